@@ -19,7 +19,7 @@ def unpack(batch: Batch, record_bytes_max: int, bytes_max: int = UNPACKED_BYTES_
     """Return the decompressed records of a batch.
 
     Raise Refused: CORRUPT_MESSAGE if the records can't be unpacked; INVALID_RECORD for a record larger than
-    record_bytes_max, or more than bytes_max in total.
+    record_bytes_max, or, as Expands, for more than bytes_max in total.
     """
     codec = batch.codec
     if codec is Codec.NONE:
@@ -30,15 +30,14 @@ def unpack(batch: Batch, record_bytes_max: int, bytes_max: int = UNPACKED_BYTES_
     try:
         payload = decompress(codec, batch.payload, min(bytes_max, room))
     except Expands as expands:
-        raise _too_large(record_bytes_max) if room < bytes_max else _invalid(expands.detail) from None
+        if room < bytes_max:
+            raise _too_large(record_bytes_max) from None
+        raise Expands(ErrorCode.INVALID_RECORD, expands.detail) from None
     if len(payload) > record_bytes_max and longest(payload) > record_bytes_max:
         raise _too_large(record_bytes_max)
     return payload
 
 
 def _too_large(record_bytes_max: int) -> Refused:
-    return _invalid(f"a record decompresses to more than max.decompressed.message.bytes ({record_bytes_max})")
-
-
-def _invalid(detail: str) -> Refused:
-    return Refused(ErrorCode.INVALID_RECORD, detail)
+    text = f"a record decompresses to more than max.decompressed.message.bytes ({record_bytes_max})"
+    return Refused(ErrorCode.INVALID_RECORD, text)

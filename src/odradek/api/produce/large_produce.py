@@ -10,7 +10,8 @@ request that proves invalid at its end. api/produce/plain_produce.py and api/pro
 
 from __future__ import annotations
 
-from odradek.api.produce import plain_produce, produce_acks, produce_staging
+from odradek.api.produce import plain_produce, produce_acks
+from odradek.api.produce.produce_admission import ZSTD_SINCE
 from odradek.api.request.call import Peer
 from odradek.api.templates.produce_template import ProduceTemplate
 from odradek.base.errors import Refused
@@ -21,6 +22,7 @@ from odradek.core.partition import ingress
 from odradek.core.partition.leading import Leading
 from odradek.core.partition.partition import Arrival
 from odradek.core.partition.staging import Append
+from odradek.record.compression import Codec
 from odradek.record.crc import crc32c
 from odradek.record.record_batch import CHECKSUMMED_FROM
 from odradek.wire.request import Request
@@ -47,9 +49,7 @@ def begin_large_produce(
     batch = ingress.announced(leading.partition, front, size, now)
     if batch is None:
         return None
-    try:
-        produce_staging.check_allowed(template.version, template.transactional_id, batch)
-    except Refused:
+    if template.version < ZSTD_SINCE and batch.codec is Codec.ZSTD:
         return None
     if batch.is_transactional and not broker.transactions.all_joined(template.transactional_id):
         return None

@@ -9,7 +9,7 @@ staged already; produce.py then makes the answer.
 from __future__ import annotations
 
 from odradek.api.produce import produce, produce_acks, produce_staging
-from odradek.api.produce.produce_parts import may_write
+from odradek.api.produce.produce_admission import admit_batch, may_write
 from odradek.api.request.call import Peer
 from odradek.api.request.outcome import NO_BODY, Encoded, Staged, encoded
 from odradek.api.templates.produce_template import ProduceTemplate
@@ -21,7 +21,6 @@ from odradek.core.coordinators.durable import Written
 from odradek.core.kernel.cluster_view import INTERNAL_TOPICS
 from odradek.core.kernel.moment import Moment
 from odradek.core.kernel.parked import Parked
-from odradek.core.partition import ingress
 from odradek.core.partition.leading import Leading
 from odradek.core.partition.staging import Append
 from odradek.record.record_batch import Batch
@@ -41,10 +40,16 @@ def stage(broker: Broker, peer: Peer, request: Request, now: Moment) -> PlainSta
     if leading is None:
         return None
     try:
-        batch = ingress.admitted(leading.partition, records[0], now, at_once=True)
+        batch = admit_batch(leading.partition, records[0], template.version, now)
+        if batch is None:
+            return None
         join = None
-        if batch.attributes:  # Most batches have no attributes.
-            join = produce_staging.admit(broker, leading, batch, template.version, template.transactional_id, now)
+        if batch.attributes and batch.is_transactional:  # Most batches have no attributes.
+            if template.transactional_id is None:
+                return None
+            join = produce_staging.join_transaction(
+                broker, leading, batch, template.version, template.transactional_id, now
+            )
         append = broker.stage(leading, batch, now, all_replicas=template.acks == produce_acks.ACKS_ALL)
     except Refused:
         return None
@@ -65,12 +70,10 @@ def _stage_several(
         if leading is None:
             return None
         try:
-            batch = ingress.admitted(leading.partition, one, now, at_once=True)
-            if batch.attributes:
-                if batch.is_transactional:
-                    return None
-                produce_staging.check_allowed(template.version, template.transactional_id, batch)
+            batch = admit_batch(leading.partition, one, template.version, now)
         except Refused:
+            return None
+        if batch is None or batch.is_transactional:
             return None
         staged.append((leading, batch))
     request.body = NO_BODY

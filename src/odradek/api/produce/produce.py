@@ -25,8 +25,8 @@ from __future__ import annotations
 
 from odradek.api.produce import txn_verification
 from odradek.api.produce.produce_acks import ACKS_ALL, ACKS_NONE, Acknowledgement, Appended, check_unanswered
-from odradek.api.produce.produce_in_slices import in_slices, staged_in_slices, takes_long
-from odradek.api.produce.produce_parts import join, transactional_batches, wrong_as_a_whole
+from odradek.api.produce.produce_admission import Admission, admit, refusal_of_all, takes_long, transactional_batches
+from odradek.api.produce.produce_in_slices import in_slices, staged_in_slices
 from odradek.api.produce.produce_staging import refused_part, stage_topic
 from odradek.api.request.call import Call
 from odradek.api.request.outcome import Slices
@@ -80,13 +80,14 @@ def handle(call: Call, body: ProduceRequest) -> PendingProduce | ProduceResponse
     if takes_long(call, body):
         return in_slices(call, body)
     transactional = transactional_batches(body)
-    wrong = wrong_as_a_whole(call, body, transactional)
-    if wrong is not None:
-        return refuse(call, body, wrong)
+    refusal = refusal_of_all(call, body, transactional)
+    if refusal:
+        return refuse(call, body, refusal)
     if transactional and txn_verification.asks_first(call, body, transactional):
         return _after_asking(call, body, transactional)
-    join(call, body, transactional)
-    return _staged(call, body)
+    txn_verification.join_all(call, body, transactional)
+    admitted = admit(call, body)
+    return staged_in_slices(call, body, None) if admitted is None else _staged(call, body, admitted)
 
 
 def refuse(call: Call, body: ProduceRequest, code: ErrorCode) -> ProduceResponse | None:
@@ -104,15 +105,21 @@ def refuse(call: Call, body: ProduceRequest, code: ErrorCode) -> ProduceResponse
     )
 
 
-def _staged(call: Call, body: ProduceRequest, verified: Verification | None = None) -> PendingProduce:
+def _staged(
+    call: Call, body: ProduceRequest, admitted: list[list[Admission]], verified: Verification | None = None
+) -> PendingProduce:
     appended: list[Appended] = []
-    response = _answer(responses=[stage_topic(call, body, topic, appended, verified) for topic in body.topic_data])
-    return PendingProduce(call.now, body.acks, body.timeout_ms, response, appended)
+    topics = [
+        stage_topic(call, body, topic, admissions, appended, verified)
+        for topic, admissions in zip(body.topic_data, admitted, strict=True)
+    ]
+    return PendingProduce(call.now, body.acks, body.timeout_ms, _answer(responses=topics), appended)
 
 
 def _after_asking(call: Call, body: ProduceRequest, transactional: list[BatchHeader]) -> Slices:
     """Handle the request as `handle` does, after the transaction's coordinator has answered."""
     verified = yield from txn_verification.asked(call, body, transactional)
-    if not takes_long(call, body):  # A topic's configuration may have changed during the wait.
-        return _staged(call, body, verified)
+    admitted = None if takes_long(call, body) else admit(call, body)
+    if admitted is not None:
+        return _staged(call, body, admitted, verified)
     return (yield from staged_in_slices(call, body, verified))

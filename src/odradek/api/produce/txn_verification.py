@@ -1,4 +1,4 @@
-"""Verification of partitions with the transaction's coordinator before a transactional write.
+"""Partitions of a transactional write: the transaction's coordinator verifies or adds them.
 
 A request waits for the coordinator's answer if verification is required. As in Apache Kafka, later requests of its
 connection wait behind it.
@@ -6,22 +6,23 @@ connection wait behind it.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from contextlib import suppress
 from typing import Any
 
-from odradek.api.produce.produce_parts import is_transactional, topic_name
+from odradek.api.produce.produce_admission import transactional_partitions
 from odradek.api.request.call import Call
 from odradek.api.request.outcome import PAUSE, Wait
 from odradek.api.request.sliced_answer import nothing
 from odradek.base.errors import Refused
-from odradek.base.units import ProducerEpoch, ProducerId, TopicPartition
+from odradek.base.units import ProducerEpoch, ProducerId
 from odradek.core.coordinators.state_log import ProducerIdAndEpoch
 from odradek.core.kernel.parked import Parked
 from odradek.core.partition import ingress
 from odradek.core.partition.leading import Leading
 from odradek.core.transactions.additions import Question
 from odradek.core.transactions.produce_verification import PRODUCE_ADDS_SINCE
+from odradek.core.transactions.transaction_rules import EPOCH_PER_TRANSACTION
 from odradek.core.transactions.verification import Verification
 from odradek.record.record_batch import BatchHeader
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest
@@ -38,7 +39,7 @@ def asks_first(call: Call, body: ProduceRequest, transactional: list[BatchHeader
     return any(
         not transactions.is_sure(leading, transactional_id, question.producer)
         and transactions.asks_first(leading, transactional_id)
-        for leading, _ in _written_to(call, body)
+        for leading, _ in transactional_partitions(call, body)
     )
 
 
@@ -53,7 +54,7 @@ def asked(
     if question is None or not asks_first(call, body, transactional):
         return None
     verification = Verification(question)
-    for leading, part in _written_to(call, body):
+    for leading, part in transactional_partitions(call, body):
         with suppress(Refused):  # The error occurs again, and is answered, when the batch is staged.
             _note(call, leading, part, verification)
         yield PAUSE
@@ -94,15 +95,21 @@ def _question(call: Call, body: ProduceRequest, transactional: list[BatchHeader]
     return Question(body.transactional_id, producer, adds=call.version >= PRODUCE_ADDS_SINCE)
 
 
-def _written_to(call: Call, body: ProduceRequest) -> Iterator[tuple[Leading, PartitionProduceData]]:
-    """Yield the partitions that this broker leads, each with its transactional batch; skip invalid ones."""
-    seen: set[TopicPartition] = set()
-    for topic in body.topic_data:
+def join_all(call: Call, body: ProduceRequest, transactional: list[BatchHeader]) -> None:
+    """Let the coordinator write one record for all partitions that the request adds to its transaction.
+
+    This version of the request must add partitions. An error here is ignored: it occurs again, and is answered, when
+    each batch joins (produce_staging.join_transaction).
+    """
+    question = _question(call, body, transactional) if len(transactional) > 1 else None
+    if question is None or not question.adds:
+        return
+    transactions, producer = call.broker.transactions, question.producer
+    joining = [
+        leading.name
+        for leading, _ in transactional_partitions(call, body)
+        if not transactions.has_joined(leading, producer)
+    ]
+    if len(joining) > 1:
         with suppress(Refused):
-            name = topic_name(call, topic)
-            for part in filter(is_transactional, topic.partition_data):
-                with suppress(Refused):
-                    leading = call.broker.leader(name, part.index)
-                    if leading.name not in seen:
-                        seen.add(leading.name)
-                        yield leading, part
+            transactions.touch(question.transactional_id, producer, joining, EPOCH_PER_TRANSACTION, call.now)

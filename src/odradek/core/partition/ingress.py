@@ -3,12 +3,11 @@
 The records stay opaque unless the topic requires otherwise: odradek.record.validation=records, compression.type other
 than `producer`, compaction (every record needs a key), or a bound on the age of records.
 
-    checked ──> validate_records ──> fitting        `admitted` does all three
+    checked ──> validate_records ──> fitting        `admit` does all three at once, or leaves the batch to a thread
     header      records              size
 
-`validate_records` depends on the bytes and the topic's configuration only, so it may run in a thread; needs_thread
-selects the batches that should.  A batch that is small before and after decompression is checked at once: a thread
-costs more.
+`validate_records` depends on the bytes and the topic's configuration only, so it may run in a thread.  A batch that is
+small before and after decompression is checked at once: a thread costs more.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from odradek.core.configs.topic_configs import TopicConfigs
 from odradek.core.kernel.moment import Moment
 from odradek.core.partition.partition import Partition
 from odradek.record.builder import seal_batch
-from odradek.record.compression import Codec, Expands, compress, decompress
+from odradek.record.compression import Codec, Expands, compress
 from odradek.record.kernels.decode import COMPILED, Check
 from odradek.record.record_batch import CODEC_MASK, HEADER_BYTES, LOG_APPEND_TIME, Batch
 from odradek.record.unpack import unpack
@@ -47,37 +46,30 @@ _CODECS: dict[str, tuple[Codec, Callable[[TopicConfigs], int | None]]] = {
 }
 
 
-def admitted(
-    partition: Partition, records: memoryview | bytes | bytearray | None, now: Moment, *, at_once: bool = False
-) -> Batch:
-    """Return the one batch of a produce request, ready to append; raise Refused if it is not allowed.
+def admit(partition: Partition, records: memoryview | bytes | bytearray | None, now: Moment) -> Batch | None:
+    """Return the one batch of a produce request, ready to append; None if a thread must inspect its records first.
 
-    With `at_once`, also raises Refused for a batch that belongs in a thread.
+    Raise Refused if the batch is not allowed.
     """
+    configs = partition.configs
+    if not is_particular(configs):
+        return fitting(partition, checked(partition, records, now))
+    if records and _needs_thread(configs, records):
+        return None
     batch = checked(partition, records, now)
-    if is_particular(partition.configs):
-        bytes_max = UNPACKED_BYTES_MAX
-        if at_once:
-            if _needs_thread(partition.configs, batch.view):
-                raise Refused(ErrorCode.NONE)
-            bytes_max = UNPACKED_AT_ONCE_BYTES_MAX  # A larger batch is refused here and then checked in a thread.
-        batch = validate_records(partition.topic_partition, partition.configs, batch, now, bytes_max)
+    try:
+        batch = validate_records(partition.topic_partition, configs, batch, now, UNPACKED_AT_ONCE_BYTES_MAX)
+    except Expands:
+        return None
     return fitting(partition, batch)
 
 
-def needs_thread(partition: Partition, records: memoryview | bytes | bytearray) -> bool:
-    """Return whether `validate_records` may take long.
-
-    It does if it reads or compresses a large batch, or decompresses a small batch to a large one.
-    """
-    configs = partition.configs
-    if not is_particular(configs) or len(records) < HEADER_BYTES:
-        return False
-    return _needs_thread(configs, records) or _proves_large(configs, records)
-
-
 def _needs_thread(configs: TopicConfigs, records: memoryview | bytes | bytearray) -> bool:
-    codec, size = records[_CODEC_POSITION] & CODEC_MASK, len(records)
+    """Return whether a large batch has to be read or compressed, or any batch decompressed in Python."""
+    size = len(records)
+    if size < HEADER_BYTES:
+        return False
+    codec = records[_CODEC_POSITION] & CODEC_MASK
     if configs.compression_type != AS_PRODUCED and _CODECS[configs.compression_type][0] != codec:
         return codec != Codec.NONE or size > PACKED_ANEW_AT_ONCE_BYTES_MAX
     if not reads_records(configs):
@@ -85,20 +77,6 @@ def _needs_thread(configs: TopicConfigs, records: memoryview | bytes | bytearray
     if codec == Codec.NONE:
         return size > READ_AT_ONCE_BYTES_MAX
     return size > PACKED_AT_ONCE_BYTES_MAX or codec not in _QUICK
-
-
-def _proves_large(configs: TopicConfigs, records: memoryview | bytes | bytearray) -> bool:
-    """Return whether a small compressed batch that must be read decompresses to a large one."""
-    codec = records[_CODEC_POSITION] & CODEC_MASK
-    if codec not in _QUICK or not reads_records(configs):
-        return False
-    try:
-        decompress(Codec(codec), records[HEADER_BYTES:], UNPACKED_AT_ONCE_BYTES_MAX)
-    except Expands:
-        return True
-    except Refused:
-        pass
-    return False
 
 
 def checked(partition: Partition, records: memoryview | bytes | bytearray | None, now: Moment) -> Batch:
@@ -127,7 +105,8 @@ def validate_records(
 ) -> Batch:
     """Check the records by the topic's rules and return the batch under the topic's codec.
 
-    Raises Refused, with INVALID_RECORD also for a failed decompression: by its checksum the batch was sent like that.
+    Raise Refused, with INVALID_RECORD also for a failed decompression: by its checksum the batch was sent like that.
+    Raise Expands, which is a Refused, if the records have more than `unpacked_bytes_max`.
     """
     is_packed_anew = configs.compression_type != AS_PRODUCED and _CODECS[configs.compression_type][0] is not batch.codec
     is_read = reads_records(configs)
@@ -135,6 +114,8 @@ def validate_records(
         return batch
     try:
         payload = unpack(batch, configs.max_decompressed_message_bytes, unpacked_bytes_max)
+    except Expands:
+        raise
     except Refused as refused:
         raise Refused(ErrorCode.INVALID_RECORD, refused.detail) from None
     if is_read:
@@ -154,7 +135,7 @@ def fitting(partition: Partition, batch: Batch) -> Batch:
 def announced(partition: Partition, front: memoryview, size: int, now: Moment) -> Batch | None:
     """Return the batch of a streaming append if its header alone is enough to admit it.
 
-    Only `front` has been received.  Returns None if the whole batch must be received first; call `admitted` then.
+    Only `front` has been received.  Returns None if the whole batch must be received first; call `admit` then.
     """
     configs = partition.configs
     batch = Batch.announced(front, size)

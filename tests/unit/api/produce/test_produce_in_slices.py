@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from odradek.api.conversation import Conversation
-from odradek.api.produce.produce_in_slices import FIRST_WRITE_PARTS
+from odradek.api.produce.produce_admission import FIRST_WRITE_PARTS
 from odradek.base.errors import ErrorCode
 from odradek.base.limits import SLICE_ELEMENTS
 from odradek.base.units import Offset, TopicName, TopicPartition

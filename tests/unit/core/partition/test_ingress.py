@@ -63,13 +63,19 @@ def batch(value: bytes = b"v", codec: Codec = Codec.NONE) -> bytes:
         ({"message_timestamp_before_max_ms": "1000"}, batch(codec=Codec.GZIP), True),
         ({"odradek_record_validation": "records"}, batch(codec=Codec.ZSTD), False),
         ({"odradek_record_validation": "records"}, batch(LARGE), True),
-        ({"cleanup_policy": "compact"}, b"too short", False),
-        ({"cleanup_policy": "compact"}, b"", False),
     ],
     ids=lambda value: f"{len(value)} bytes" if isinstance(value, bytes) else str(value),
 )
 def test_large_or_recompressed_batch_needs_a_thread(changed: dict[str, str], raw: bytes, needs: bool) -> None:
-    assert ingress.needs_thread(partition_of(configs_of(**changed)), raw) is needs
+    configs = configs_of(max_message_bytes="2000000", **changed)
+    admitted = ingress.admit(partition_of(configs), bytearray(raw), NOW)
+    assert (admitted is None) is needs
+
+
+@pytest.mark.parametrize("raw", [b"too short", b"", None])
+def test_incomplete_batch_is_refused_without_a_thread(raw: bytes | None) -> None:
+    with pytest.raises(Refused):
+        ingress.admit(partition_of(configs_of(cleanup_policy="compact")), raw, NOW)
 
 
 def test_validation_keeps_the_records() -> None:
@@ -106,10 +112,8 @@ VALIDATED = configs_of(odradek_record_validation="records")
 def test_small_batch_with_large_content_is_validated_on_a_thread(codec: Codec) -> None:
     raw = bytearray(batch(bytes(ingress.UNPACKED_AT_ONCE_BYTES_MAX), codec))
     assert len(raw) < ingress.PACKED_AT_ONCE_BYTES_MAX
-    assert ingress.needs_thread(partition_of(VALIDATED), raw)
-    with pytest.raises(Refused, match="decompresses to more"):
-        ingress.admitted(partition_of(VALIDATED), raw, NOW, at_once=True)
-    assert ingress.admitted(partition_of(VALIDATED), raw, NOW).view == raw
+    assert ingress.admit(partition_of(VALIDATED), raw, NOW) is None
+    assert ingress.validate_records(NAME, VALIDATED, Batch.checked(raw), NOW).view == raw
 
 
 @pytest.mark.parametrize("codec", Codec)
