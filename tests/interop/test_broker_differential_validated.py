@@ -18,12 +18,10 @@ from differential.steps import Scenario
 from support.serving import Serving
 
 # Without the differences of unread records, and with those seen instead.
-UNSUPPORTED = "UNSUPPORTED_COMPRESSION_TYPE"
 CODE = f"{PRODUCED}.error_code"
 LEFT_HERE = [
     Known("stumbles", "Produce * records / * rubbish", CODE, STUMBLES, "INVALID_RECORD"),
     Known("stumbles", "Produce * records / gzip cut short", CODE, STUMBLES, "INVALID_RECORD"),
-    Known("two-reasons", "Produce * records / zstd rubbish", CODE, UNSUPPORTED, "INVALID_RECORD"),
     Known("inner-offsets", "Produce * records / inner offsets wrong", CODE, "NONE", "INVALID_RECORD"),
     Known("inner-offsets", "Produce * records / what is stored", "responses[*].partitions[13].*"),
     Known("record-errors", "Produce *", f"{PRODUCED}.log_start_offset", ours="absent"),

@@ -23,6 +23,9 @@ SHARED_NAMES = {"__init__", "__main__"}
 ARCHITECTURE = REPOSITORY / "docs" / "ARCHITECTURE.md"
 WITH_ROOMS = {"app", "net", "client", "api", "core", "log"}  # Folders whose rooms have floors of their own.
 COMPILED_AT_LEAST = 81  # A module that is moved and not found again by setup.py turns interpreted, unseen.
+ADMITTED_ELSEWHERE = re.compile(
+    r"plain_\w+|large_\w+|\w+_in_slices|produce_staging|fetch_read|delayed_fetch|txn_verification"
+)
 # Each fits a dozen things, and a search for one finds all of them.
 VAGUE_VERBS = {
     "ask",
@@ -100,6 +103,12 @@ def test_the_architecture_page_names_every_folder() -> None:
 
 
 @pytest.mark.slow
+def test_plain_and_sliced_paths_check_no_rights_of_their_own() -> None:
+    paths = [path for path in modules() if "api" in path.parts and ADMITTED_ELSEWHERE.fullmatch(path.stem)]
+    assert len(paths) >= 9
+    assert [path.stem for path in paths if "ResourceType" in path.read_text()] == []
+
+
 def test_method_names_can_be_searched_for() -> None:
     found = [
         f"{path.relative_to(SOURCE)}:{node.lineno} {node.name}"

@@ -203,3 +203,14 @@ def test_validation_of_many_partitions_takes_short_turns(tmp_path: Path, batch: 
     harness.longest_ns = 0
     assert {one.error_code for one in produce(harness, *[batch] * 90)} == {ErrorCode.NONE}
     assert harness.longest_ns < 20_000_000
+
+
+@pytest.mark.parametrize("compression", ["producer", "gzip", "zstd"])
+def test_zstd_is_refused_before_version_7_whatever_the_topics_codec(tmp_path: Path, compression: str) -> None:
+    harness = Harness(tmp_path)
+    create(harness, compression_type=compression)
+    codes = []
+    for version in (6, 7):
+        answer = harness.ask(request(bytearray(good(codec=Codec.ZSTD))), version, ProduceResponse)
+        codes.append(answer.responses[0].partition_responses[0].error_code)
+    assert codes == [ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, ErrorCode.NONE]  # As Apache Kafka 4.4.0.

@@ -14,14 +14,18 @@ from collections.abc import Hashable
 from odradek.api.fetch.follower_fetch import follower_of
 from odradek.api.request.call import Call
 from odradek.api.templates.fetch_template import ANY_REPLICA_SINCE
-from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import NO_OFFSET, BrokerId, Offset, TopicName
 from odradek.core.fetch.fetch_sessions import LogEnd, Wanted, Watchers
-from odradek.core.kernel.access import CLUSTER_NAME, Operation, ResourceType
+from odradek.core.kernel.access import CLUSTER_NAME, Operation, ResourceType, Rights
 from odradek.core.partition.partition import Partition
 from odradek.core.partition.positions import READ_COMMITTED
 from odradek.core.partition.replica_selector import preferred_read_replica
 from odradek.wire.messages.fetch import FetchRequest, PartitionData
+
+
+def may_read(rights: Rights, name: TopicName) -> bool:
+    """Return whether a consumer with these rights may fetch from the topic."""
+    return rights.allows(Operation.READ, ResourceType.TOPIC, name)
 
 
 class FetchParams:
@@ -40,21 +44,19 @@ class FetchParams:
         self._rights = call.rights
         self._readable: dict[TopicName, bool] = {}
 
-    def check_allowed(self, name: TopicName | None) -> None:
-        """Raise Refused(TOPIC_AUTHORIZATION_FAILED) if the client may not read the topic.
+    def may_fetch(self, name: TopicName | None) -> bool:
+        """Return whether the follower may replicate, or the consumer may read the topic.
 
         `name` is None if no topic has the requested id.
         """
         if self.follower is not None:
-            is_allowed = self._rights.allows(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
-        elif name is None:
-            is_allowed = True
-        elif name in self._readable:
-            is_allowed = self._readable[name]
-        else:
-            is_allowed = self._readable[name] = self._rights.allows(Operation.READ, ResourceType.TOPIC, name)
-        if not is_allowed:
-            raise Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            return self._rights.allows(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
+        if name is None:
+            return True
+        is_readable = self._readable.get(name)
+        if is_readable is None:
+            is_readable = self._readable[name] = may_read(self._rights, name)
+        return is_readable
 
     def check_role(self, partition: Partition, epoch: int) -> None:
         """Raise Refused if the leader epoch differs, or this broker's replica has the wrong role or no log."""

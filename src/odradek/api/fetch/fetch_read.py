@@ -164,8 +164,9 @@ class FetchRead:
             return False
         if params.preferred(partition, wanted.fetch_offset) is not None:
             return False
+        if not params.may_fetch(self._name(wanted.key)):
+            return False
         try:
-            params.check_allowed(self._name(wanted.key))
             partition.check_leader_epoch(wanted.current_leader_epoch)
             if partition.diverging_epoch(wanted.last_fetched_epoch, wanted.fetch_offset) is not None:
                 return False
@@ -201,11 +202,12 @@ class FetchRead:
         index, params = wanted.key.partition, self.params
         try:
             name = self._name(wanted.key)
-            params.check_allowed(name)
+            if not params.may_fetch(name):
+                raise Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             if wanted.max_bytes < 0 or self._max_bytes < 0:
                 raise Refused(ErrorCode.INVALID_FETCH_SIZE, "the fetch size is negative")
             if partition is None:
-                raise self._nowhere(name, wanted.key)
+                raise self._missing(name, index)
             params.check_role(partition, wanted.current_leader_epoch)
             follower = params.follower
             if follower is not None:
@@ -235,12 +237,6 @@ class FetchRead:
                 data.current_leader = LeaderIdAndEpoch(leader_id=info.leader, leader_epoch=info.leader_epoch)
             return data
 
-    def _nowhere(self, name: TopicName | None, key: FetchKey) -> Refused:
+    def _missing(self, name: TopicName | None, index: int) -> Refused:
         """Return the error for a partition that is not on this broker."""
-        if name is None:
-            return Refused(ErrorCode.UNKNOWN_TOPIC_ID)
-        try:
-            self.broker.replica(name, key.partition)
-        except Refused as refused:
-            return refused
-        raise AssertionError("it is here")
+        return Refused(ErrorCode.UNKNOWN_TOPIC_ID) if name is None else self.broker.without_replica(name, index)

@@ -15,6 +15,7 @@ from collections.abc import Hashable
 from typing import cast
 
 from odradek.api.fetch.fetch import TOPIC_IDS_SINCE, answer_begun, answer_waiting, rules_of, wanted_of
+from odradek.api.fetch.fetch_params import may_read
 from odradek.api.request.call import Call, Peer
 from odradek.api.request.outcome import NO_BODY, Encoded, Short, Slices, Steps, encoded, has_slices, slice_of
 from odradek.api.templates.fetch_template import FetchTemplate, numbers_of
@@ -26,7 +27,6 @@ from odradek.base.uuids import Uuid
 from odradek.core.broker.broker import Broker
 from odradek.core.fetch.disk_waits import Cold
 from odradek.core.fetch.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, SESSIONLESS, FetchRound, Session
-from odradek.core.kernel.access import Operation, ResourceType
 from odradek.core.kernel.moment import Moment
 from odradek.core.kernel.parked import Parked
 from odradek.core.partition.leading import Leading
@@ -316,7 +316,7 @@ def learn(broker: Broker, peer: Peer, request: Request, received: memoryview, bo
     names, wanted = [], []
     for topic in body.topics:
         name = broker.view.names.get(Uuid(topic.topic_id)) if by_id else TopicName(topic.topic)
-        if name is None or not peer.admission.rights.allows(Operation.READ, ResourceType.TOPIC, name):
+        if name is None or not may_read(peer.admission.rights, name):
             return
         names += [TopicPartition(name, part.partition) for part in topic.partitions]
         wanted += [wanted_of(topic, part, by_id) for part in topic.partitions]

@@ -29,7 +29,8 @@ from odradek.base.limits import SLICE_ELEMENTS
 from odradek.base.uuids import Uuid
 from odradek.core.groups.group_offset_commit import Committed, Committer, commit
 from odradek.core.groups.long_commit import LongCommit
-from odradek.core.kernel.access import Operation, ResourceType
+from odradek.core.kernel.access import Operation, ResourceType, Rights
+from odradek.core.kernel.cluster_view import ClusterView
 from odradek.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -45,10 +46,9 @@ _partition = maker(OffsetCommitResponsePartition)
 
 
 def handle(call: Call, body: OffsetCommitRequest) -> Slices:
-    call.check(Operation.READ, ResourceType.GROUP, body.group_id)
-    asked = ((Asked(topic.name, Uuid(topic.topic_id)), topic.partitions) for topic in body.topics)
-    partitions: Partitions[OffsetCommitRequestPartition] = Partitions()
-    yield from partitions.find_partitions(call.broker.view, call.rights, asked, by_id=call.version >= TOPIC_IDS_SINCE)
+    if not may_commit(call.rights, body.group_id):
+        raise call.denied(Operation.READ, ResourceType.GROUP, body.group_id)
+    partitions = yield from admit(call.broker.view, call.rights, body, call.version)
     if not partitions.known:
         return (yield from _answer(partitions, ()))
     try:
@@ -63,6 +63,21 @@ def handle(call: Call, body: OffsetCommitRequest) -> Slices:
         return _answer(partitions, committed.codes_after(written.code))
 
     return (yield from settled(written, call.now, partitions.count, answer, call.broker.groups.write_timeout_ms))
+
+
+def may_commit(rights: Rights, group_id: str) -> bool:
+    """Return whether a consumer with these rights may commit offsets of the group."""
+    return rights.allows(Operation.READ, ResourceType.GROUP, group_id)
+
+
+def admit(
+    view: ClusterView, rights: Rights, body: OffsetCommitRequest, version: int
+) -> Parts[Partitions[OffsetCommitRequestPartition]]:
+    """Return the partitions for which the request may commit offsets, with the errors of the others."""
+    asked = ((Asked(topic.name, Uuid(topic.topic_id)), topic.partitions) for topic in body.topics)
+    partitions: Partitions[OffsetCommitRequestPartition] = Partitions()
+    yield from partitions.find_partitions(view, rights, asked, by_id=version >= TOPIC_IDS_SINCE)
+    return partitions
 
 
 def refuse(call: Call, body: OffsetCommitRequest, code: ErrorCode) -> OffsetCommitResponse:

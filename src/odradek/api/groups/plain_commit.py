@@ -10,24 +10,22 @@ from __future__ import annotations
 from contextlib import suppress
 from functools import partial
 
-from odradek.api.groups.offset_commit import TOPIC_IDS_SINCE, committer_of, response
+from odradek.api.groups.offset_commit import admit, committer_of, may_commit, response
 from odradek.api.groups.offsets_to_commit import offsets_of
 from odradek.api.request.call import Peer
-from odradek.api.request.known_partitions import Asked, Codes, Partitions
+from odradek.api.request.known_partitions import Codes
 from odradek.api.request.outcome import NO_BODY, Encoded
 from odradek.api.request.sliced_answer import whole
 from odradek.api.templates.commit_template import CommitTemplate, numbers_of
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.limits import SLICE_ELEMENTS
 from odradek.base.units import KIB
-from odradek.base.uuids import Uuid
 from odradek.core.broker.broker import Broker
 from odradek.core.groups.group_offset_commit import NO_RETENTION
 from odradek.core.groups.repeated_commit import RepeatedCommit
-from odradek.core.kernel.access import Operation, ResourceType
 from odradek.core.kernel.moment import Moment
 from odradek.core.kernel.parked import Parked
-from odradek.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitResponse
+from odradek.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from odradek.wire.request import Request
 
 # A consumer commits all of its partitions repeatedly. Requests that are handled in slices get no template.
@@ -57,15 +55,13 @@ def learn(broker: Broker, peer: Peer, request: Request, received: memoryview, bo
     if len(received) > BODY_BYTES_MAX or body.retention_time_ms != NO_RETENTION:
         return
     rights = peer.admission.rights
-    if not rights.allows(Operation.READ, ResourceType.GROUP, body.group_id):
+    if not may_commit(rights, body.group_id):
         return
     known, kind = peer.commit_templates, (body.group_id, len(received))
     if known.has_given_up(kind) or not known.note(kind) or not known.make_room():
         return
     version = request.api_version
-    asked = [(Asked(topic.name, Uuid(topic.topic_id)), topic.partitions) for topic in body.topics]
-    partitions: Partitions[OffsetCommitRequestPartition] = Partitions()
-    whole(partitions.find_partitions(broker.view, rights, asked, by_id=version >= TOPIC_IDS_SINCE))
+    partitions = whole(admit(broker.view, rights, body, version))
     count = len(partitions.known)
     if not 0 < count <= PARTITIONS_MAX or count != sum(len(topic.partitions) for topic in body.topics):
         return

@@ -16,6 +16,7 @@ from collections.abc import Generator, Iterable
 from itertools import repeat
 from typing import Any
 
+from odradek.api.groups.offset_commit import may_commit
 from odradek.api.groups.offsets_to_commit import made_ready, offsets_of
 from odradek.api.produce.txn_verification import answered
 from odradek.api.request.call import Call
@@ -61,7 +62,8 @@ _partition = maker(TxnOffsetCommitResponsePartition)
 
 def handle(call: Call, body: TxnOffsetCommitRequest) -> Slices:
     call.check(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, body.transactional_id)
-    call.check(Operation.READ, ResourceType.GROUP, body.group_id)
+    if not may_commit(call.rights, body.group_id):
+        raise call.denied(Operation.READ, ResourceType.GROUP, body.group_id)
     asked = ((Asked(topic.name, Uuid(topic.topic_id)), topic.partitions) for topic in body.topics)
     partitions: Partitions[TxnOffsetCommitRequestPartition] = Partitions()
     yield from partitions.find_partitions(call.broker.view, call.rights, asked, by_id=call.version >= TOPIC_IDS_SINCE)

@@ -121,9 +121,12 @@ class Call:
     def check(self, operation: Operation, resource: ResourceType, name: str = CLUSTER_NAME) -> None:
         """Raise Refused with the resource type's own code (such as TOPIC_AUTHORIZATION_FAILED) unless `may`."""
         if not self.admission.rights.allows(operation, resource, name):
-            raise Refused(
-                DENIED[resource], f"{self.principal} is not authorized for {operation.name} on {resource.name} {name}"
-            )
+            raise self.denied(operation, resource, name)
+
+    def denied(self, operation: Operation, resource: ResourceType, name: str) -> Refused:
+        """Return the error for an operation that the request's principal may not carry out."""
+        text = f"{self.principal} is not authorized for {operation.name} on {resource.name} {name}"
+        return Refused(DENIED[resource], text)
 
     @property
     def sees(self) -> Callable[[str], bool] | None:

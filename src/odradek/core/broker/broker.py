@@ -175,12 +175,16 @@ class Broker:
     def replica(self, topic: TopicName, index: int) -> Partition:
         """Return this broker's replica, whatever its role; raise Refused if it has none."""
         partition = self.partitions.get(TopicPartition(topic, index))
-        if partition is not None:
-            return partition
+        if partition is None:
+            raise self.without_replica(topic, index)
+        return partition
+
+    def without_replica(self, topic: TopicName, index: int) -> Refused:
+        """Return the error for a partition of which this broker has no replica."""
         known = self.view.topics.get(topic)
         if known is None or not 0 <= index < len(known.partitions):
-            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic}-{index}")
-        raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker has no replica of {topic}-{index}")
+            return Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic}-{index}")
+        return Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker has no replica of {topic}-{index}")
 
     def topic_name(self, topic_id: Uuid) -> TopicName:
         """Return the name of the topic with this id; raise Refused(UNKNOWN_TOPIC_ID) if there is none."""

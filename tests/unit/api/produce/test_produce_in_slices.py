@@ -8,6 +8,7 @@ import pytest
 
 from odradek.api.conversation import Conversation
 from odradek.api.produce.produce_admission import FIRST_WRITE_PARTS
+from odradek.api.request.admission import Admission
 from odradek.base.errors import ErrorCode
 from odradek.base.limits import SLICE_ELEMENTS
 from odradek.base.units import Offset, TopicName, TopicPartition
@@ -32,6 +33,7 @@ from odradek.wire.messages.produce import (
     TopicProduceData,
 )
 from support.in_memory import NOW_MS, Harness, frame_of
+from support.rights import Granted
 
 pytestmark = pytest.mark.slow
 
@@ -66,6 +68,13 @@ def batch(codec: Codec = Codec.NONE, size: int = 10) -> bytes:
 def produce(indexes: range, acks: int = ALL, *, topic: str = "t", records: bytes | None = None) -> ProduceRequest:
     parts = [PartitionProduceData(index=index, records=bytearray(records or batch())) for index in indexes]
     return ProduceRequest(acks=acks, timeout_ms=1_000, topic_data=[TopicProduceData(name=topic, partition_data=parts)])
+
+
+def code_of(talk: Conversation) -> int:
+    """Return the error code of the only partition in the response that is ready."""
+    data = b"".join(map(bytes, talk.data_to_send()))  # type: ignore[arg-type]
+    (part,) = decode_response(ProduceResponse, VERSION, data[4:])[1].responses[0].partition_responses
+    return part.error_code
 
 
 def answers(harness: Harness, request: ProduceRequest) -> list[PartitionProduceResponse]:
@@ -177,6 +186,23 @@ def test_topic_deleted_during_recompression_is_not_written(harness: Harness) -> 
     work.run()
     work.on_finished()
     harness.go_on(talk)
-    data = b"".join(map(bytes, talk.data_to_send()))  # type: ignore[arg-type]
-    (part,) = decode_response(ProduceResponse, VERSION, data[4:])[1].responses[0].partition_responses
-    assert part.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert code_of(talk) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_batch_without_the_right_to_write_is_refused_before_a_thread_inspects_it(harness: Harness) -> None:
+    create(harness, "z", compression_type="zstd")
+    harness.peer.admitted(Admission(rights=Granted()))
+    talk = began(harness, produce(range(1), LEADER, topic="z", records=batch(Codec.GZIP, 1000)))
+    assert not harness.broker.works
+    talk.commit(harness.now, 0)
+    assert code_of(talk) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+def test_right_to_write_revoked_during_recompression_is_noticed(harness: Harness) -> None:
+    create(harness, "z", compression_type="zstd")
+    talk = began(harness, produce(range(1), LEADER, topic="z", records=batch(Codec.GZIP, 1000)))
+    assert harness.broker.works
+    harness.peer.admitted(Admission(rights=Granted(), version=1))
+    harness.go_on(talk)
+    assert code_of(talk) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert end(harness, "z") == 0
