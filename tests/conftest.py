@@ -108,7 +108,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--nightly") or config.getoption("--soak"):
         os.environ[NIGHTLY] = "1"
-    is_whole = not config.getoption("keyword") and not config.getoption("markexpr") and config.args == ["tests"]
+    narrowing = ("keyword", "markexpr", "nightly", "soak")
+    is_whole = not any(map(config.getoption, narrowing)) and config.args == ["tests"]
     table = TABLE if config.getoption("--durations-table") else None
     config.pluginmanager.register(Durations(table, is_whole), "durations")
     config.pluginmanager.register(MemoryOnly(), "memory-only")

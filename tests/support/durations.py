@@ -1,7 +1,8 @@
 """Seconds that each test file takes: processor time, its child processes' included, and wall time.
 
 `tests/durations.tsv` has them for the default tests.  A whole run compares itself with it, so that a file does not grow
-dearer unseen; `scripts/test --durations-table` writes the table again.
+dearer unseen.  A file that seems to have grown runs once more, alone, because a busy neighbour or a server that several
+files share may have cost its time.  `scripts/test --durations-table` writes the table again.
 """
 
 from __future__ import annotations
@@ -9,21 +10,29 @@ from __future__ import annotations
 import os
 import resource
 import statistics
+import subprocess
+import sys
 import time
 from collections import defaultdict
-from collections.abc import Generator
+from collections.abc import Collection, Generator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
+from support import seeds
+
+ROOT = Path(__file__).parents[2]
 TABLE = Path(__file__).parents[1] / "durations.tsv"
 HEADER = "file\tprocessor_s\twall_s"
 GROWTH_MAX = 1.5
+GROWTH_MAX_OF_VARYING = 4.0  # Each source tree plays other seeds and other parameters.
+START_SECONDS = 5.0  # The start of pytest for one file.
 GROWTH_SECONDS_MIN = 5.0  # Below it a busy neighbour is seen, not a change of the file.
 FILES_MIN = 100  # Fewer files are a part of the tests, whose machine can't be judged.
 COMPARABLE_SECONDS_MIN = 0.5
 _KEY = "seconds"
+_VARIES = "varies"
 
 
 class Seconds(NamedTuple):
@@ -47,21 +56,39 @@ def read_table(path: Path = TABLE) -> dict[str, Seconds]:
     return {file: Seconds(float(processor), float(wall)) for file, processor, wall in rows}
 
 
-def grown(table: dict[str, Seconds], measured: dict[str, Seconds]) -> list[str]:
-    """Return a sentence for each file that takes half as much again as in the table, scaled to this machine.
+def grown(
+    table: dict[str, Seconds], measured: dict[str, Seconds], varying: Collection[str] = frozenset()
+) -> dict[str, float]:
+    """Return the files that take half as much again as in the table, each with the processor seconds allowed to it.
 
-    The scale is the median ratio over all files: a machine that is slower, or busy, slows most of them alike.
+    The seconds are scaled to this machine by the median ratio over all files: a machine that is slower, or busy, slows
+    most of them alike.
     """
     both = [file for file in measured if file in table and table[file].processor >= COMPARABLE_SECONDS_MIN]
     if len(measured) < FILES_MIN or not both:
-        return []
+        return {}
     scale = statistics.median(measured[file].processor / table[file].processor for file in both)
-    found = []
+    found = {}
     for file, now in sorted(measured.items()):
-        allowed = GROWTH_MAX * scale * table.get(file, Seconds(0, 0)).processor + GROWTH_SECONDS_MIN
+        growth_max = GROWTH_MAX_OF_VARYING if file in varying else GROWTH_MAX
+        allowed = growth_max * scale * table.get(file, Seconds(0, 0)).processor + GROWTH_SECONDS_MIN
         if now.processor > allowed:
-            found.append(f"{file} takes {now.processor:.1f} s of processor time, at most {allowed:.1f} s are expected")
+            found[file] = allowed
     return found
+
+
+def seconds_alone(file: str) -> float:
+    """Run the tests of one file again and return their processor seconds."""
+    began = processor_seconds()
+    line = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", file]
+    subprocess.run(line, cwd=ROOT, stdout=subprocess.DEVNULL, check=False)
+    return processor_seconds() - began - START_SECONDS
+
+
+def varies(item: pytest.Item) -> bool:
+    """Return whether other tests of the item's file run with another source tree."""
+    is_seeded = getattr(getattr(item, "module", None), "seeds", None) is seeds.seeds
+    return is_seeded or item.get_closest_marker("share") is not None
 
 
 class Durations:
@@ -71,6 +98,7 @@ class Durations:
         self._writes_to = writes_to
         self._is_whole = is_whole
         self._sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
+        self._varying: set[str] = set()
         self._complaints: list[str] = []
 
     @pytest.hookimpl(wrapper=True)
@@ -84,12 +112,17 @@ class Durations:
         if report.when == "teardown" and (began := item.stash.get(_BEGAN, None)) is not None:
             spent = (processor_seconds() - began[0], time.monotonic() - began[1])
             report.user_properties.append((_KEY, spent))
+            if varies(item):
+                report.user_properties.append((_VARIES, True))
         return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        file = report.nodeid.partition("::")[0]
         for key, spent in report.user_properties:
-            if key == _KEY and isinstance(spent, list | tuple):
-                total = self._sums[report.nodeid.partition("::")[0]]
+            if key == _VARIES:
+                self._varying.add(file)
+            elif key == _KEY and isinstance(spent, list | tuple):
+                total = self._sums[file]
                 total[0] += float(spent[0])
                 total[1] += float(spent[1])
 
@@ -105,7 +138,11 @@ class Durations:
             rows = [f"{file}\t{one.processor:.1f}\t{one.wall:.1f}" for file, one in sorted(found.items())]
             self._writes_to.write_text("\n".join([HEADER, *rows]) + "\n")
         elif self._is_whole:
-            self._complaints = grown(read_table(), found)
+            for file, allowed in grown(read_table(), found, self._varying).items():
+                alone = seconds_alone(file)
+                if alone > allowed:
+                    text = f"{file} takes {alone:.1f} s of processor time, at most {allowed:.1f} s are expected"
+                    self._complaints.append(text)
             if self._complaints and session.exitstatus == pytest.ExitCode.OK:
                 session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
