@@ -37,7 +37,7 @@ ROOMS = {
     "core/partition": "alter_partition_manager follower_states in_sync_replicas ingress leadership_state leading"
     " lookups partition positions replica_selector staging",
     "core/replication": "follower follower_log replica_fetcher replica_fetcher_manager",
-    "log/log": "durability log streaming_append",
+    "log/log": "arrival durability durability_state log streaming_append",
     "log/segment": "index segment segment_slices",
     "net/clients": "acceptor client_connection listener receiving secure_connection secure_outbox",
     "net/loop": "active_connections descriptors gathering readers ticking traffic",

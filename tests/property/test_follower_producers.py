@@ -20,7 +20,7 @@ from odradek.core.kernel.moment import Moment
 from odradek.core.partition.partition import Partition
 from odradek.core.replication.follower_log import append_fetched, cut_log_at
 from odradek.log.files.log_config import LogConfig
-from odradek.log.log.durability import flush_now
+from odradek.log.log.durability import close_log, flush_now
 from odradek.log.log.log import Log
 from odradek.log.log.truncation import truncate_to
 from odradek.log.producers.producer_state import Producers, ProducerStateEntry
@@ -159,7 +159,7 @@ class History:
         self.was_restarted = True
         is_clean = self.random.random() < 0.5
         if is_clean:
-            self.log.close(NOW)
+            close_log(self.log, NOW)
         self.partition = self.opened(self.partition.positions.high_watermark, is_clean=is_clean)
 
     def check(self) -> None:

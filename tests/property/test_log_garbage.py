@@ -12,6 +12,7 @@ from odradek.log.directory.directory_loading import open_log_directory
 from odradek.log.files.disk import DiskFailed
 from odradek.log.files.log_config import LogConfig
 from odradek.log.files.meta_properties import WrongDirectory
+from odradek.log.log.durability import close_log
 from odradek.log.log.log import Log
 from odradek.log.log.retention import delete_old_segments
 from odradek.log.log.timestamp_search import lookup_timestamp
@@ -49,7 +50,7 @@ def good_log(disk: SimDisk) -> None:
         put(log, b"value %d" % number, at=T0 + number, epoch=number // 4)
         if number % 3 == 1:
             transact(log, number)
-    log.close(T0)
+    close_log(log, T0)
 
 
 def transact(log: Log, number: int) -> None:

@@ -21,7 +21,7 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import LeaderEpoch, Offset, TimestampMs
 from odradek.log.files.disk import DiskFailed
 from odradek.log.files.log_config import LogConfig
-from odradek.log.log.durability import begin_flush, end_flush, flush_now
+from odradek.log.log.durability import begin_flush, close_log, end_flush, flush_now
 from odradek.log.log.flush import Flush
 from odradek.log.log.log import Log
 from odradek.log.log.retention import advance_start, delete_old_segments
@@ -197,7 +197,7 @@ class History(RuleBasedStateMachine):
     @rule()
     def stop_and_start(self) -> None:
         start, end, epochs = self.log.start_offset, self.end, self.log.epochs.entries
-        self.log.close(self.now)
+        close_log(self.log, self.now)
         self.write_checkpoint()
         self.open(clean=True)
         assert (self.log.start_offset, self.log.end_offset, self.log.recovery_point) == (start, end, end)

@@ -21,7 +21,7 @@ from odradek.core.kernel.cluster_view import PartitionInfo
 from odradek.core.kernel.moment import Moment
 from odradek.core.partition.partition import Append, Partition
 from odradek.log.files.log_config import LogConfig
-from odradek.log.log.durability import begin_flush, flush_now
+from odradek.log.log.durability import begin_flush, close_log, flush_now
 from odradek.log.log.log import Log
 from odradek.log.log.retention import advance_start, delete_old_segments
 from odradek.log.log.truncation import truncate_to
@@ -303,7 +303,7 @@ class Story:
     # ---------------------------------------------------------------- what happens to it
 
     def stop_and_start(self) -> None:
-        self.log.close(self.now)
+        close_log(self.log, self.now)
         self.write_checkpoint()
         self.open(clean=True)
         self.relearn()

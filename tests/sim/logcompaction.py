@@ -12,8 +12,8 @@ from odradek.core.cleaner.cleaning_steps import Clean
 from odradek.core.partition.partition import Partition
 from odradek.log.compaction.cleanable import cleanable
 from odradek.log.compaction.cleaner import Cleaning, Group, Options, Uncleanable
+from odradek.log.compaction.replacement import drop_cleaned, may_be_cleaned, swap_in
 from odradek.log.files.disk import DiskFailed
-from odradek.log.log.compaction_state import drop_cleaned, may_be_cleaned, swap_in
 from odradek.log.log.log import Log
 from odradek.record.batch_filter import Rules
 from sim.logcutting import CutLog

@@ -11,7 +11,7 @@ from odradek.base.limits import UNPACKED_BYTES_MAX
 from odradek.base.units import MINUTE_MS, LeaderEpoch, Offset, ProducerEpoch, ProducerId, TimestampMs
 from odradek.log.compaction.cleanable import Cleanable, cleanable
 from odradek.log.compaction.cleaner import Cleaning, Options
-from odradek.log.log.compaction_state import swap_in
+from odradek.log.compaction.replacement import swap_in
 from odradek.log.log.durability import flush_now
 from odradek.log.log.log import Log
 from odradek.record.batch_filter import Rules

@@ -12,13 +12,13 @@ import pytest
 from simdisk import SimDisk, Stopped
 
 from odradek.base.units import BrokerId, Offset, TimestampMs, TopicName, TopicPartition
+from odradek.log.compaction.replacement import may_be_cleaned
 from odradek.log.directory.directory import LogDirectory
 from odradek.log.directory.directory_loading import open_log_directory
 from odradek.log.files.disk import DiskFailed
 from odradek.log.files.log_config import LogConfig
 from odradek.log.files.log_file_names import RECOVERY_POINTS
-from odradek.log.log.compaction_state import may_be_cleaned
-from odradek.log.log.durability import flush_now, is_flushed
+from odradek.log.log.durability import close_log, flush_now, is_flushed
 from odradek.log.log.log import Log
 from odradek.log.log.retention import advance_start, delete_below_start
 from odradek.log.log.truncation import truncate_fully, truncate_to
@@ -115,7 +115,7 @@ def test_failed_sync_of_a_truncation_is_remembered() -> None:
     truncate_to(log, Offset(log.end_offset - 1), T0)
     disk.fails_to_sync = False
     assert log.recovery_point < log.end_offset
-    for operation in (lambda: flush_now(log), log.settle, lambda: put(log, b"c"), lambda: log.close(T0)):
+    for operation in (lambda: flush_now(log), log.settle, lambda: put(log, b"c"), lambda: close_log(log, T0)):
         with pytest.raises(DiskFailed, match="an earlier flush failed"):
             operation()
 

@@ -15,6 +15,7 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import INT32_MAX, LeaderEpoch, Offset, TimestampMs
 from odradek.log.files.disk import DiskFailed, RealDisk
 from odradek.log.files.log_config import LogConfig
+from odradek.log.log.durability import close_log
 from odradek.log.log.log import Log
 from odradek.log.segment.checkpoints import read_epochs
 from odradek.record.record_batch import Batch, iter_batches
@@ -151,7 +152,7 @@ def test_log_rolls_at_a_gap_too_large_for_an_index() -> None:
     assert bases(log) == [0, far]
     (found,) = iter_batches(log.read(Offset(5), 1, log.end_offset).read())
     assert found.base_offset == far
-    log.close(T0)
+    close_log(log, T0)
 
 
 def test_an_empty_log_does_not_roll() -> None:
@@ -186,7 +187,7 @@ def test_preallocated_files_are_trimmed() -> None:
     log.roll(T0)
     assert disk.size("/d/t-0/00000000000000000000.log") == log.size
     put(log, b"b")
-    log.close(T0)
+    close_log(log, T0)
     again = Log.open(disk, "/d/t-0", CONFIG, T0, clean_shutdown=True)
     assert stored(again) == [(0, 0), (1, 1)]
 

@@ -12,7 +12,7 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import LeaderEpoch, Offset, ProducerEpoch, ProducerId, TimestampMs
 from odradek.log.files.disk import DiskFailed, RealDisk
 from odradek.log.files.log_config import LogConfig
-from odradek.log.log.durability import begin_flush, end_flush, flush_now, needs_flush, synced_to
+from odradek.log.log.durability import begin_flush, close_log, end_flush, flush_now, needs_flush, synced_to
 from odradek.log.log.log import Log
 from odradek.log.log.retention import advance_start, delete_old_segments
 from odradek.log.log.timestamp_search import lookup_timestamp
@@ -178,7 +178,7 @@ def test_failed_sync_is_remembered() -> None:
         flush.run()
     disk.fails_to_sync = False
     with pytest.raises(DiskFailed, match="an earlier flush failed"):
-        log.close(T0)
+        close_log(log, T0)
 
 
 def test_flush_of_a_deleted_segment_succeeds() -> None:

@@ -10,7 +10,7 @@ from simdisk import SimDisk
 
 from odradek.base.units import NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs
 from odradek.log.files.log_config import LogConfig
-from odradek.log.log.durability import flush_now
+from odradek.log.log.durability import close_log, flush_now
 from odradek.log.log.log import SEALED_OPEN_MAX, Log
 from odradek.log.log.retention import advance_start, delete_below_start
 from odradek.log.log.timestamp_search import UNKNOWN_MAX, begin_search, lookup_timestamp, note_searched
@@ -36,7 +36,7 @@ def log_of(segments: int) -> tuple[SimDisk, Log]:
 
 def reopened(disk: SimDisk, log: Log, *, cleanly: bool) -> Log:
     if cleanly:
-        log.close(T0)
+        close_log(log, T0)
     return Log.open(disk, "/d/t-0", CONFIG, T0, recovery_point=log.end_offset, clean_shutdown=cleanly)
 
 

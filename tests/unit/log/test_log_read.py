@@ -15,6 +15,7 @@ from odradek.base.units import LeaderEpoch, Offset, TimestampMs
 from odradek.log.files.disk import DiskFailed, File
 from odradek.log.files.disk_failures import LogDamaged
 from odradek.log.files.log_config import LogConfig
+from odradek.log.log.durability import close_log
 from odradek.log.log.log import Log
 from odradek.log.log.retention import advance_start
 from odradek.log.log.timestamp_search import lookup_timestamp
@@ -44,7 +45,7 @@ def filled(batches: int = 1500, disk: SimDisk | None = None) -> Log:
 
 
 def reopened(log: Log, disk: SimDisk, *, config: LogConfig = CONFIG) -> Log:
-    log.close(T0)
+    close_log(log, T0)
     return Log.open(disk, "/d/t-0", config, T0, recovery_point=log.end_offset, clean_shutdown=True)
 
 
@@ -184,7 +185,7 @@ def test_damaged_index_is_rebuilt() -> None:
 
 def exchanged(log: Log, disk: SimDisk, *suffixes: str) -> Log:
     """Return the reopened log with the indexes of its first two segments exchanged."""
-    log.close(T0)
+    close_log(log, T0)
     first, second = (segment.path.removesuffix(".log") for segment in log.segments[:2])
     for suffix in suffixes:
         disk.rename(first + suffix, "/d/t-0/kept")
@@ -228,7 +229,7 @@ def shifted(by: int, numbers: range = range(100)) -> Log:
     log = new_log(disk=disk)
     for _ in range(20):
         put(log, b"x" * 900)
-    log.close(T0)
+    close_log(log, T0)
     file = disk.open(STEM + ".index")
     entries = list(OFFSET_ENTRY.iter_unpack(file.pread(0, file.size())))
     assert len(entries) > 15

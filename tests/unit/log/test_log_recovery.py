@@ -16,7 +16,7 @@ from odradek.base.units import Offset, TimestampMs
 from odradek.base.uuids import from_text
 from odradek.log.files.disk import RealDisk
 from odradek.log.files.log_config import LogConfig
-from odradek.log.log.durability import flush_now
+from odradek.log.log.durability import close_log, flush_now
 from odradek.log.log.log import Log
 from odradek.log.log.timestamp_search import lookup_timestamp
 from odradek.log.segment.checkpoints import BadCheckpoint, read_epochs, write_topic_id
@@ -224,7 +224,7 @@ def test_the_segment_sealed_after_the_last_flush_is_checked_too() -> None:
 def test_indexes_are_rebuilt(clean: bool, damage: str) -> None:
     disk = new_disk()
     log = filled(disk, 20)
-    log.close(T0)
+    close_log(log, T0)
     before = {name: disk.open(f"{DIRECTORY}/{name}").pread(0, 9999) for name in files(disk) if "index" in name}
     for name in before:
         if damage == "missing":
@@ -235,7 +235,7 @@ def test_indexes_are_rebuilt(clean: bool, damage: str) -> None:
     again = reopen(disk, log.end_offset if clean else 0, clean=clean)
     assert stored(again) == stored(log)
     if damage != "junk" or not clean:
-        again.close(T0)
+        close_log(again, T0)
         assert {name: disk.open(f"{DIRECTORY}/{name}").pread(0, 9999) for name in before} == before
 
 
@@ -243,7 +243,7 @@ def test_contradicted_clean_shutdown_marker_is_ignored() -> None:
     disk = new_disk()
     log = filled(disk)
     before = stored(log)
-    log.close(T0)
+    close_log(log, T0)
     disk.open(log.segments[-1].path).truncate(log.segments[-1].size - 3)
     again = reopen(disk, log.end_offset, clean=True)
     assert stored(again) == before[:-1]
@@ -253,7 +253,7 @@ def test_contradicted_clean_shutdown_marker_is_ignored() -> None:
 def test_zeros_in_a_time_index_are_not_times() -> None:
     disk = new_disk()
     log = filled(disk)
-    log.close(T0)
+    close_log(log, T0)
     name = log.segments[0].times.path
     disk.open(name).write(disk.size(name), bytes(12))
     again = reopen(disk, log.end_offset, clean=True)
@@ -266,7 +266,7 @@ def test_zeros_in_a_time_index_are_not_times() -> None:
 def test_start_offset_comes_from_the_checkpoint() -> None:
     disk = new_disk()
     log = filled(disk)
-    log.close(T0)
+    close_log(log, T0)
     again = reopen(disk, log.end_offset, clean=True, start=5)
     assert (again.start_offset, again.end_offset) == (5, log.end_offset)
     assert again.epochs.entries == [(1, 5), (2, 9)]
@@ -307,7 +307,7 @@ def test_epochs_are_restored_from_scanned_batches() -> None:
 def test_damaged_epoch_file_is_rebuilt_after_a_clean_stop() -> None:
     disk = new_disk()
     log = filled(disk)
-    log.close(T0)
+    close_log(log, T0)
     disk.create(f"{DIRECTORY}/leader-epoch-checkpoint").write(0, b"junk")
     assert reopen(disk, log.end_offset, clean=True).epochs.entries == log.epochs.entries
 
@@ -332,7 +332,7 @@ def copy(disk: SimDisk, old: str, new: str) -> None:
 def test_deleted_cleaned_and_orphaned_files_are_removed() -> None:
     disk = new_disk()
     log = filled(disk)
-    log.close(T0)
+    close_log(log, T0)
     kept = set(files(disk))
     for name in (
         "00000000000000000077.log.deleted",
@@ -357,7 +357,7 @@ def test_a_complete_compaction_is_finished() -> None:
         log = filled(disk)
         before, end = stored(log), log.end_offset
         first, second, third = log.segments
-        log.close(T0)
+        close_log(log, T0)
         merged = b"".join(disk.open(s.path).pread(0, 9999) for s in (first, second))
         disk.create(first.path + ".swap").write(0, merged)
         disk.create(first.offsets.path + ".swap")
@@ -374,7 +374,7 @@ def test_an_incomplete_compaction_is_undone() -> None:
     """A .cleaned file at or below a .swap: not every output was complete, so the sources are used."""
     disk = new_disk()
     log = filled(disk)
-    log.close(T0)
+    close_log(log, T0)
     second = log.segments[1]
     disk.create(second.path + ".swap").write(0, b"")
     disk.create(log.segments[0].path + ".cleaned").write(0, b"")
@@ -386,7 +386,7 @@ def test_an_incomplete_compaction_is_undone() -> None:
 def test_lone_index_swap_file_is_removed() -> None:
     disk = new_disk()
     log = filled(disk)
-    log.close(T0)
+    close_log(log, T0)
     disk.create(log.segments[0].offsets.path + ".swap").write(0, b"junkjunk")
     again = reopen(disk, log.end_offset, clean=True)
     assert stored(again) == stored(log)

@@ -10,6 +10,7 @@ from odradek.base.units import TimestampMs, TopicPartition
 from odradek.log.files import log_file_names as names
 from odradek.log.files.disk import RealDisk, read_file, replace_file
 from odradek.log.files.log_config import LogConfig
+from odradek.log.log.durability import close_log
 from odradek.log.log.log import FIRST_OFFSET, Log
 from odradek.log.recovery.missing_segments import noted_text
 from odradek.log.recovery.quarantine import SetAside
@@ -53,7 +54,7 @@ def repaired(disk: RealDisk, folder: Folder, partition: TopicPartition) -> SetAs
         lost=folder.lost(partition),
         repairs=True,
     )
-    log.close(now)
+    close_log(log, now)
     folder.recovery_points[partition] = log.end_offset
     folder.noted[partition] = noted_text(log.segments)
     if log.start_offset > folder.starts.get(partition, FIRST_OFFSET):  # The beginning of the log is lost.

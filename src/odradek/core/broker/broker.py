@@ -57,7 +57,7 @@ from odradek.core.replication.replica_fetcher_manager import ReplicaFetchers
 from odradek.core.topics.topic_plans import Planner
 from odradek.core.transactions.additions import AddPartitions
 from odradek.core.transactions.transaction_markers import Marker, WriteMarkers
-from odradek.log.log.streaming_append import Arrival
+from odradek.log.log.arrival import Arrival
 from odradek.record.record_batch import Batch
 
 if TYPE_CHECKING:

@@ -24,8 +24,8 @@ from odradek.core.kernel.moment import Moment
 from odradek.core.kernel.parked import ParkingLot
 from odradek.core.partition.partition import Partition
 from odradek.log.compaction.cleanable import cleanable
+from odradek.log.compaction.replacement import may_be_cleaned
 from odradek.log.files.disk import DiskFailed
-from odradek.log.log.compaction_state import may_be_cleaned
 from odradek.log.log.durability import synced_to
 
 ATTENDED_PER_SLICE = 4  # Rolling a log takes up to a millisecond: it creates four files.

@@ -27,9 +27,9 @@ from odradek.core.partition.log_starts import LogStarts
 from odradek.core.partition.partition import Partition
 from odradek.log.compaction.cleanable import cleanable
 from odradek.log.compaction.cleaner import Cleaning, Uncleanable, Withdrawn
+from odradek.log.compaction.replacement import drop_cleaned, may_be_cleaned, swap_in
 from odradek.log.files.disk import DiskFailed
 from odradek.log.files.disk_failures import LogDamaged
-from odradek.log.log.compaction_state import drop_cleaned, may_be_cleaned, swap_in
 
 _LOG = logging.getLogger(__name__)
 

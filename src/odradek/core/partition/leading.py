@@ -17,8 +17,9 @@ from odradek.core.kernel.moment import Moment
 from odradek.core.partition.leadership_state import Leadership
 from odradek.core.partition.staging import Append, Staging, written_before
 from odradek.log.files.disk import DiskFailed
+from odradek.log.log.arrival import Arrival
 from odradek.log.log.log import Log
-from odradek.log.log.streaming_append import Arrival, arrived, begin_arrival, forget_arrival
+from odradek.log.log.streaming_append import arrived, begin_arrival
 from odradek.log.producers.producer_state import DuplicateBatch, ProducerStateEntry
 from odradek.log.producers.sequence_validation import check, check_epoch, check_marker
 from odradek.record.end_transaction_marker import EndMarker, end_marker_batch
@@ -182,7 +183,7 @@ class Leading(Leadership):
         """Abort a streaming append and remove what it has written."""
         if self.partition.is_online:
             try:
-                forget_arrival(self.partition.log, arrival)
+                self.partition.log.forget_arrival(arrival)
             except DiskFailed as failed:
                 self.partition.disk_failed(failed)
 

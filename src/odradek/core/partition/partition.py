@@ -31,11 +31,11 @@ from odradek.log.files.disk import EMPTY_SLICE, DiskFailed, FileSlice
 from odradek.log.files.disk_failures import FileEnds, LogDamaged
 from odradek.log.files.log_config import LogConfig
 from odradek.log.files.page_cache import NotCached
+from odradek.log.log.arrival import Arrival
 from odradek.log.log.durability import end_flush
 from odradek.log.log.flush import Flush
 from odradek.log.log.log import Log
 from odradek.log.log.retention import advance_start, delete_below_start, delete_old_segments, expired_upto
-from odradek.log.log.streaming_append import Arrival
 from odradek.log.log.timestamp_search import begin_search
 from odradek.log.segment.search import Search
 from odradek.log.segment.transaction_index import Aborted

@@ -25,7 +25,7 @@ from odradek.log.files import log_file_names as names
 from odradek.log.files.disk import Disk, DiskFailed, Lock, replace_file
 from odradek.log.files.log_config import LogConfig
 from odradek.log.files.probe import ROOM_BYTES, Probe
-from odradek.log.log.durability import flush_now
+from odradek.log.log.durability import close_log, flush_now
 from odradek.log.log.log import Log
 from odradek.log.producers.producer_state import ProducerStateEntry
 from odradek.log.recovery.missing_segments import noted_text
@@ -53,7 +53,7 @@ class Closing:
 
     def run(self) -> None:
         try:
-            self.log.close(self.now_ms)
+            close_log(self.log, self.now_ms)
         except DiskFailed as failure:
             self.failure = f"{self.partition}: {failure}"
         self.is_done = True

@@ -12,7 +12,6 @@ from contextlib import suppress
 
 from odradek.log.files.disk import DiskFailed
 from odradek.log.log.log import Log
-from odradek.log.log.streaming_append import withdraw_arrival
 from odradek.log.producers.producer_state import Producers, ProducerStateEntry
 from odradek.log.producers.snapshots import make_safe
 
@@ -37,7 +36,7 @@ def take_over(copy: Log, origin: Log) -> None:
     Raise DiskFailed on failure; then the original can still be used.
     """
     assert origin.end_offset == copy.end_offset, "a complete copy has the log end offset of its original"
-    withdraw_arrival(origin)
+    origin.withdraw_arrival()
     origin.compaction.withdraw()
     copy.epochs.replace_entries(origin.epochs.entries)
     copy.start_offset = max(copy.start_offset, origin.start_offset)

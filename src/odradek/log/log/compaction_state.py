@@ -1,20 +1,18 @@
 """Compaction state of one log: progress, the current pass, and segments not yet renamed.
 
-A pass (log/compaction/cleaner.py) reads sealed segments in a thread and writes new ones.  `swap_in` makes the log read
-the new segments.  The reaper renames their files later (log/removal/swap.py).  The pass is complete only after that.
+A pass (log/compaction/cleaner.py) reads sealed segments in a thread and writes new ones.  The log reads the new ones
+once log/compaction/replacement.py has swapped them in.  The reaper renames their files later (log/removal/swap.py),
+and only then is the pass complete.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-from odradek.base.units import Offset, TimestampMs
-from odradek.log.removal.swap import Swap, SwapDisk, SwapState
+from odradek.base.units import Offset
+from odradek.log.removal.swap import SwapState
 from odradek.log.segment.segment import Segment
-
-if TYPE_CHECKING:
-    from odradek.log.log.log import Log
 
 
 class CleaningPass(Protocol):
@@ -70,42 +68,3 @@ class CompactionState:
         if self.cleaning is not None:
             self.cleaning.withdraw()
             self.cleaning.take_back()
-
-
-def may_be_cleaned(log: Log) -> bool:
-    """Return whether a pass may begin.
-
-    No other pass may be in progress, and a power failure must not restore a file that the log no longer contains.
-    Next to such a restored segment, which the pass did not read, the dropped records would be missing.
-    """
-    is_in_order = not (log.compaction.is_swapping or log.owes or log.reaper.is_retiring(log.directory))
-    return is_in_order and log.compaction.cleaning is None
-
-
-def swap_in(log: Log, sources: Sequence[Segment], segments: Sequence[Segment], now_ms: TimestampMs) -> bool:
-    """Replace segments by their compacted versions; the reaper renames the files later.
-
-    Return False, and change nothing, if the log no longer contains all of the sources.
-    """
-    first = next((number for number, one in enumerate(log.segments) if one is sources[0]), len(log.segments))
-    behind = first + len(sources)
-    present = log.segments[first:behind]
-    if len(present) < len(sources) or any(a is not b for a, b in zip(present, sources, strict=True)):
-        return False
-    assert behind < len(log.segments), "the active segment is never compacted"
-    assert not any(one in log.durability.unsynced for one in sources), "compacted segments are synced"
-    swap = log.compaction.begin_swap(sources, segments)
-    for segment in segments:
-        segment.on(SwapDisk(log.disk, swap))
-    for source in sources:
-        source.release()
-    log.segments = [*log.segments[:first], *segments, *log.segments[behind:]]
-    log.sealed_open = [one for one in log.sealed_open if one not in sources]
-    log.snapshots.forget([offset for offset in swap.sources if offset not in swap.bases])
-    log.reaper.retire(Swap(log.directory, swap, TimestampMs(now_ms + log.config.file_delete_delay_ms)))
-    return True
-
-
-def drop_cleaned(log: Log, cleaning: CleaningPass) -> None:
-    """Unlink the files of an unsuccessful pass before any other work on the log's files."""
-    log.owe(cleaning.take_back)

@@ -3,63 +3,19 @@
 begin_flush(log)          on the loop: collect everything to sync so that all appended records are durable
 flush.run()               in a thread: see log/log/flush.py
 end_flush(log, flush)     on the loop: advance the recovery point to flush.end_offset
+close_log(log, now_ms)    all of it, and the indexes of the active segment
 """
 
 from __future__ import annotations
 
+import errno
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from odradek.base.units import Offset, TimestampMs
+from odradek.log.files.disk import DiskFailed
 from odradek.log.files.log_file_names import LEADER_EPOCHS, PARTITION_METADATA
 from odradek.log.log.flush import Flush
-from odradek.log.segment.segment import Segment
-
-if TYPE_CHECKING:
-    from odradek.log.log.log import Log
-
-
-class Durability:
-    """Unsynced parts of one log, and its flushes in progress.
-
-    `unsynced` holds sealed segments, oldest first.  `changes` counts changes of the directory.  A flush must sync
-    the directory when `changes` exceeds `synced_changes`.
-    """
-
-    def __init__(self, unsynced: list[Segment], *, is_synced: bool) -> None:
-        self.unsynced = unsynced
-        self.changes = 0
-        self.synced_changes = 0 if is_synced else -1  # -1: even the directory's own name is not durable.
-        self.synced_epoch_changes = 0
-        self.under_way: list[Flush] = []
-
-    @property
-    def has_failed(self) -> bool:
-        """Return whether a flush failed, so that the state on the disk is unknown."""
-        return any(flush.has_failed for flush in self.under_way)
-
-    def keep(self, end: Offset, kept: frozenset[Segment]) -> None:
-        """Adjust to a truncation at `end` that leaves only these sealed segments."""
-        self.unsynced = [segment for segment in self.unsynced if segment in kept]
-        for flush in self.under_way:
-            flush.end_offset = Offset(min(flush.end_offset, end))
-            flush.sealed &= kept  # The last one is active again.
-        self.changes += 1
-
-    def forget(self, gone: frozenset[Segment]) -> None:
-        """Forget segments that the log deleted at its start."""
-        self.unsynced = [segment for segment in self.unsynced if segment not in gone]
-
-    def on_flushed(self, flush: Flush) -> None:
-        """Record the work of a completed flush."""
-        assert flush in self.under_way, "a flush completes once, in the log that began it"
-        assert not flush.has_failed and not flush.was_put_off, "only a successful flush is recorded"
-        assert flush.changes <= self.changes, "a flush covers no later directory changes"
-        self.under_way.remove(flush)
-        if self.unsynced:
-            self.unsynced = [segment for segment in self.unsynced if segment not in flush.sealed]
-        self.synced_changes = max(self.synced_changes, flush.changes)
-        self.synced_epoch_changes = max(self.synced_epoch_changes, flush.epoch_changes)
+from odradek.log.log.log import Log
 
 
 def needs_flush(log: Log, now_ms: TimestampMs) -> bool:
@@ -162,3 +118,29 @@ def release_files(log: Log) -> None:
     for segment in log.segments:
         segment.release_file()
     log.sealed_open = []
+
+
+def close_log(log: Log, now_ms: TimestampMs) -> None:
+    """Make everything durable and complete the indexes; the log must not be used afterwards.
+
+    Raise DiskFailed, also if an earlier flush failed: then recovery must check the log.
+    """
+    if log.durability.has_failed:
+        raise DiskFailed(errno.EIO, "an earlier flush failed, so the contents of the disk are unknown", log.directory)
+    log.withdraw_arrival()
+    log.compaction.withdraw()
+    log.settle()
+    log.prepare()
+    active = log.active
+    active.seal()
+    active.offsets.sync()
+    active.times.sync()
+    if not active.transactions.is_empty:
+        active.transactions.sync()
+        log.durability.changes += 1  # Its file may be new.
+    if log.snapshots.keep(log.end_offset, list(log.producers)):
+        log.durability.changes += 1
+    flush_now(log, now_ms)
+    assert is_flushed(log), "a cleanly closed log is flushed"
+    for segment in log.segments:
+        segment.release()

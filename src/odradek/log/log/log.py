@@ -18,7 +18,6 @@ waits in the reaper.  A log is not thread-safe; slices and flushes are, and they
 
 from __future__ import annotations
 
-import errno
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
@@ -31,9 +30,9 @@ from odradek.log.files.disk import EMPTY_SLICE, Disk, DiskFailed, FileSlice
 from odradek.log.files.disk_failures import LogDamaged
 from odradek.log.files.log_config import LogConfig
 from odradek.log.files.pending_work import Owed, Work
+from odradek.log.log.arrival import Arrival
 from odradek.log.log.compaction_state import CompactionState
-from odradek.log.log.durability import Durability, flush_now, is_flushed
-from odradek.log.log.streaming_append import Arrival, withdraw_arrival
+from odradek.log.log.durability_state import DurabilityState
 from odradek.log.producers.aborted_transactions import AbortedTransactions
 from odradek.log.producers.producer_state import ProducerStateEntry
 from odradek.log.recovery import recovery
@@ -81,7 +80,7 @@ class Log:
         # Appended as the leader, and as a follower, since the log was opened.
         self.appended_bytes = self.appended_records = 0
         self.replicated_bytes = 0
-        self.durability = Durability(loaded.unsynced, is_synced=loaded.is_synced)
+        self.durability = DurabilityState(loaded.unsynced, is_synced=loaded.is_synced)
         self.compaction = CompactionState()
         self.sealed_open: list[Segment] = []
         self._is_prepared = False
@@ -224,7 +223,7 @@ class Log:
 
     def _write(self, batches: Sequence[Batch], size: int, end: Offset, now_ms: TimestampMs) -> None:
         if self.arrival is not None:
-            withdraw_arrival(self)
+            self.withdraw_arrival()
         newest = batches[0].max_timestamp if len(batches) == 1 else max(batch.max_timestamp for batch in batches)
         self.make_room(size, newest, end, batches[0].base_offset, now_ms)
         active = self.active
@@ -239,12 +238,15 @@ class Log:
         config = self.config
         self.last_append_ms = now_ms
         if not self._is_prepared:
-            self._prepare()
+            self.prepare()
         if self.active.must_roll(size, newest, end, now_ms, config):
             is_far = end - self.end_offset > INT32_MAX  # No index can span such a gap of a follower.
             self.roll(now_ms, base_offset if is_far else self.end_offset)
 
-    def _prepare(self) -> None:
+    def prepare(self) -> None:
+        """Settle what is owed and make the active segment ready for an append, unless that is done already."""
+        if self._is_prepared:
+            return
         self.owed.settle()
         self.active.prepare(self.config)
         self._is_prepared = True
@@ -255,7 +257,7 @@ class Log:
         base_offset = self.end_offset if base_offset is None else base_offset
         if old.base_offset == base_offset:
             return
-        withdraw_arrival(self)
+        self.withdraw_arrival()
         self.owed.settle()
         old.seal()
         segment = Segment(self.disk, self.directory, base_offset, now_ms)
@@ -273,6 +275,22 @@ class Log:
         segment.prepare(self.config)
         self._is_prepared = True
         self._touch(old)
+
+    # ------------------------------------------------------------------ streaming append
+
+    def withdraw_arrival(self) -> None:
+        """Withdraw an unfinished streaming append; call this before any other operation on the log's end."""
+        arrival = self.arrival
+        if arrival is not None:
+            if arrival.withdraw is not None:
+                arrival.withdraw()
+            self.forget_arrival(arrival)
+
+    def forget_arrival(self, arrival: Arrival) -> None:
+        """Cancel a streaming append unless it was withdrawn already.  Raise DiskFailed if that fails."""
+        if arrival is self.arrival:
+            self.arrival = arrival.withdraw = None
+            self.active.give_up()
 
     # ------------------------------------------------------------------ pending work
 
@@ -369,32 +387,3 @@ class Log:
             self.sealed_open.append(segment)
             if len(self.sealed_open) > SEALED_OPEN_MAX:
                 self.sealed_open.pop(0).release()
-
-    # ------------------------------------------------------------------ flush
-
-    def close(self, now_ms: TimestampMs) -> None:
-        """Make everything durable and complete the indexes; the log must not be used afterwards.
-
-        Raise DiskFailed, also if an earlier flush failed: then recovery must check the log.
-        """
-        if self.durability.has_failed:
-            raise DiskFailed(
-                errno.EIO, "an earlier flush failed, so the contents of the disk are unknown", self.directory
-            )
-        withdraw_arrival(self)
-        self.compaction.withdraw()
-        self.settle()
-        if not self._is_prepared:
-            self._prepare()
-        self.active.seal()
-        self.active.offsets.sync()
-        self.active.times.sync()
-        if not self.active.transactions.is_empty:
-            self.active.transactions.sync()
-            self.durability.changes += 1  # Its file may be new.
-        if self.snapshots.keep(self.end_offset, list(self.producers)):
-            self.durability.changes += 1
-        flush_now(self, now_ms)
-        assert is_flushed(self), "a cleanly closed log is flushed"
-        for segment in self.segments:
-            segment.release()

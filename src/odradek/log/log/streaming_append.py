@@ -8,39 +8,14 @@ A log has at most one streaming append at a time; any other change of the log's 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
-
 from odradek.base.units import LeaderEpoch, TimestampMs
-from odradek.log.files.disk import File
+from odradek.log.log.arrival import Arrival
+from odradek.log.log.log import Log
 from odradek.record.record_batch import Batch
-
-if TYPE_CHECKING:
-    from odradek.log.log.log import Log
-
-NOTHING = memoryview(b"")
-
-
-class Arrival:
-    """Streaming append in progress: `left` more bytes of the batch belong at `position` of `file`.
-
-    The log calls `withdraw` when it needs its end for something else.  After `withdraw` returns, nothing more is
-    written to the file.  During the call the written part can still be read.
-    """
-
-    def __init__(self, batch: Batch, file: File, position: int) -> None:
-        front = len(batch.view)
-        assert 0 < front <= batch.size, "the first part of a batch is not longer than the batch"
-        batch.view = NOTHING  # The receive buffer behind the view may be reused now.
-        self.batch = batch
-        self.file = file
-        self.position = position + front
-        self.left = batch.size - front
-        self.withdraw: Callable[[], None] | None = None
 
 
 def begin_arrival(log: Log, batch: Batch, leader_epoch: LeaderEpoch, now_ms: TimestampMs) -> Arrival | None:
-    """Begin a streaming append by writing the front of a batch; end it by `arrived` or `forget_arrival`.
+    """Begin a streaming append by writing the front of a batch; end it by `arrived` or `Log.forget_arrival`.
 
     Return None if the batch must be appended as a whole.  Raise DiskFailed if the write fails; then no part of the
     batch is in the log.
@@ -48,7 +23,7 @@ def begin_arrival(log: Log, batch: Batch, leader_epoch: LeaderEpoch, now_ms: Tim
     config, size = log.config, batch.size
     if config.log_append_time or config.preallocate or size > min(config.max_message_bytes, config.segment_bytes):
         return None
-    withdraw_arrival(log)
+    log.withdraw_arrival()
     batch.stamp(log.end_offset, leader_epoch)
     log.make_room(size, batch.max_timestamp, batch.next_offset, log.end_offset, now_ms)
     position = log.active.write_front(batch.view)
@@ -70,19 +45,3 @@ def arrived(log: Log, arrival: Arrival) -> None:
     log.appended_records += batch.next_offset - log.end_offset
     log.end_offset = batch.next_offset
     log.note((batch,))
-
-
-def forget_arrival(log: Log, arrival: Arrival) -> None:
-    """Cancel a streaming append unless it was withdrawn already.  Raise DiskFailed if that fails."""
-    if arrival is log.arrival:
-        log.arrival = arrival.withdraw = None
-        log.active.give_up()
-
-
-def withdraw_arrival(log: Log) -> None:
-    """Withdraw an unfinished streaming append; call this before any other operation on the log's end."""
-    arrival = log.arrival
-    if arrival is not None:
-        if arrival.withdraw is not None:
-            arrival.withdraw()
-        forget_arrival(log, arrival)

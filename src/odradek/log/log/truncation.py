@@ -15,7 +15,6 @@ from odradek.log.files.disk import DiskFailed
 from odradek.log.files.pending_work import Work
 from odradek.log.log.log import Log
 from odradek.log.log.retention import retirement
-from odradek.log.log.streaming_append import withdraw_arrival
 from odradek.log.producers.producer_recovery import restored
 from odradek.log.producers.producer_state import Producers
 from odradek.log.recovery.quarantine import SetAside, renames
@@ -30,7 +29,7 @@ def truncate_to(log: Log, offset: Offset, now_ms: TimestampMs, aside: SetAside |
     `aside`, dropped segments are set aside instead of deleted.  Raise DiskFailed, with nothing dropped, if the disk
     fails.
     """
-    withdraw_arrival(log)
+    log.withdraw_arrival()
     if offset >= log.end_offset:
         return False
     if offset < log.segments[0].base_offset:
@@ -67,7 +66,7 @@ def truncate_fully(log: Log, start: Offset, now_ms: TimestampMs) -> None:
 
     Raise DiskFailed as truncate_to does.
     """
-    withdraw_arrival(log)
+    log.withdraw_arrival()
     # The lowest end of the log that an interrupted truncation can leave.
     _lower_recovery_point(log, min(start, log.start_offset))
     segment = Segment(log.disk, log.directory, start, now_ms)

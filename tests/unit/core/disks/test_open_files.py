@@ -13,7 +13,7 @@ from odradek.base.units import INT32_MAX, LeaderEpoch, TimestampMs, TopicPartiti
 from odradek.core.disks.open_files import LOOKED_AT_MIN, OpenFiles
 from odradek.log.log.durability import begin_flush, end_flush, flush_now, has_open_files, is_flushed, release_files
 from odradek.log.log.flush import Flush
-from odradek.log.log.streaming_append import begin_arrival, forget_arrival
+from odradek.log.log.streaming_append import begin_arrival
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from support.in_memory import Harness
 from support.logs import T0, batch, put, stored
@@ -102,7 +102,7 @@ def test_streaming_append_keeps_its_file_open(harness: Harness) -> None:
     arrival = begin_arrival(log, batch(b"x"), LeaderEpoch(0), T0)
     assert arrival is not None and not is_flushed(log)
     assert OpenFiles(harness.broker.partitions).release(1, INT32_MAX).logs == 0
-    forget_arrival(log, arrival)
+    log.forget_arrival(arrival)
 
 
 def test_release_scan_resumes_after_the_last_log(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from odradek.core.groups.shard.group_shard import GroupShard
 from odradek.core.kernel.cluster_view import CONSUMER_OFFSETS, TRANSACTION_STATE
 from odradek.core.transactions.transaction_states import Transaction
 from odradek.log.compaction import cleaner
-from odradek.log.log.compaction_state import swap_in
+from odradek.log.compaction.replacement import swap_in
 from odradek.log.log.durability import flush_now
 from odradek.log.log.log import Log
 from odradek.log.producers.producer_state import ProducerStateEntry

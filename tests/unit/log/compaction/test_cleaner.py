@@ -10,10 +10,10 @@ import pytest
 from simdisk import SimDisk
 
 from odradek.base.units import LeaderEpoch, Offset, TimestampMs
+from odradek.log.compaction.replacement import drop_cleaned, swap_in
 from odradek.log.files.disk import DiskFailed
 from odradek.log.files.log_config import LogConfig
-from odradek.log.log.compaction_state import drop_cleaned, swap_in
-from odradek.log.log.durability import flush_now
+from odradek.log.log.durability import close_log, flush_now
 from odradek.log.log.log import Log
 from odradek.record.builder import encode_batch
 from odradek.record.record_batch import Batch
@@ -71,7 +71,7 @@ def test_a_compacted_log_has_the_last_value_of_each_key(seed: int) -> None:
         check_same(before, after, cleaning.end)
         assert (log.end_offset, log.compaction.cleaned_to) == (end, cleaning.end)
         if random.random() < 0.5:
-            log.close(writer.now)
+            close_log(log, writer.now)
         else:
             disk = disk.kill()
         log = Log.open(

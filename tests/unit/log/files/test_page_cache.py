@@ -22,6 +22,7 @@ from odradek.log.files.page_cache import (
     is_absent,
     is_cached,
 )
+from odradek.log.log.durability import close_log
 from odradek.log.log.log import Log
 from support.logs import T0, put
 
@@ -207,7 +208,7 @@ def test_cold_log_gives_the_same_slices_after_loads(tmp_path: Path, seed: int) -
     log = Log.open(DISK, str(tmp_path), config, T0)
     for _ in range(800):
         put(log, *[draw.randbytes(draw.choice((10, 200, 3_000))) for _ in range(draw.randrange(1, 4))])
-    log.close(T0)
+    close_log(log, T0)
     opened, other = (Log.open(DISK, str(tmp_path), config, T0, clean_shutdown=True) for _ in range(2))
     waits = 0
     for _ in range(50):

@@ -15,10 +15,11 @@ from simdisk import SimDisk, SimFile
 from odradek.base.units import LeaderEpoch, Offset, TimestampMs
 from odradek.log.files.disk import Disk, DiskFailed, RealDisk
 from odradek.log.files.log_config import LogConfig
-from odradek.log.log.durability import begin_flush, flush_now, needs_flush
+from odradek.log.log.arrival import Arrival
+from odradek.log.log.durability import begin_flush, close_log, flush_now, needs_flush
 from odradek.log.log.log import Log
 from odradek.log.log.retention import advance_start, delete_old_segments
-from odradek.log.log.streaming_append import Arrival, arrived, begin_arrival, forget_arrival
+from odradek.log.log.streaming_append import arrived, begin_arrival
 from odradek.log.log.timestamp_search import lookup_timestamp
 from odradek.log.log.truncation import truncate_fully, truncate_to
 from odradek.record.builder import encode_batch
@@ -80,7 +81,7 @@ class Incoming:
         arrived(self.log, self.arrival)
 
     def forget(self) -> None:
-        forget_arrival(self.log, self.arrival)
+        self.log.forget_arrival(self.arrival)
 
     def _withdraw(self) -> None:
         self.read_back.append(self.arrival.file.pread(self.arrival.position, self.at))
@@ -240,7 +241,7 @@ class Twins:
         clean = self.random.random() < 0.5
         for number, log in enumerate(self.logs):
             if clean:
-                log.close(TimestampMs(self.now))
+                close_log(log, TimestampMs(self.now))
             again = self._open(self.paths[number], log.recovery_point, start=log.start_offset, clean=clean)
             assert (again.lost_bytes, again.end_offset) == (0, log.end_offset)
             self.logs[number] = again
@@ -278,7 +279,7 @@ def test_directory_equals_that_of_ordinary_appends(seed: int, tmp_path: Path) ->
         random.choice(WHAT_HAPPENS)(twins)
         twins.check()
     for log in twins.logs:
-        log.close(TimestampMs(twins.now))
+        close_log(log, TimestampMs(twins.now))
     assert files(disk, twins.paths[0]) == files(disk, twins.paths[1])
 
 
@@ -333,7 +334,7 @@ INTERRUPTIONS: dict[str, Callable[[Log], object]] = {
     "truncate_to the end": lambda log: truncate_to(log, log.end_offset, T0),
     "truncate_fully": lambda log: truncate_fully(log, Offset(70), T0),
     "delete_old_segments": lambda log: delete_old_segments(log, TimestampMs(T0 + 10_000_000), log.end_offset),
-    "close": lambda log: log.close(T0),
+    "close": lambda log: close_log(log, T0),
 }
 
 

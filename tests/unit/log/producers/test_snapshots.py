@@ -20,6 +20,7 @@ from odradek.base.units import (
     TimestampMs,
 )
 from odradek.log.files.log_config import LogConfig
+from odradek.log.log.durability import close_log
 from odradek.log.log.log import Log
 from odradek.log.log.retention import advance_start, delete_old_segments
 from odradek.log.log.truncation import truncate_fully, truncate_to
@@ -206,7 +207,7 @@ def test_batches_that_may_be_resent_are_known_after_a_restart(disk: SimDisk) -> 
     log = Log.open(disk, DIRECTORY, CONFIG, T)
     for sequence in range(6):
         write(log, sequence)
-    log.close(T)
+    close_log(log, T)
     again = Log.open(disk, DIRECTORY, CONFIG, T, clean_shutdown=True)
     known = again.producers.get(ProducerId(1))
     assert known is not None
@@ -225,14 +226,14 @@ def test_each_roll_and_clean_stop_writes_a_snapshot(disk: SimDisk) -> None:
     log = filled(disk)
     bases = [segment.base_offset for segment in log.segments]
     assert there(disk).offsets == bases[1:]
-    log.close(T)
+    close_log(log, T)
     assert there(disk).offsets == [*bases[1:], log.end_offset]
 
 
 def test_log_without_idempotent_producers_has_no_snapshot(disk: SimDisk) -> None:
     log = Log.open(disk, DIRECTORY, CONFIG, T)
     log.append(Batch.checked(memoryview(encode_batch([(None, b"v", (), T)]))), LeaderEpoch(0), T)
-    log.close(T)
+    close_log(log, T)
     assert there(disk).offsets == []
 
 
@@ -242,7 +243,7 @@ def test_older_snapshot_restores_the_state(disk: SimDisk, clean: bool, lost: str
     log = filled(disk)
     expected = essence(log)
     if clean:
-        log.close(T)
+        close_log(log, T)
     all_of_them = there(disk).offsets
     gone = {"none": [], "the last": all_of_them[-1:], "all but the first": all_of_them[1:]}.get(lost, all_of_them)
     for offset in gone:
@@ -320,7 +321,7 @@ def test_truncation_makes_no_open_transaction_stable(disk: SimDisk) -> None:
 
 def test_reset_log_has_no_producers(disk: SimDisk) -> None:
     log = filled(disk)
-    log.close(T)
+    close_log(log, T)
     again = Log.open(disk, DIRECTORY, CONFIG, T, recovery_point=log.end_offset, clean_shutdown=True)
     truncate_fully(again, Offset(1000), T)
     assert len(again.producers) == 0

@@ -13,6 +13,7 @@ from simdisk import SimDisk
 from odradek.base.units import LeaderEpoch, Offset, ProducerEpoch, ProducerId, TimestampMs
 from odradek.log.files.disk import DiskFailed
 from odradek.log.files.log_config import LogConfig
+from odradek.log.log.durability import close_log
 from odradek.log.log.log import Log
 from odradek.log.log.retention import advance_start, delete_old_segments
 from odradek.log.log.truncation import truncate_to
@@ -193,7 +194,7 @@ def filled(disk: SimDisk) -> tuple[Log, list[tuple[int, int, int]]]:
 def test_aborted_transactions_over_segments_are_found(disk: SimDisk) -> None:
     log, expected = filled(disk)
     assert aborted(log) == expected
-    log.close(T)
+    close_log(log, T)
     again = Log.open(disk, DIRECTORY, CONFIG, T, recovery_point=log.end_offset, clean_shutdown=True)
     assert aborted(again) == expected
     rebuilt = Log.open(disk.kill(), DIRECTORY, CONFIG, T)
@@ -212,7 +213,7 @@ def test_log_without_aborted_transactions_has_no_index(disk: SimDisk) -> None:
 @pytest.mark.parametrize("damage", ["odd", "zeros", "gone", "another's", "another producer"])
 def test_damaged_index_is_rebuilt(disk: SimDisk, damage: str, with_snapshots: bool) -> None:
     log, expected = filled(disk)
-    log.close(T)
+    close_log(log, T)
     names = [entry.name for entry in disk.entries(DIRECTORY)]
     before = {name: disk.open(f"{DIRECTORY}/{name}").pread(0, 999) for name in names if name.endswith(".txnindex")}
     assert len(before) > 2
@@ -245,7 +246,7 @@ def test_truncated_index_of_the_active_segment_is_rebuilt_immediately(disk: SimD
         if sequence == 18:
             log.roll(T)
     path = log.segments[-1].transactions.path
-    log.close(T)
+    close_log(log, T)
     disk.open(path).write(disk.size(path), b"xyz")
     again = Log.open(disk, DIRECTORY, CONFIG, T, recovery_point=log.end_offset, clean_shutdown=True)
     assert disk.size(path) == 34
@@ -269,7 +270,7 @@ def test_truncation_removes_transactions_that_ended_above_it(disk: SimDisk) -> N
 
 def test_truncation_rebuilds_a_damaged_index(disk: SimDisk) -> None:
     log, expected = filled(disk)
-    log.close(T)
+    close_log(log, T)
     again = Log.open(disk, DIRECTORY, CONFIG, T, recovery_point=log.end_offset, clean_shutdown=True)
     segment = next(one for one in reversed(again.segments) if not one.transactions.is_empty)
     disk.open(segment.transactions.path).write(0, b"\7" * 34)
