@@ -20,7 +20,7 @@ from odradek.base.limits import BATCH_BYTES_MAX, UNPACKED_BYTES_MAX
 from odradek.base.units import INT64_MAX, KIB, TopicPartition
 from odradek.core.configs.topic_configs import TopicConfigs
 from odradek.core.kernel.moment import Moment
-from odradek.core.partition.partition import Partition
+from odradek.core.partition.local_replica import LocalReplica
 from odradek.record.builder import seal_batch
 from odradek.record.compression import Codec, Expands, compress, decompress
 from odradek.record.kernels.decode import COMPILED, Check
@@ -48,7 +48,7 @@ _CODECS: dict[str, tuple[Codec, Callable[[TopicConfigs], int | None]]] = {
 
 
 def admitted(
-    partition: Partition, records: memoryview | bytes | bytearray | None, now: Moment, *, at_once: bool = False
+    partition: LocalReplica, records: memoryview | bytes | bytearray | None, now: Moment, *, at_once: bool = False
 ) -> Batch:
     """Return the one batch of a produce request, ready to append; raise Refused if it is not allowed.
 
@@ -65,7 +65,7 @@ def admitted(
     return fitting(partition, batch)
 
 
-def needs_thread(partition: Partition, records: memoryview | bytes | bytearray) -> bool:
+def needs_thread(partition: LocalReplica, records: memoryview | bytes | bytearray) -> bool:
     """Return whether `validate_records` may take long.
 
     It does if it reads or compresses a large batch, or decompresses a small batch to a large one.
@@ -101,7 +101,7 @@ def _proves_large(configs: TopicConfigs, records: memoryview | bytes | bytearray
     return False
 
 
-def checked(partition: Partition, records: memoryview | bytes | bytearray | None, now: Moment) -> Batch:
+def checked(partition: LocalReplica, records: memoryview | bytes | bytearray | None, now: Moment) -> Batch:
     """Return the batch if it is complete, intact and has an allowed header; raise Refused otherwise."""
     configs = partition.configs
     if not records:
@@ -144,14 +144,14 @@ def validate_records(
     return _packed_anew(name, batch, payload, configs) if is_packed_anew else batch
 
 
-def fitting(partition: Partition, batch: Batch) -> Batch:
+def fitting(partition: LocalReplica, batch: Batch) -> Batch:
     """Return the batch if it fits the topic's size limit; raise Refused(MESSAGE_TOO_LARGE) otherwise."""
     if len(batch.view) > partition.configs.max_message_bytes:
         raise _too_large(partition.topic_partition, partition.configs, batch.size)
     return batch
 
 
-def announced(partition: Partition, front: memoryview, size: int, now: Moment) -> Batch | None:
+def announced(partition: LocalReplica, front: memoryview, size: int, now: Moment) -> Batch | None:
     """Return the batch of a streaming append if its header alone is enough to admit it.
 
     Only `front` has been received.  Returns None if the whole batch must be received first; call `admitted` then.
