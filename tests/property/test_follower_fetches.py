@@ -50,13 +50,13 @@ class Model:
         return self.leading.log.end_offset
 
     def advance(self, now: int) -> None:
-        eligible, current = self.leading.partition.alter_partition.eligible, Offset(self.high_watermark)
+        eligible, current = self.leading.eligible, Offset(self.high_watermark)
         self.high_watermark = self.in_sync.high_watermark(self.end, current, now, eligible, 1)
 
     def fetched(self, follower: BrokerId, offset: int, start: int, now: int) -> None:
         if not self.leading.log.start_offset <= offset <= self.end:
             return
-        eligible = self.leading.partition.alter_partition.eligible
+        eligible = self.leading.eligible
         self.in_sync.fetched(follower, Offset(offset), Offset(start), self.end, now, eligible=eligible)
         self.in_sync.expand(follower, Offset(self.high_watermark), eligible)
         self.advance(now)
@@ -81,7 +81,7 @@ class Model:
         """
         known = self.leading.positions.high_watermark
         if known < self.high_watermark and ours.has_outsiders and now != self.looked_at:
-            eligible = self.leading.partition.alter_partition.eligible
+            eligible = self.leading.eligible
             assert ours.high_watermark(self.end, known, now, eligible, 1) == self.high_watermark
             self.high_watermark = known
 

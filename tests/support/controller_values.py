@@ -38,7 +38,7 @@ def led(name: TopicPartition) -> Leading:
     """A leadership that nothing is written in: its partition has no log."""
     info = PartitionInfo(BrokerId(1), LeaderEpoch(0), (), ())
     configs = BrokerConfigs.parse({}).for_topic({})
-    return Leading(Partition(name, None, info, configs, MANAGER), info, Moment(TimestampMs(0), 0))
+    return Leading(Partition(name, None, info, configs, MANAGER), info, MANAGER, Moment(TimestampMs(0), 0))
 
 
 class ValueMaker:

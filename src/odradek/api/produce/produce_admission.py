@@ -24,7 +24,7 @@ from odradek.core.kernel.cluster_view import INTERNAL_TOPICS
 from odradek.core.kernel.moment import Moment
 from odradek.core.partition import ingress
 from odradek.core.partition.leading import Leading
-from odradek.core.partition.partition import Partition
+from odradek.core.partition.local_replica import LocalReplica
 from odradek.record.compression import Codec
 from odradek.record.record_batch import CODEC_MASK, HEADER_BYTES, TRANSACTIONAL, Batch, BatchHeader
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -62,12 +62,8 @@ def _has_new(call: Call, topic: TopicProduceData) -> bool:
     name = call.broker.view.names.get(Uuid(topic.topic_id)) if _by_id(call) else TopicName(topic.name)
     if name is None:
         return False
-    return any(is_new(call.broker.partitions.get(TopicPartition(name, part.index))) for part in topic.partition_data)
-
-
-def is_new(partition: Partition | None) -> bool:
-    """Return whether this broker leads the partition and has not written to it in this leader epoch."""
-    return partition is not None and partition.leading is not None and partition.leading.is_new
+    found = (call.broker.partitions.get(TopicPartition(name, part.index)) for part in topic.partition_data)
+    return any(one is not None and one.leading is not None and one.leading.is_new for one in found)
 
 
 def _by_id(call: Call) -> bool:
@@ -111,7 +107,7 @@ def refusal_of_all(call: Call, body: ProduceRequest, transactional: list[BatchHe
 
 
 def admit_batch(
-    partition: Partition, records: memoryview | bytes | bytearray | None, version: int, now: Moment
+    partition: LocalReplica, records: memoryview | bytes | bytearray | None, version: int, now: Moment
 ) -> Batch | None:
     """Return the batch, ready to be staged; None if a thread must inspect its records first. Raise Refused."""
     if version < ZSTD_SINCE and records and len(records) >= HEADER_BYTES and _is_zstd(records[_ATTRIBUTES_AT]):

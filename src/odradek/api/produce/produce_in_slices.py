@@ -18,7 +18,6 @@ from odradek.api.produce.produce_admission import (
     Admitted,
     admit_batch,
     admit_topic,
-    is_new,
     refusal_of_all,
     transactional_of,
 )
@@ -95,8 +94,8 @@ def _stage_topic_in_slices(
     parts, named_max = [], named_max_of(body, topic)
     for part in topic.partition_data:
         admitted = yield from _admitted(call, topic, part)
-        partition = None if isinstance(admitted, Refused) else admitted.leading.partition
-        takes_first = is_new(partition)
+        leading = None if isinstance(admitted, Refused) else admitted.leading
+        is_first = leading is not None and leading.is_new
         appended: list[Appended] = []
         parts.append(stage_partition(call, body, part.index, admitted, appended, named_max, verified))
         call.broker.commit(call.now)  # Nothing stays staged while other requests run.
@@ -105,9 +104,9 @@ def _stage_topic_in_slices(
                 one.fail(one.append.refused)
             elif one.append.needs_sync or body.acks == ACKS_ALL:
                 waiting.add(one)
-        if takes_first:
+        if is_first:
             yield from pauses(FIRST_WRITE_PARTS)
-        if partition is not None and ingress.is_particular(partition.configs):
+        if leading is not None and ingress.is_particular(leading.partition.configs):
             yield from pauses(INSPECTED_PARTS)
         part.records = None
         yield PAUSE

@@ -77,7 +77,8 @@ def _begin(
         try:
             if not is_allowed:
                 raise Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-            partition = call.broker.leader(topic, index).partition
+            partition = call.broker.replica(topic, index)
+            partition.leader()  # Raises if another broker leads.
             begun[index] = call.broker.log_starts.request_advance(partition, _start(partition, offset), waiting)
         except Refused as refused:
             begun[index] = Refused(refused.code)

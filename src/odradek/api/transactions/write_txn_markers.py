@@ -17,7 +17,7 @@ from odradek.base.units import ProducerEpoch, ProducerId, TopicName, TopicPartit
 from odradek.core.coordinators.durable import AllWritten, Written
 from odradek.core.coordinators.state_log import ProducerIdAndEpoch
 from odradek.core.kernel.access import Operation, ResourceType
-from odradek.core.partition.leading import Leading
+from odradek.core.partition.leadership_state import Leadership
 from odradek.core.transactions.transaction_markers import Marker
 from odradek.wire.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -40,7 +40,7 @@ def handle(call: Call, body: WriteTxnMarkersRequest) -> Slices:
         call.check(Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
     results: list[WritableTxnMarkerResult] = []
     ends: Ends = []
-    last: dict[Leading, Written] = {}  # The last marker of each partition.
+    last: dict[Leadership, Written] = {}  # The last marker of each partition.
     count = 0
     for one in body.markers:
         count += 1 + sum(1 + len(topic.partition_indexes) for topic in one.topics)
@@ -65,7 +65,7 @@ def refuse(call: Call, body: WriteTxnMarkersRequest, code: ErrorCode) -> WriteTx
 
 
 def _write(
-    call: Call, one: WritableTxnMarker, ends: Ends, last: dict[Leading, Written]
+    call: Call, one: WritableTxnMarker, ends: Ends, last: dict[Leadership, Written]
 ) -> Parts[WritableTxnMarkerResult]:
     """Write one marker to each of its partitions; also add the results of written ones to `ends`."""
     producer = ProducerIdAndEpoch(ProducerId(one.producer_id), ProducerEpoch(one.producer_epoch))

@@ -129,7 +129,7 @@ class Broker:
             self._steps,
             lambda: self.view,
             self._append_state,
-            self.cleaner.request_compaction,
+            lambda name: self.cleaner.request_compaction(self.partitions[name]),
             self.protocol,
         )
 

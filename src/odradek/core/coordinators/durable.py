@@ -9,7 +9,7 @@ from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicPartition
 from odradek.core.kernel.moment import Moment
 from odradek.core.kernel.parked import Parked
-from odradek.core.partition.leading import Leading
+from odradek.core.partition.leadership_state import Leadership
 from odradek.core.partition.staging import Append
 
 T = TypeVar("T")
@@ -32,7 +32,7 @@ class Written:
         self._append = append
 
     @property
-    def leading(self) -> Leading:
+    def leading(self) -> Leadership:
         return self._append.leading
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-from odradek.base.units import BrokerId
+from odradek.base.units import BrokerId, TopicPartition
 from odradek.core.configs.broker_configs import BrokerConfigs
 from odradek.core.configs.inter_broker_protocol import InterBrokerProtocol
 from odradek.core.coordinators.durable import NextSteps
@@ -15,7 +15,7 @@ from odradek.core.kernel.moment import Moment
 from odradek.core.kernel.parked import ParkingLot
 from odradek.core.kernel.timers import Timers
 from odradek.core.partition.leading import Leading
-from odradek.core.partition.partition import Append, Partition
+from odradek.core.partition.staging import Append
 from odradek.record.record_batch import Batch
 
 
@@ -40,5 +40,5 @@ class Runtime(NamedTuple):
     steps: NextSteps
     view: Callable[[], ClusterView]
     append: AppendState
-    compact: Callable[[Partition], object]
+    compact: Callable[[TopicPartition], object]
     protocol: InterBrokerProtocol

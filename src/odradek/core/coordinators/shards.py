@@ -217,7 +217,7 @@ class Shards(Generic[SomeShard]):
             assert index not in self._loading, "a shard is either loading or serving"
             leading = self._led[index]
             if leading.ended is None and self._is_overgrown(index, leading.log):
-                self._runtime.compact(leading.partition)
+                self._runtime.compact(leading.name)
 
     def _is_overgrown(self, index: int, log: Log) -> bool:
         growth = self._growths.get(index)

@@ -11,19 +11,15 @@ Each proposal has one attempt in flight at a time, so an answer of "not applied"
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator
-from typing import TYPE_CHECKING
 
 from odradek.base.errors import ErrorCode
 from odradek.base.units import BrokerId, Offset, TopicPartition
 from odradek.core.kernel.cluster_view import ClusterView, LeaderAndIsr, PartitionInfo
 from odradek.core.kernel.moment import Moment
 from odradek.core.kernel.timers import Timers
-from odradek.core.partition.follower_states import NO_BROKER_EPOCH, Eligible
 from odradek.core.partition.in_sync_replicas import InSync
+from odradek.core.partition.leadership_state import Leadership
 from odradek.core.partition.stuck_followers import check_stuck
-
-if TYPE_CHECKING:
-    from odradek.core.partition.leadership_state import Leadership
 
 RETRY_MS = 50
 SYNCED_MS = 10  # Delay before the next check whether a sync has ended.
@@ -74,7 +70,7 @@ class AlterPartitionManager:
         `advanced` receives each partition whose high watermark an answer advances.  `sync` flushes a log.
         """
         self._broker = broker
-        self._view = view
+        self.view = view
         self._lag_ms_max = lag_ms_max
         self._timers = timers
         self._advanced = advanced
@@ -87,21 +83,13 @@ class AlterPartitionManager:
         self.counts = IsrCounts()
 
     @property
-    def eligible(self) -> Eligible:
-        """Return the brokers that may join an ISR, as far as this broker knows.
-
-        Under ZooKeeper the brokers do not learn each other's broker epochs.
-        """
-        return dict.fromkeys(self._view.brokers, NO_BROKER_EPOCH)
-
-    @property
     def alive(self) -> Container[BrokerId]:
         """The live brokers."""
-        return self._view.brokers
+        return self.view.brokers
 
     def metadata_of(self, name: TopicPartition) -> PartitionInfo | None:
         """Return the partition's state as this broker's metadata has it; None if it is not in it."""
-        topic = self._view.topics.get(name.topic)
+        topic = self.view.topics.get(name.topic)
         if topic is None or name.partition >= len(topic.partitions):
             return None
         return topic.partitions[name.partition]

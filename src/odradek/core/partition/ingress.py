@@ -19,7 +19,7 @@ from odradek.base.limits import BATCH_BYTES_MAX, UNPACKED_BYTES_MAX
 from odradek.base.units import INT64_MAX, KIB, TopicPartition
 from odradek.core.configs.topic_configs import TopicConfigs
 from odradek.core.kernel.moment import Moment
-from odradek.core.partition.partition import Partition
+from odradek.core.partition.local_replica import LocalReplica
 from odradek.record.builder import seal_batch
 from odradek.record.compression import Codec, Expands, compress
 from odradek.record.kernels.decode import COMPILED, Check
@@ -46,7 +46,7 @@ _CODECS: dict[str, tuple[Codec, Callable[[TopicConfigs], int | None]]] = {
 }
 
 
-def admit(partition: Partition, records: memoryview | bytes | bytearray | None, now: Moment) -> Batch | None:
+def admit(partition: LocalReplica, records: memoryview | bytes | bytearray | None, now: Moment) -> Batch | None:
     """Return the one batch of a produce request, ready to append; None if a thread must inspect its records first.
 
     Raise Refused if the batch is not allowed.
@@ -79,7 +79,7 @@ def _needs_thread(configs: TopicConfigs, records: memoryview | bytes | bytearray
     return size > PACKED_AT_ONCE_BYTES_MAX or codec not in _QUICK
 
 
-def checked(partition: Partition, records: memoryview | bytes | bytearray | None, now: Moment) -> Batch:
+def checked(partition: LocalReplica, records: memoryview | bytes | bytearray | None, now: Moment) -> Batch:
     """Return the batch if it is complete, intact and has an allowed header; raise Refused otherwise."""
     configs = partition.configs
     if not records:
@@ -125,14 +125,14 @@ def validate_records(
     return _packed_anew(name, batch, payload, configs) if is_packed_anew else batch
 
 
-def fitting(partition: Partition, batch: Batch) -> Batch:
+def fitting(partition: LocalReplica, batch: Batch) -> Batch:
     """Return the batch if it fits the topic's size limit; raise Refused(MESSAGE_TOO_LARGE) otherwise."""
     if len(batch.view) > partition.configs.max_message_bytes:
         raise _too_large(partition.topic_partition, partition.configs, batch.size)
     return batch
 
 
-def announced(partition: Partition, front: memoryview, size: int, now: Moment) -> Batch | None:
+def announced(partition: LocalReplica, front: memoryview, size: int, now: Moment) -> Batch | None:
     """Return the batch of a streaming append if its header alone is enough to admit it.
 
     Only `front` has been received.  Returns None if the whole batch must be received first; call `admit` then.

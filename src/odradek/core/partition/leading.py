@@ -8,13 +8,15 @@ A partition has a Leading from the time this broker becomes leader until another
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from odradek.base.errors import ErrorCode, Refused
-from odradek.base.units import NO_TIMESTAMP, Offset, ProducerEpoch, ProducerId, TimestampMs
+from odradek.base.units import NO_EPOCH, NO_TIMESTAMP, BrokerId, Offset, ProducerEpoch, ProducerId, TimestampMs
 from odradek.core.kernel.cluster_view import PartitionInfo
 from odradek.core.kernel.moment import Moment
+from odradek.core.partition.alter_partition_manager import AlterPartitionManager, state_of
+from odradek.core.partition.follower_states import NO_BROKER_EPOCH
 from odradek.core.partition.leadership_state import Leadership
+from odradek.core.partition.local_replica import LocalReplica
+from odradek.core.partition.positions import Positions
 from odradek.core.partition.staging import Append, Staging, written_before
 from odradek.log.files.disk import DiskFailed
 from odradek.log.log.arrival import Arrival
@@ -25,17 +27,17 @@ from odradek.log.producers.sequence_validation import check, check_epoch, check_
 from odradek.record.end_transaction_marker import EndMarker, end_marker_batch
 from odradek.record.record_batch import Batch
 
-if TYPE_CHECKING:
-    from odradek.core.partition.partition import Partition
-
 ARRIVALS_AFTER_WITHDRAWAL = 32  # Number of batches received as a whole after a streaming append was withdrawn.
 
 
 class Leading(Leadership):
     """Leadership of one partition, with the batches that are being appended."""
 
-    def __init__(self, partition: Partition, info: PartitionInfo, now: Moment) -> None:
-        super().__init__(partition, info)
+    def __init__(
+        self, partition: LocalReplica, info: PartitionInfo, manager: AlterPartitionManager, now: Moment
+    ) -> None:
+        super().__init__(partition, info, manager.view)
+        self._manager = manager  # Of the ISR proposals.
         self._staging: Staging | None = None
         self._arrivals_withdrawn = 0
         self.set_followers(info, now)
@@ -44,12 +46,71 @@ class Leading(Leadership):
     def has_staged(self) -> bool:
         return self._staging is not None
 
+    def continue_leadership(self, info: PartitionInfo, now: Moment) -> None:
+        """Continue to lead, in another epoch or with other replicas."""
+        assert info.leader_epoch >= self.epoch, "leader epochs never decrease"
+        self.epoch = info.leader_epoch
+        self.set_followers(info, now)
+
+    def set_followers(self, info: PartitionInfo, now: Moment) -> None:
+        """Apply the replicas and the ISR, and advance the high watermark as far as they allow."""
+        manager = self._manager
+        if len(info.replicas) <= 1:
+            if self.in_sync is not None:
+                self.in_sync = None
+                manager.forget(self)
+                self.partition.advance_high_watermark(self.log.end_offset)  # There are no followers to wait for.
+        elif self.in_sync is None:
+            self.in_sync = manager.add_leader(self, info, self.log.end_offset, now)
+        else:
+            self.in_sync.apply_leader_and_isr(state_of(info), info.replicas, self.log.end_offset, now.steady)
+            manager.submit(self, now)
+        manager.sync_if_alone(self)
+        self.advance(now)
+
     def end_leadership(self, code: ErrorCode) -> None:
         """End the leadership; refuse staged batches and fail requests that wait for a write with `code`."""
-        super().end_leadership(code)
+        assert self.ended is None, "a leadership ends once"
+        if self.in_sync is not None:
+            self._manager.forget(self)
+        self.ended = code
+        # The positions of the partition continue under the next leader.
+        self.positions = Positions(self.positions.high_watermark, self.positions.durable_end)
         staging, self._staging = self._staging, None
         if staging is not None:
             staging.refuse(Refused(code, f"this broker no longer leads {self.name}"))
+
+    # Followers.
+
+    def fetched(
+        self,
+        follower: BrokerId,
+        offset: Offset,
+        log_start: Offset,
+        now: Moment,
+        *,
+        broker_epoch: int = NO_BROKER_EPOCH,
+        leader_epoch: int = NO_EPOCH,
+    ) -> bool:
+        """Record that a follower has all records from `log_start` up to `offset`.
+
+        Returns True if the high watermark or the follower's log start offset has advanced, since requests may wait for
+        that.  The caller has checked the follower's leader epoch, and that its log does not diverge.  Raises Refused if
+        it is not a replica, or has restarted since.
+        """
+        known = self.follower(follower, leader_epoch)
+        before, started = known.log_end_offset, known.log_start_offset < log_start
+        in_sync, end = self.in_sync, self.log.end_offset
+        assert in_sync is not None, "a leader with a follower maintains an ISR"
+        eligible = self.eligible
+        # A lower offset may come from another process than the session's.  Progress of the old process counts up to
+        # this fetch, and live sessions report theirs again.
+        if offset < before:
+            self.partition.end_moved()
+        in_sync.fetched(follower, offset, log_start, end, now.steady, eligible=eligible, broker_epoch=broker_epoch)
+        if in_sync.expand(follower, self.positions.high_watermark, eligible) is not None:
+            self._manager.submit(self, now)
+        return self.advance(now) or started
 
     # Batches.
 

@@ -7,16 +7,12 @@ and not at all if it fails; until then the new state is kept here.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.limits import STAGED_BYTES_MAX
 from odradek.base.units import Offset, ProducerId, TimestampMs
+from odradek.core.partition.leadership_state import Leadership
 from odradek.log.producers.producer_state import DuplicateBatch, ProducerStateEntry
 from odradek.record.record_batch import LOG_OVERHEAD_BYTES, Batch
-
-if TYPE_CHECKING:
-    from odradek.core.partition.leading import Leading
 
 
 class Append:
@@ -27,7 +23,7 @@ class Append:
     """
 
     def __init__(
-        self, leading: Leading, base_offset: Offset, end: Offset, log_append_time: TimestampMs, *, needs_sync: bool
+        self, leading: Leadership, base_offset: Offset, end: Offset, log_append_time: TimestampMs, *, needs_sync: bool
     ) -> None:
         self.leading = leading
         self.base_offset = base_offset
@@ -54,7 +50,7 @@ class Append:
 class Staging:
     """Staged batches of one partition."""
 
-    def __init__(self, leading: Leading, end: Offset) -> None:
+    def __init__(self, leading: Leadership, end: Offset) -> None:
         self.leading = leading
         self.batches: list[Batch] = []
         self.appends: list[Append] = []
@@ -92,7 +88,7 @@ class Staging:
             append.refused = reason
 
 
-def written_before(leading: Leading, place: DuplicateBatch, *, needs_sync: bool) -> Append:
+def written_before(leading: Leadership, place: DuplicateBatch, *, needs_sync: bool) -> Append:
     """Return the append of a duplicate batch."""
     # The time of the first one, whatever the topic's timestamp type is, as in Apache Kafka.
     return Append(leading, place.base_offset, place.end, place.timestamp, needs_sync=needs_sync)

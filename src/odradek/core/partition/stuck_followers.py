@@ -7,17 +7,13 @@ reads what that follower is stuck at once itself.  Damage found here makes the r
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from odradek.base.errors import Refused
 from odradek.base.units import MIB, Offset
 from odradek.core.partition.in_sync_replicas import InSync
+from odradek.core.partition.leadership_state import Leadership
 from odradek.log.files.disk import DiskFailed, FileSlice
 from odradek.log.files.disk_failures import LogDamaged
 from odradek.log.segment.scan import Damaged, FileBatch, walk_checked
-
-if TYPE_CHECKING:
-    from odradek.core.partition.leadership_state import Leadership
 
 CHECKED_BYTES = 1 * MIB  # Kafka's replica.fetch.max.bytes: no follower gets further in one answer by default.
 
