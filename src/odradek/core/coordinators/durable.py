@@ -21,14 +21,15 @@ WRITE_TIMEOUT_MS = 5000  # After this the client receives a retriable error; the
 class Written:
     """A pending write to one partition and the condition that it is safe.
 
-    `failure` is the reason if it can never become safe.
+    It contains no records if it stands for a whole log that retention has emptied. `failure` is the reason if it can
+    never become safe.
     """
 
     __slots__ = ("_append",)
 
     def __init__(self, append: Append) -> None:
         assert append.refused is None, "a rejected append is never awaited"
-        assert append.base_offset < append.end, "an append contains at least one record"
+        assert append.base_offset <= append.end
         self._append = append
 
     @property

@@ -178,7 +178,8 @@ class Shards(Generic[SomeShard]):
         assert index not in self._shards, "a shard is either loading or serving"
         leading, failure = self._led[index], loaded.failure
         if failure is None and leading.ended is None and leading.log.end_offset > load.end:
-            self._load(leading, load.end, state, now)  # Transaction markers were written during the load.
+            # Transaction markers were written during the load; retention may have deleted some of them.
+            self._load(leading, max(load.end, leading.log.start_offset), state, now)
             return
         if isinstance(failure, DiskFailed) and failure.is_out_of_files:
             _LOG.warning("failed to load %s (will retry): %s", load.name, failure)
