@@ -88,6 +88,11 @@ class Transaction(NamedTuple):
         return self.client.epoch >= LAST_EPOCH
 
     @property
+    def is_past_last_epoch(self) -> bool:
+        """Return whether the client's epoch is one that no client may use: an abort by the coordinator took it."""
+        return self.client.epoch > LAST_EPOCH
+
+    @property
     def is_decided(self) -> bool:
         return self.state in DECIDED
 
