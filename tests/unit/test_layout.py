@@ -102,13 +102,13 @@ def test_the_architecture_page_names_every_folder() -> None:
     assert not {folder for folder in folders if f"`{folder}/`" not in page}
 
 
-@pytest.mark.slow
 def test_plain_and_sliced_paths_check_no_rights_of_their_own() -> None:
     paths = [path for path in modules() if "api" in path.parts and ADMITTED_ELSEWHERE.fullmatch(path.stem)]
     assert len(paths) >= 9
     assert [path.stem for path in paths if "ResourceType" in path.read_text()] == []
 
 
+@pytest.mark.slow
 def test_method_names_can_be_searched_for() -> None:
     found = [
         f"{path.relative_to(SOURCE)}:{node.lineno} {node.name}"

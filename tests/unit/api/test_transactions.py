@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from odradek.base.errors import ErrorCode
-from odradek.base.units import ProducerEpoch, ProducerId, TopicPartition
+from odradek.base.units import INT16_MAX, ProducerEpoch, ProducerId, TopicPartition
 from odradek.core.coordinators.state_log import ProducerIdAndEpoch
 from odradek.core.transactions.transaction_states import LAST_EPOCH, NEVER_MS, TransactionState
 from odradek.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -256,6 +256,74 @@ def test_fencing_abort_with_exhausted_epochs_leads_to_a_new_producer_id(harness:
     assert new.producer.epoch == 0
     assert committed(harness, "x") == []
     assert last_stable(harness, "x") == 2
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_retry_of_an_abort_that_used_the_last_epoch_leads_to_a_new_producer_id(
+    harness: Harness, *, restarts: bool
+) -> None:
+    """The producer continues as if it had aborted the transaction that the coordinator aborted."""
+    producer = started(harness)
+    use_up(harness, producer)
+    put(producer, b"a")
+    old = producer.producer
+    time_out(harness)
+    assert producer.state.producer == (old.id, INT16_MAX)
+    assert producer.end(commit=False) == ErrorCode.NONE
+    new = producer.producer
+    assert new.id != old.id and new.epoch == 0
+    if restarts:
+        harness.restart()
+    assert producer.end(commit=False, as_=old) == ErrorCode.NONE
+    assert producer.state.producer == new
+    assert producer.end(commit=True, as_=old) == ErrorCode.INVALID_TXN_STATE
+    put(producer, b"b")
+    assert producer.end(commit=True) == ErrorCode.NONE
+    assert committed(harness, "x") == [b"b"]
+    assert producer.write("x", b"late", as_=old) == ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+@VERSIONS
+def test_open_transaction_with_an_epoch_past_the_last_is_aborted(harness: Harness, version: int) -> None:
+    """Such a state may come from another broker."""
+    producer = started(harness, version)
+    use_up(harness, producer)
+    put(producer, b"a")
+    shard, state = harness.broker.transactions.states.find_transaction(producer.id)
+    shard.put(state._replace(epoch=ProducerEpoch(INT16_MAX)), harness.now)
+    assert producer.end(commit=False) == ErrorCode.PRODUCER_FENCED
+    time_out(harness)
+    assert producer.state.state is TransactionState.COMPLETE_ABORT
+    assert last_stable(harness, "x") == 2
+    assert producer.begin().error_code == ErrorCode.NONE
+    put(producer, b"b")
+    assert producer.end(commit=True) == ErrorCode.NONE
+    assert committed(harness, "x") == [b"b"]
+
+
+@VERSIONS
+def test_epoch_past_the_last_is_fenced(harness: Harness, version: int) -> None:
+    """Only an abort by the coordinator uses it, and another such abort needs a higher one."""
+    producer = started(harness, version)
+    use_up(harness, producer)
+    put(producer, b"a")
+    time_out(harness)
+    id_, _ = old = producer.producer
+    producer.producer = ProducerIdAndEpoch(id_, ProducerEpoch(INT16_MAX))
+    assert producer.add(("x", 0)) == [ErrorCode.PRODUCER_FENCED]
+    assert producer.write("x", b"b") in {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE}
+    for commit in (True, False):
+        assert producer.end(commit=commit) == ErrorCode.PRODUCER_FENCED
+    assert producer.begin(old).error_code == (ErrorCode.NONE if version == 2 else ErrorCode.PRODUCER_FENCED)
+    assert producer.begin().error_code == ErrorCode.NONE
+    assert producer.producer.id != id_ and producer.producer.epoch == version - 1
+
+
+def time_out(harness: Harness) -> None:
+    """Let the coordinator abort all open transactions."""
+    harness.pass_time(70 * SECOND)
+    harness.keep_house()
+    harness.settle()
 
 
 def use_up(harness: Harness, producer: Transactional) -> None:

@@ -21,14 +21,15 @@ WRITE_TIMEOUT_MS = 5000  # After this the client receives a retriable error; the
 class Written:
     """A pending write to one partition and the condition that it is safe.
 
-    `failure` is the reason if it can never become safe.
+    It contains no records if it stands for a whole log that retention has emptied. `failure` is the reason if it can
+    never become safe.
     """
 
     __slots__ = ("_append",)
 
     def __init__(self, append: Append) -> None:
         assert append.refused is None, "a rejected append is never awaited"
-        assert append.base_offset < append.end, "an append contains at least one record"
+        assert append.base_offset <= append.end
         self._append = append
 
     @property
@@ -67,6 +68,7 @@ class Written:
         """Call `answer` with NONE once the write is safe, or with its error; at once if already known."""
         if self.is_settled:
             return answer(self.code)
+        assert timeout_ms > 0
         return Parked(self, now.steady + timeout_ms, lambda: answer(self.code))
 
     @property

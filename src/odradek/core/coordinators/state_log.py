@@ -77,6 +77,7 @@ class StateLog:
             append = self._runtime.append(self.leading, Batch.trusted(batch), now)
         except Refused as refused:
             raise Refused(_FAILURES.get(refused.code, refused.code), refused.detail) from refused
+        assert append.base_offset < append.end, "a state change has at least one record"
         return Written(append)
 
     def inherited(self) -> Written:

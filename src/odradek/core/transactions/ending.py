@@ -10,9 +10,9 @@ from odradek.core.coordinators.state_log import NOBODY, ProducerIdAndEpoch
 from odradek.core.kernel.moment import Moment
 from odradek.core.kernel.promise import Promise
 from odradek.core.transactions import transaction_rules as rules
-from odradek.core.transactions.transaction_shard import Completion
+from odradek.core.transactions.transaction_shard import Completion, TransactionShard
 from odradek.core.transactions.transaction_state_manager import TransactionStateManager
-from odradek.core.transactions.transaction_states import NO_ID
+from odradek.core.transactions.transaction_states import NO_ID, Transaction
 
 
 class End(NamedTuple):
@@ -62,12 +62,22 @@ class Ending:
         try:
             decided = rules.ends(was, end.producer, end.version, new_id, now.wall, commit=end.is_commit)
         except rules.Retried:
-            self._keep(Ended(ErrorCode.NONE, was.client))
+            if was.is_past_last_epoch:
+                self._renew(shard, rules.renewed(was, new_id, now.wall), now)
+            else:
+                self._keep(Ended(ErrorCode.NONE, was.client))
             return
         ended = Ended(ErrorCode.NONE, rules.completed(decided, now.wall).client)
         moved = Ended(ErrorCode.NOT_COORDINATOR)
         then = Completion(lambda _: self._keep(ended), lambda: self._keep(moved))
         self._manager.completions.decide(shard, decided, now, then=then)
+
+    def _renew(self, shard: TransactionShard, renewed: Transaction, now: Moment) -> None:
+        """Answer with a new producer id once it is safe; a second retry finds it as its own."""
+        ended, moved = Ended(ErrorCode.NONE, renewed.client), Ended(ErrorCode.NOT_COORDINATOR)
+        steps = self._manager.runtime.steps
+        written = shard.put(renewed, now)
+        steps.when_safe(written, lambda _: self._keep(ended), now, lambda _: self._keep(moved))
 
     def _keep(self, ended: Ended) -> None:
         self.promise.keep(self._manager.runtime.lot, ended)

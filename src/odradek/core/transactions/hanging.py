@@ -86,8 +86,8 @@ def fate(name: TopicPartition, producer: ProducerIdAndEpoch, was: Transaction | 
         return Fate.WAITS if is_next else Fate.HELD if is_part else Fate.MARKED
     if producer == was.producer and is_part:
         return Fate.HELD
-    if producer != was.client:
-        return Fate.MARKED  # It has an older epoch and is unrelated to later joins.
+    if producer != was.client or was.is_past_last_epoch:
+        return Fate.MARKED  # It has an older epoch, or one that no client may use, and is unrelated to later joins.
     return Fate.WAITS if was.is_kept else Fate.JOINS
 
 
@@ -200,6 +200,7 @@ class HangingTransactions:
         if joining:
             shard, transactional_id = self._kept[joining[0].seen.id]
             was, names = shard.transactions[transactional_id], [one.name for one in joining]
+            assert was.partitions.isdisjoint(names) and not was.is_decided
             _LOG.warning(
                 "aborting the transaction of %s, which wrote to %s without adding them",
                 was.id,

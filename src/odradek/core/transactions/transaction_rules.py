@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from odradek.base.errors import ErrorCode, Refused
-from odradek.base.units import ProducerEpoch, ProducerId, TimestampMs, TopicPartition
+from odradek.base.units import INT16_MAX, ProducerEpoch, ProducerId, TimestampMs, TopicPartition
 from odradek.core.coordinators.state_log import ProducerIdAndEpoch
 from odradek.core.transactions.transaction_states import (
     COMPLETE_AFTER,
@@ -40,6 +40,7 @@ def begins(
     `expected` is the identity that the producer claims (KIP-360). `new_id` is used if epochs are exhausted. Raises
     Refused(PRODUCER_FENCED).
     """
+    assert was.state is not ONGOING and not was.is_decided
     check_expected(was, expected)
     fresh = was._replace(
         state=EMPTY, timeout_ms=timeout_ms, partitions=frozenset(), started=NO_TIME, updated=now, next_id=NO_ID
@@ -72,6 +73,7 @@ def check_expected(was: Transaction, expected: ProducerIdAndEpoch | None) -> Non
 
 def keeps(was: Transaction, expected: ProducerIdAndEpoch | None, new_id: ProducerId, now: TimestampMs) -> Transaction:
     """Apply an InitProducerId that keeps a prepared transaction and fences the old producer (KIP-939)."""
+    assert was.state is ONGOING
     check_expected(was, expected)
     client = was.client
     if was.is_exhausted:
@@ -92,7 +94,7 @@ def check_producer(was: Transaction, producer: ProducerIdAndEpoch) -> None:
         raise Refused(
             ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"producer id {producer.id} does not match {client.id} of {was.id}"
         )
-    if producer.epoch != client.epoch:
+    if producer.epoch != client.epoch or was.is_past_last_epoch:
         raise _fenced(was, producer)
     if was.is_decided:
         raise Refused(ErrorCode.CONCURRENT_TRANSACTIONS, f"the previous transaction of {was.id} is still completing")
@@ -135,6 +137,9 @@ def ends(
 def decided(was: Transaction, version: int, new_id: ProducerId, now: TimestampMs, *, commit: bool) -> Transaction:
     """Return the decided transaction; `new_id` is the producer's next id if epochs are exhausted."""
     state = TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT
+    assert not was.is_decided, "a decision is final"
+    version = _version_of_end(was, version)
+    assert new_id != NO_ID or not (was.is_exhausted and (was.is_kept or version >= EPOCH_PER_TRANSACTION))
     made = was._replace(state=state, version=version, updated=now, started=was.started if was.state is ONGOING else now)
     if was.is_kept and was.is_exhausted:
         return made._replace(epoch=_next(was.epoch), next_id=new_id, next_epoch=ProducerEpoch(0))
@@ -151,15 +156,41 @@ def fenced(was: Transaction, now: TimestampMs) -> Transaction:
     If each transaction has its own epoch, the producer may continue as if it had aborted the transaction.
     """
     assert was.state is ONGOING
-    has_epochs = was.version >= EPOCH_PER_TRANSACTION
+    version = _version_of_end(was, was.version)
+    has_epochs = version >= EPOCH_PER_TRANSACTION
     return was._replace(
         state=TransactionState.PREPARE_ABORT,
+        version=version,
         epoch=_next(was.epoch),
         last_epoch=was.epoch if has_epochs else NO_EPOCH,
         next_id=was.next_id if was.is_kept else NO_ID,
         next_epoch=_next(was.next_epoch) if was.is_kept else NO_EPOCH,
         updated=now,
     )
+
+
+def renewed(was: Transaction, new_id: ProducerId, now: TimestampMs) -> Transaction:
+    """Give a new producer id to a producer that learns of an abort which took the last epoch (KIP-890)."""
+    assert was.is_past_last_epoch, "a producer with another epoch keeps its id"
+    assert was.state is TransactionState.COMPLETE_COMMIT or was.state is TransactionState.COMPLETE_ABORT
+    assert new_id != NO_ID
+    return was._replace(
+        producer_id=new_id,
+        previous_id=was.client.id,
+        epoch=ProducerEpoch(0),
+        last_epoch=ProducerEpoch(LAST_EPOCH),
+        next_id=NO_ID,
+        next_epoch=NO_EPOCH,
+        updated=now,
+    )
+
+
+def _version_of_end(was: Transaction, version: int) -> int:
+    """Return the version of the end of a transaction, below 2 if no epoch is left for its markers.
+
+    Only a log from elsewhere contains such a transaction.
+    """
+    return min(version, EPOCH_PER_TRANSACTION - 1) if was.epoch > LAST_EPOCH else version
 
 
 def completed(was: Transaction, now: TimestampMs) -> Transaction:
@@ -181,7 +212,7 @@ def _check_end(was: Transaction, producer: ProducerIdAndEpoch, commit: bool) -> 
         raise Refused(
             ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"producer id {producer.id} does not match {client.id} of {was.id}"
         )
-    if producer.epoch != client.epoch:
+    if producer.epoch != client.epoch or was.is_past_last_epoch:
         raise _fenced(was, producer)
     if was.state is ONGOING:
         return
@@ -196,11 +227,12 @@ def _check_end_with_epochs(was: Transaction, producer: ProducerIdAndEpoch, commi
         raise Refused(
             ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"producer id {producer.id} does not match {client.id} of {was.id}"
         )
+    is_current = producer.epoch == client.epoch and not was.is_past_last_epoch
     is_retry = has_new_id or producer.epoch + 1 == client.epoch
     if was.state is ONGOING or was.state is EMPTY:
-        is_valid = producer.epoch == client.epoch
+        is_valid = is_current
     else:
-        is_valid = is_retry or (producer.epoch == client.epoch and not was.is_decided)
+        is_valid = is_retry or (is_current and not was.is_decided)
     if not is_valid:
         raise _fenced(was, producer)
     if was.state is ONGOING:
@@ -231,4 +263,4 @@ def _fenced(was: Transaction, producer: ProducerIdAndEpoch) -> Refused:
 
 
 def _next(epoch: ProducerEpoch) -> ProducerEpoch:
-    return ProducerEpoch(epoch + 1)
+    return ProducerEpoch(min(epoch + 1, INT16_MAX))  # No transaction needs more, except in a log from elsewhere.

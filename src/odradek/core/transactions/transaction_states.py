@@ -88,6 +88,11 @@ class Transaction(NamedTuple):
         return self.client.epoch >= LAST_EPOCH
 
     @property
+    def is_past_last_epoch(self) -> bool:
+        """Return whether the client's epoch is one that no client may use: an abort by the coordinator took it."""
+        return self.client.epoch > LAST_EPOCH
+
+    @property
     def is_decided(self) -> bool:
         return self.state in DECIDED
 
@@ -105,6 +110,7 @@ class Transaction(NamedTuple):
 
 def to_record(transaction: Transaction, version: int) -> StateRecord:
     """Return the record of the transaction, for a value of this version."""
+    assert transaction.epoch <= INT16_MAX and transaction.next_epoch <= INT16_MAX
     if version < ALL_SINCE:  # These fields are unused then: no transaction has its own epoch or is prepared.
         transaction = transaction._replace(version=0, previous_id=NO_ID, next_id=NO_ID, next_epoch=NO_EPOCH)
     by_topic: dict[str, list[int]] = {}

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from odradek.base.errors import ErrorCode
-from odradek.base.units import DAY_MS, LeaderEpoch, TimestampMs, TopicPartition
+from odradek.base.units import DAY_MS, LeaderEpoch, ProducerEpoch, ProducerId, TimestampMs, TopicPartition
 from odradek.core.cleaner.uncleanable_logs import RETRY_MS
 from odradek.core.coordinators import shards as shards_module
 from odradek.core.coordinators.shards import Load
@@ -17,7 +17,8 @@ from odradek.core.groups.shard.group_shard import GroupShard
 from odradek.core.kernel.cluster_view import CONSUMER_OFFSETS, TRANSACTION_STATE
 from odradek.core.kernel.parked import Parked
 from odradek.core.partition.partition import Partition
-from odradek.core.transactions.transaction_states import Transaction
+from odradek.core.partition.storage import log_config
+from odradek.core.transactions.transaction_states import Transaction, TransactionState
 from odradek.log.files.disk import DiskFailed, File, RealDisk
 from odradek.log.files.log_file_names import CLEANED
 from odradek.log.log.durability import flush_now
@@ -189,6 +190,60 @@ def test_a_log_may_be_compacted_while_it_is_loaded(harness: Harness, monkeypatch
     for load in loads:
         harness.broker.on_event(load.run(), harness.now)
     harness.settle()
+    assert known(harness) == before
+
+
+def begin_long_load(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> Load:
+    """Restart the broker, complete all its effects except the load of the state, and return that."""
+    monkeypatch.setattr(shards_module, "LOADED_AT_ONCE_BYTES", 100)
+    harness.kill()
+    effects = harness.broker.take_effects()
+    (load,) = (effect for effect in effects if isinstance(effect, Load))
+    for effect in effects:
+        if effect is not load:
+            harness._carry_out(effect)
+    return load
+
+
+def empty_by_retention(harness: Harness, partition: Partition) -> None:
+    configs = harness.configs.for_topic({"cleanup.policy": "delete", "retention.ms": "1"})
+    partition.configure(configs, log_config(configs))
+    harness.keep_house()  # The first retention follows after a delay.
+    harness.pass_time(DAY_MS)
+    harness.keep_house()
+    assert partition.log.start_offset == partition.log.end_offset > 0
+
+
+@pytest.mark.parametrize("is_decided", [True, False])
+def test_retention_may_empty_a_log_while_it_is_loaded(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, *, is_decided: bool
+) -> None:
+    write_many(harness, ids=3, times=3)
+    if is_decided:
+        shard = harness.broker.transactions.shards.shard(0)
+        shard.put(shard.transactions["t1"]._replace(state=TransactionState.PREPARE_ABORT), harness.now)
+        harness.settle()
+    before = known(harness)
+    load = begin_long_load(harness, monkeypatch)
+    empty_by_retention(harness, state_partition(harness))
+    harness.broker.on_event(load.run(), harness.now)
+    harness.settle()
+    if is_decided:
+        assert known(harness)["t1"].state is TransactionState.COMPLETE_ABORT
+        del before["t1"]
+    assert {name: known(harness)[name] for name in before} == before
+
+
+def test_retention_may_delete_records_written_during_a_load(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_many(harness, ids=3, times=3)
+    before = known(harness)
+    load, partition = begin_long_load(harness, monkeypatch), state_partition(harness)
+    assert partition.leading is not None
+    partition.leading.end_transaction(ProducerId(1), ProducerEpoch(0), 0, commit=True, now=harness.now)
+    harness.broker.flushes.request_flush(partition.topic_partition)
+    harness.settle()
+    empty_by_retention(harness, partition)
+    harness.broker.on_event(load.run(), harness.now)
     assert known(harness) == before
 
 

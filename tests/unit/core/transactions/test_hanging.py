@@ -138,6 +138,11 @@ def test_producer_with_a_next_id_is_known_by_both_ids() -> None:
     assert decided.next_id != NO_ID
 
 
+def test_epoch_that_no_client_may_use_joins_no_transaction() -> None:
+    last = Transaction("t", ID, ProducerEpoch(INT16_MAX), state=ABORTED, version=2)
+    assert fate(T0, last.producer, last) is Fate.MARKED
+
+
 # In a broker.
 
 
