@@ -102,7 +102,7 @@ BYTES = pa.array([b"a", b"b"], pa.binary())
         ({"values": BYTES, "keys": BYTES.slice(1)}, "same length"),
         ({"values": BYTES, "headers": BYTES}, "headers must be"),
         ({"values": BYTES, "timestamps": BYTES}, "timestamps must be"),
-        ({"values": BYTES, "headers": pa.array([[(None, b"x")], None], HEADERS)}, "row 0 makes no record"),
+        ({"values": BYTES, "headers": pa.array([[(None, b"x")], None], HEADERS)}, "Row 0 cannot be encoded"),
         ({"values": None}, "same length"),
         ({"values": BYTES.slice(2)}, "rows 0 to 0 are out of range"),
     ],
@@ -117,7 +117,7 @@ def test_offsets_that_lie_are_refused() -> None:
     """Nothing outside a column is read, whatever its offsets say."""
     borders = pa.py_buffer(b"".join(offset.to_bytes(4, "little") for offset in (0, 2**30, 3)))
     lying = pa.Array.from_buffers(pa.binary(), 2, [None, borders, pa.py_buffer(b"abc")])
-    with pytest.raises(ValueError, match="row 0"):
+    with pytest.raises(ValueError, match="Row 0"):
         encode_rows(None, lying, now=NOW)
     with pytest.raises(ValueError, match="key 0"):
         partitions_of(lying, 3)
