@@ -20,13 +20,13 @@ STANDS_FOR_ONE = re.compile(r"NAME|\*")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_paths_are_there(page: Path) -> None:
+def test_mentioned_paths_exist(page: Path) -> None:
     named = {path.rstrip(".,:") for path in PATH.findall(page.read_text())}
     assert not [path for path in sorted(named) if not STANDS_FOR_ONE.search(path) and not _is_there(path)]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_lead_to_files(page: Path) -> None:
+def test_links_point_to_existing_files(page: Path) -> None:
     linked = set(LINK.findall(page.read_text()))
     assert not [link for link in sorted(linked) if not (page.parent / link).exists()]
 

@@ -1,4 +1,4 @@
-"""Log lines of threads that an earlier test file left are kept out of the tests of a later one."""
+"""Filtering of log records by threads that an earlier test file started."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ RECORD = logging.LogRecord("a", logging.WARNING, "a.py", 1, "a line", None, None
 
 
 def starting(file: str) -> Any:
-    """Return as much of a test as the plugin looks at."""
+    """Return the parts of a test that the plugin uses."""
     return SimpleNamespace(path=Path(file))
 
 
-def test_lines_of_a_thread_belong_to_the_file_that_started_it() -> None:
+def test_log_records_belong_to_the_file_that_started_the_thread() -> None:
     left = EarlierFiles()
     left.pytest_runtest_setup(starting("test_a.py"))
     with ThreadPoolExecutor(1) as thread:

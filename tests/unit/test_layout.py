@@ -1,7 +1,4 @@
-"""The layout of the sources: small folders, and a name of its own for every module.
-
-Imports between the folders are checked by import-linter ([tool.importlinter] in pyproject.toml).
-"""
+"""Layout of the sources: small folders and unique module names."""
 
 from __future__ import annotations
 
@@ -47,17 +44,17 @@ VAGUE_VERBS = {
 
 
 def modules() -> list[Path]:
-    """Return all modules but those of messages."""
+    """Return all modules except those of messages."""
     return [path for path in SOURCE.rglob("*.py") if MESSAGES not in path.parents and path.stem not in SHARED_NAMES]
 
 
-def test_no_folder_is_a_long_flat_list() -> None:
+def test_folders_have_a_limited_number_of_modules() -> None:
     counts = Counter(path.parent for path in SOURCE.rglob("*.py") if path.stem != "__init__")
     long = {str(folder.relative_to(SOURCE)): count for folder, count in counts.items() if count > FILES_MAX}
     assert set(long) <= {"wire/messages"}, long
 
 
-def test_every_module_has_a_name_of_its_own() -> None:
+def test_module_names_are_unique() -> None:
     found = defaultdict(list)
     for path in modules():
         found[path.stem].append(str(path.relative_to(SOURCE)))
@@ -69,14 +66,14 @@ def test_no_module_is_the_plural_of_another() -> None:
     assert not {stem for stem in stems if f"{stem}s" in stems}
 
 
-def test_as_many_modules_are_compiled_as_before() -> None:
+def test_number_of_compiled_modules_does_not_decrease() -> None:
     missing = [room for room in rooms() if not (SOURCE.parent / room.replace(".", "/")).with_suffix(".py").exists()]
     assert not missing
     assert len(rooms()) >= COMPILED_AT_LEAST
 
 
 def floors() -> list[set[str]]:
-    """Return the rooms on each floor of the contract, top first, as paths without an ending."""
+    """Return the rooms of each floor in the import contract, top floor first, as paths without a suffix."""
     contracts = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     layers = next(contract["layers"] for contract in contracts if contract["name"] == "floors")
     return kept(
@@ -85,18 +82,18 @@ def floors() -> list[set[str]]:
 
 
 def kept(rows: Iterable[Iterable[str]]) -> list[set[str]]:
-    """Return the rows with rooms alone, without empty rows."""
+    """Return the rows with only rooms in them, without empty rows."""
     named = ({path for path in row if "/" in path and not path.endswith("__main__")} for row in rows)
     return [paths for paths in named if {path.partition("/")[0] for path in paths} & WITH_ROOMS]
 
 
-def test_the_architecture_page_has_the_floors() -> None:
+def test_architecture_page_lists_the_floors() -> None:
     table = ARCHITECTURE.read_text().split("| rooms | purpose |\n|---|---|\n")[1].split("\n\n")[0]
     firsts = [row.split("|")[1] for row in table.splitlines()]
     assert kept(re.findall(r"`([\w/]+?)/?(?:\.py)?`", first) for first in firsts) == floors()
 
 
-def test_the_architecture_page_names_every_folder() -> None:
+def test_architecture_page_lists_every_folder() -> None:
     page = ARCHITECTURE.read_text()
     folders = {path.parent.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("__init__.py")} - {"."}
     assert not {folder for folder in folders if f"`{folder}/`" not in page}
@@ -109,7 +106,7 @@ def test_plain_and_sliced_paths_check_no_rights_of_their_own() -> None:
 
 
 @pytest.mark.slow
-def test_method_names_can_be_searched_for() -> None:
+def test_method_names_are_specific() -> None:
     found = [
         f"{path.relative_to(SOURCE)}:{node.lineno} {node.name}"
         for path in sorted(SOURCE.rglob("*.py"))

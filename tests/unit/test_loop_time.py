@@ -1,4 +1,4 @@
-"""The instrument that measures callbacks finds the one that holds the loop, and says why."""
+"""The instrument that measures callbacks: it finds the one that blocks the loop, and its stack."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def busy(ms: int) -> None:
 
 
 def measured(base: type[asyncio.AbstractEventLoop], do: Callable[[asyncio.AbstractEventLoop], None]) -> list[Hold]:
-    """What was found while the loop did that; it is stopped by what it was told to do."""
+    """Return the holds measured on a loop while it runs the scheduled actions, which stop it."""
     timing = LoopTime()
     loop = timed(base, timing)
     try:
@@ -51,7 +51,7 @@ def hold_and_stop(loop: asyncio.AbstractEventLoop, ms: int = 200) -> None:
 
 
 @pytest.mark.parametrize("base", LOOPS)
-def test_the_callback_that_takes_long_is_found(base: type[asyncio.AbstractEventLoop]) -> None:
+def test_slow_callback_is_found(base: type[asyncio.AbstractEventLoop]) -> None:
     def do(loop: asyncio.AbstractEventLoop) -> None:
         loop.call_soon(busy, 5)
         loop.call_later(0.01, hold_and_stop, loop)
@@ -64,7 +64,7 @@ def test_the_callback_that_takes_long_is_found(base: type[asyncio.AbstractEventL
 
 
 @pytest.mark.parametrize("base", LOOPS)
-def test_who_waits_does_not_count(base: type[asyncio.AbstractEventLoop]) -> None:
+def test_waiting_time_does_not_count(base: type[asyncio.AbstractEventLoop]) -> None:
     def do(loop: asyncio.AbstractEventLoop) -> None:
         loop.call_soon(time.sleep, 0.3)
         loop.call_later(0.01, loop.stop)
@@ -73,7 +73,7 @@ def test_who_waits_does_not_count(base: type[asyncio.AbstractEventLoop]) -> None
 
 
 @pytest.mark.parametrize("base", LOOPS)
-def test_garbage_collections_count(base: type[asyncio.AbstractEventLoop]) -> None:
+def test_garbage_collection_counts(base: type[asyncio.AbstractEventLoop]) -> None:
     kept = [[number] for number in range(300_000)]
 
     def collect(loop: asyncio.AbstractEventLoop) -> None:
@@ -89,7 +89,7 @@ def test_garbage_collections_count(base: type[asyncio.AbstractEventLoop]) -> Non
 @pytest.mark.waits
 @pytest.mark.parametrize("base", LOOPS)
 @pytest.mark.parametrize("way", ["reader", "protocol", "task", "threadsafe"])
-def test_whatever_calls_back(base: type[asyncio.AbstractEventLoop], way: str) -> None:
+def test_every_kind_of_callback_is_measured(base: type[asyncio.AbstractEventLoop], way: str) -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         longest = measured(base, partial(_begin, way, ours, theirs))[0]

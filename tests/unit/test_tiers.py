@@ -1,4 +1,4 @@
-"""A test without a marker that leaves memory fails."""
+"""Enforcement that tests without a marker stay in memory."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def start_process() -> None:
 
 
 def watched(item: pytest.Item, test: Callable[[], None]) -> None:
-    """Run `test` as the call of an item that has no marker."""
+    """Run `test` as the call of an item without a marker."""
     call = MemoryOnly().pytest_runtest_call(item)
     next(call)
     test()
@@ -38,7 +38,7 @@ def watched(item: pytest.Item, test: Callable[[], None]) -> None:
 
 @pytest.mark.waits
 @pytest.mark.parametrize("test", [listen, start_process])
-def test_it_fails_if_it_leaves_memory(test: Callable[[], None], request: pytest.FixtureRequest) -> None:
+def test_unmarked_test_that_leaves_memory_fails(test: Callable[[], None], request: pytest.FixtureRequest) -> None:
     unmarked = pytest.Function.from_parent(request.node.parent, name="unmarked", callobj=test)
     with pytest.raises(pytest.fail.Exception, match="not in memory"):
         watched(unmarked, test)
@@ -46,12 +46,12 @@ def test_it_fails_if_it_leaves_memory(test: Callable[[], None], request: pytest.
     watched(unmarked, test)
 
 
-def test_a_pair_of_sockets_is_memory(request: pytest.FixtureRequest) -> None:
+def test_socket_pair_counts_as_memory(request: pytest.FixtureRequest) -> None:
     unmarked = pytest.Function.from_parent(request.node.parent, name="unmarked", callobj=lambda: None)
     watched(unmarked, connect_pair)
 
 
-def test_a_share_of_the_parameters_is_another_for_each_test_and_never_empty() -> None:
+def test_share_of_the_parameters_is_specific_to_the_test_and_never_empty() -> None:
     every = [f"test_a[{number}]" for number in range(10)]
     chosen = shared("test_a", every, 4)
     assert len(chosen) == 3 and set(chosen) < set(every)

@@ -1,4 +1,4 @@
-"""Where logs are compacted: what may be gone by the time it is not read is no anomaly, and what may not is one."""
+"""Compacted logs: a missing record is an anomaly only if compaction cannot have removed it before the read."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ def two() -> Handmade:
     return Handmade().send(1, Send("a", 10, 0), Send("a", 11, 1))
 
 
-def test_what_may_be_gone_is_not_lost() -> None:
+def test_possibly_compacted_record_is_not_a_lost_write() -> None:
     history = two().final("a", ("a", 1, 11))
     assert Anomaly.LOST_WRITE in broken(history, {11: 0})
     assert broken(history, {10: 0}) == set()
 
 
-def test_a_poll_may_skip_what_may_be_gone_by_then() -> None:
+def test_poll_may_skip_records_possibly_compacted_before_it() -> None:
     history = two().assign(2, a=0).poll(2, ("a", 1, 11)).poll(3, ("a", 0, 10))
     (read_ns,) = [poll.time_ns for poll in history[2].polls]
     assert broken(history, {10: read_ns}) == set()
     assert broken(history, {10: read_ns + 1}) == {Anomaly.POLL_SKIP}
 
 
-def test_a_group_need_not_consume_what_may_be_gone_by_then() -> None:
+def test_group_may_omit_records_possibly_compacted_before_it() -> None:
     history = two()
     history.txn(2, history.polled(("a", 1, 11)), group="g").poll(3, ("a", 0, 10))
     assert broken(history, {10: LATER_NS}) == {Anomaly.NEVER_CONSUMED}

@@ -1,4 +1,4 @@
-"""Circles between transactions, each with a history that has it and a twin that has not."""
+"""Cycles between transactions: for each anomaly, a history with it and a similar one without."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def found(history: Handmade) -> dict[Anomaly, Found]:
     return {one.anomaly: one for one in cycles(Observed(history))}
 
 
-def test_g0() -> None:
+def test_g0_is_found() -> None:
     for offsets, expected in (((1, 0), {Anomaly.G0}), ((0, 1), set())):
         history = Handmade().txn(1, Send("a", 10, 0), Send("b", 11, offsets[0]))
         history.txn(2, Send("a", 20, 1), Send("b", 21, offsets[1]))
         assert found(history).keys() == expected
 
 
-def test_g0_breaks_no_promise_of_kafka() -> None:
+def test_g0_is_reported_but_allowed() -> None:
     history = Handmade().txn(1, Send("a", 10, 0), Send("a", 11, 2), times=(0, 150, 160))
     history.txn(2, Send("a", 20, 1)).final("a", ("a", 0, 10), ("a", 1, 20), ("a", 2, 11))
     verdict = check(history)
@@ -41,13 +41,13 @@ def test_g0_breaks_no_promise_of_kafka() -> None:
     )
 
 
-def test_an_aborted_transaction_is_in_no_circle() -> None:
+def test_aborted_transaction_is_in_no_cycle() -> None:
     history = Handmade().txn(1, Send("a", 10, 0), Send("a", 11, 2))
     history.txn(2, Send("a", 20, 1), outcome=Outcome.FAIL)
     assert found(history).keys() == set()
 
 
-def test_g1c() -> None:
+def test_g1c_is_found() -> None:
     history = Handmade()
     history.txn(1, Send("a", 10, 0), history.polled(("b", 0, 20)))
     history.txn(2, Send("b", 20, 0), history.polled(("a", 0, 10)))
@@ -58,8 +58,8 @@ def test_g1c() -> None:
     assert found(one_way).keys() == set()
 
 
-def test_g1c_with_writes() -> None:
-    """T2 writes after T1, and T1 reads what T2 wrote: Kafka allows it, while T1 is open."""
+def test_g1c_with_a_write_dependency_is_allowed() -> None:
+    """T2 writes after T1, and T1 reads T2's write: Kafka allows this while T1 is open."""
     history = Handmade()
     history.txn(1, Send("a", 10, 0), history.polled(("b", 0, 21), time_ns=200), times=(0, 205, 210))
     history.txn(2, Send("a", 20, 1), Send("b", 21, 0))
@@ -67,7 +67,7 @@ def test_g1c_with_writes() -> None:
     assert check(history.final("a", ("a", 0, 10), ("a", 1, 20))).broken == ()
 
 
-def test_g_single() -> None:
+def test_g_single_is_found() -> None:
     history = Handmade().txn(1, Send("a", 10, 0), Send("b", 11, 0))
     history.txn(2, Send("a", 20, 1), Send("b", 21, 1))
     history.txn(3, history.polled(("a", 0, 10), ("b", 0, 11), ("b", 1, 21)))
@@ -77,7 +77,7 @@ def test_g_single() -> None:
     assert found(whole).keys() == set()
 
 
-def test_g2() -> None:
+def test_g2_is_found() -> None:
     history = Handmade().send(0, Send("a", 1, 0), Send("b", 2, 0))
     history.txn(1, history.polled(("a", 0, 1)), Send("b", 20, 1))
     history.txn(2, history.polled(("b", 0, 2)), Send("a", 10, 1))
@@ -91,7 +91,7 @@ NODES = integers(0, 12)
 
 
 @given(dictionaries(NODES, lists(NODES, max_size=4)))
-def test_components_are_those_who_reach_each_other(successors: dict[int, list[int]]) -> None:
+def test_components_are_nodes_that_reach_each_other(successors: dict[int, list[int]]) -> None:
     reach = {node: reached(successors, node) for node in range(13)}
     expected = {frozenset(b for b in reach[a] if a in reach[b]) | {a} for a in reach}
     found = components(successors)
@@ -115,7 +115,7 @@ def reached(successors: dict[int, list[int]], start: int) -> set[int]:
     return seen
 
 
-def test_a_long_chain_needs_no_deep_stack() -> None:
+def test_long_cycle_does_not_overflow_the_stack() -> None:
     length = 100_000
     successors = {node: [(node + 1) % length] for node in range(length)}
     (component,) = components(successors)

@@ -1,4 +1,4 @@
-"""Anomalies of groups, each with a history that has it and a twin that has not."""
+"""Anomalies of consumer groups: for each one, a history with it and a similar one without."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ def broken(history: Handmade) -> set[Anomaly]:
 
 
 def consumed(history: Handmade, offset: int, group: str | None, outcome: Outcome = Outcome.OK) -> None:
-    """By a process of its own; the value at an offset is ten more."""
+    """Record that a new process consumed the value at this offset, which is the offset plus ten."""
     polled = history.polled(("a", offset, offset + 10))
     history.txn(len(history), polled, group=group, outcome=outcome)
 
 
-def test_consumed_twice() -> None:
+def test_record_consumed_twice_is_found() -> None:
     history = Handmade().send(0, Send("a", 10, 0))
     for group, outcome in (("g", Outcome.OK), ("h", Outcome.OK), ("g", Outcome.FAIL), ("g", Outcome.INFO)):
         consumed(history, 0, group, outcome)
@@ -34,21 +34,21 @@ def test_consumed_twice() -> None:
     ("outcome", "expected"),
     [(Outcome.OK, set()), (Outcome.INFO, set()), (Outcome.FAIL, {Anomaly.NEVER_CONSUMED})],
 )
-def test_never_consumed(outcome: Outcome, expected: set[Anomaly]) -> None:
+def test_record_never_consumed_is_found(outcome: Outcome, expected: set[Anomaly]) -> None:
     history = Handmade().send(0, Send("a", 10, 0), Send("a", 11, 1), Send("a", 12, 2))
     consumed(history, 0, "g", outcome)
     consumed(history, 1, "g")
-    assert broken(history) == expected  # 12 is for later.
+    assert broken(history) == expected  # 12 may still be consumed.
 
 
-def test_another_group_consumes_for_itself() -> None:
+def test_consumption_is_checked_for_each_group() -> None:
     history = Handmade().send(0, Send("a", 10, 0), Send("a", 11, 1))
     consumed(history, 1, "g")
     consumed(history, 0, "h")
     assert broken(history) == {Anomaly.NEVER_CONSUMED}
 
 
-def test_what_was_aborted_is_for_no_group() -> None:
+def test_aborted_record_need_not_be_consumed() -> None:
     history = Handmade().txn(0, Send("a", 10, 0), outcome=Outcome.FAIL).send(0, Send("a", 11, 1))
     consumed(history, 1, "g")
     assert broken(history) == set()
@@ -58,7 +58,7 @@ def told(history: Handmade, offset: int, group: str = "g", times: tuple[int, Non
     history.operation(50, Kind.COMMITTED, Committed({"a": offset}), group=group, times=times)
 
 
-def test_what_was_told_to_be_committed_does_not_go_back() -> None:
+def test_committed_offset_that_decreases_is_found() -> None:
     history = Handmade()
     for offset, group in ((1, "g"), (1, "g"), (2, "g"), (0, "h")):
         told(history, offset, group)
@@ -71,15 +71,15 @@ def test_what_was_told_to_be_committed_does_not_go_back() -> None:
     ("outcome", "expected"),
     [(Outcome.OK, {Anomaly.COMMITTED_LATE}), (Outcome.INFO, set()), (Outcome.FAIL, set())],
 )
-def test_what_a_transaction_has_committed_is_told(outcome: Outcome, expected: set[Anomaly]) -> None:
+def test_offset_committed_by_a_transaction_must_be_visible(outcome: Outcome, expected: set[Anomaly]) -> None:
     history = Handmade().send(0, Send("a", 10, 0))
     consumed(history, 0, "g", outcome)
     told(history, 0)
     assert broken(history) == expected
 
 
-def test_what_was_told_of_a_transaction_does_not_go_back() -> None:
-    """It may be told late, but that is over then, also for what a later transaction commits."""
+def test_visible_commit_of_a_transaction_must_stay_visible() -> None:
+    """The commit may become visible late, but once visible it stays, even if a later transaction commits."""
     history = Handmade().send(0, Send("a", 10, 0), Send("a", 11, 1))
     consumed(history, 0, "g")
     for offset in (0, 1):
@@ -91,8 +91,8 @@ def test_what_was_told_of_a_transaction_does_not_go_back() -> None:
     assert broken(history) == {Anomaly.COMMITTED_LATE, Anomaly.COMMITTED_BACK}
 
 
-def test_what_a_later_transaction_commits_may_be_less() -> None:
-    """That is what its group is told then; it has consumed twice."""
+def test_later_transaction_may_commit_a_lower_offset() -> None:
+    """The group then sees the lower offset; it has consumed a record twice."""
     history = Handmade().send(0, Send("a", 10, 0), Send("a", 11, 1))
     for offset in (0, 1, 0):
         consumed(history, offset, "g")
@@ -102,7 +102,7 @@ def test_what_a_later_transaction_commits_may_be_less() -> None:
     assert Anomaly.COMMITTED_BACK in broken(history)
 
 
-def test_what_was_told_before_less_was_committed_is_over() -> None:
+def test_offset_from_before_a_lower_commit_must_not_reappear() -> None:
     history = Handmade().send(0, *(Send("a", 10 + offset, offset) for offset in range(3)))
     for offset in (1, 0):
         consumed(history, offset, "g")
@@ -115,8 +115,8 @@ def test_what_was_told_before_less_was_committed_is_over() -> None:
     assert Anomaly.COMMITTED_BACK in broken(history)
 
 
-def test_who_asked_before_a_commit_may_be_told_what_was_before() -> None:
+def test_fetch_begun_before_a_commit_may_return_the_earlier_offset() -> None:
     history = Handmade().send(0, Send("a", 10, 0))
     consumed(history, 0, "g")
-    told(history, 0, times=(150, None, 250))  # The transaction is over at 190.
+    told(history, 0, times=(150, None, 250))  # The transaction ends at 190.
     assert broken(history) == set()

@@ -1,4 +1,4 @@
-"""Events to operations, and there and back on paper."""
+"""Events and operations: conversion between the two, and to and from JSON."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ EVENTS = builds(
 
 
 @given(EVENTS)
-def test_paper(event: Event) -> None:
+def test_event_round_trips_through_json(event: Event) -> None:
     assert Event.from_json(event.to_json()) == event
 
 
-def test_operations() -> None:
+def test_events_are_combined_into_operations() -> None:
     done: tuple[Step, ...] = (Send("a", 1, 7), Reset({"a": None}))
     events = [
         Event("invoke", 1, 10, "txn", group="g", steps=(Send("a", 1), Send("a", 2))),
@@ -52,7 +52,7 @@ def test_operations() -> None:
     assert [one.number for one in (transaction, poll, unfinished)] == [0, 1, 2]
 
 
-def test_what_was_planned_and_never_completed_may_be_read() -> None:
+def test_planned_send_that_never_completed_may_be_read() -> None:
     (operation,) = operations([Event("invoke", 1, 10, "send", steps=(Send("a", 1),))])
     assert 1 in Observed([operation]).writes
 
@@ -65,12 +65,12 @@ def test_what_was_planned_and_never_completed_may_be_read() -> None:
         [Event("invoke", 1, 1, "send"), Event("ok", 1, 2), Event("commit", 1, 3)],
     ],
 )
-def test_what_is_no_history(events: list[Event]) -> None:
+def test_invalid_history_is_refused(events: list[Event]) -> None:
     with pytest.raises(Malformed):
         operations(events)
 
 
-def test_a_value_is_sent_once() -> None:
+def test_value_sent_twice_is_refused() -> None:
     both = [Event("invoke", process, 1, "send", steps=(Send("a", 1),)) for process in (1, 2)]
     with pytest.raises(Malformed):
         Observed(operations(both))

@@ -1,4 +1,4 @@
-"""Anomalies of order, each with a history that has it and a twin that has not."""
+"""Anomalies of order: for each one, a history with it and a similar one without."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ def broken(history: Handmade) -> set[Anomaly]:
 ALL = (("a", 0, 10), ("a", 1, 11), ("a", 2, 12))
 
 
-def test_polls_in_order() -> None:
+def test_polls_in_order_are_no_anomaly() -> None:
     assert broken(three().poll(2, *ALL[:1]).poll(2, *ALL[1:])) == set()
 
 
-def test_a_nonmonotonic_poll() -> None:
+def test_nonmonotonic_polls_are_found() -> None:
     assert broken(three().poll(2, *ALL[:2]).poll(2, *ALL[1:])) == {Anomaly.NONMONOTONIC_POLL}
     assert broken(three().poll(2, *ALL[:2]).poll(3, *ALL[1:])) == set()
     assert broken(three().poll(2, *ALL[:2]).assign(2, a=None).poll(2, *ALL[1:])) == set()
     assert broken(three().poll(2, *ALL[:2]).assign(2, b=None).poll(2, *ALL[1:])) == {Anomaly.NONMONOTONIC_POLL}
 
 
-def test_a_nonmonotonic_poll_within_one() -> None:
+def test_nonmonotonic_records_within_a_poll_are_found() -> None:
     assert broken(three().poll(2, ALL[1], ALL[0])) == {Anomaly.INT_NONMONOTONIC_POLL}
     assert broken(three().poll(2, ALL[0], ALL[0])) == {Anomaly.INT_NONMONOTONIC_POLL}
 
 
-def test_a_poll_that_skips() -> None:
+def test_skipped_record_between_polls_is_found() -> None:
     history = three().poll(2, ALL[0]).poll(2, ALL[2])
     (found,) = check(history.final("a", *ALL)).broken
     assert found.anomaly is Anomaly.POLL_SKIP
@@ -47,11 +47,11 @@ def test_a_poll_that_skips() -> None:
     assert broken(three().poll(2, ALL[0]).assign(2, a=2).poll(2, ALL[2])) == set()
 
 
-def test_a_poll_that_skips_within_one() -> None:
+def test_skipped_record_within_a_poll_is_found() -> None:
     assert broken(three().poll(2, ALL[0], ALL[2])) == {Anomaly.INT_POLL_SKIP}
 
 
-def test_a_poll_that_skips_what_follows_its_assignment() -> None:
+def test_skipped_record_after_an_assignment_is_found() -> None:
     assert broken(three().assign(2, a=0).poll(2, *ALL[1:])) == {Anomaly.POLL_SKIP}
     assert broken(three().assign(2, a=1).poll(2, *ALL[1:])) == set()
     assert broken(three().assign(2, a=None).poll(2, *ALL[1:])) == set()
@@ -59,13 +59,13 @@ def test_a_poll_that_skips_what_follows_its_assignment() -> None:
 
 
 @pytest.mark.parametrize("outcome", [Outcome.FAIL, Outcome.INFO])
-def test_what_was_aborted_or_never_came_is_no_skip(outcome: Outcome) -> None:
+def test_aborted_and_unknown_records_may_be_skipped(outcome: Outcome) -> None:
     history = Handmade().send(1, Send("a", 10, 0)).txn(2, Send("a", 11, 1), outcome=outcome)
     history.send(1, Send("a", 12, 3)).poll(3, ("a", 0, 10), ("a", 3, 12))
     assert check(history).broken == ()
 
 
-def test_what_is_unknown_to_its_sender_and_was_read_by_another_is_a_skip() -> None:
+def test_skipped_record_read_by_another_process_is_found() -> None:
     history = Handmade().send(1, Send("a", 10, 0)).txn(2, Send("a", 11), outcome=Outcome.INFO)
     history.send(1, Send("a", 12, 3)).poll(3, ("a", 0, 10), ("a", 3, 12)).poll(4, ("a", 1, 11))
     assert {found.anomaly for found in check(history).broken} == {Anomaly.INT_POLL_SKIP}
@@ -82,7 +82,7 @@ def sent(*sends: Send, within_one: bool) -> set[Anomaly]:
     return {found.anomaly for found in check(history.poll(2, *records)).broken}
 
 
-def test_nonmonotonic_sends() -> None:
+def test_nonmonotonic_sends_are_found() -> None:
     inverted = Send("a", 10, 1), Send("a", 11, 0)
     assert sent(*inverted, within_one=True) == {Anomaly.INT_NONMONOTONIC_SEND}
     assert sent(*inverted, within_one=False) == {Anomaly.NONMONOTONIC_SEND, Anomaly.LATE_SEND}
@@ -92,7 +92,7 @@ def test_nonmonotonic_sends() -> None:
 
 
 @pytest.mark.parametrize(("second_ns", "expected"), [(100, {Anomaly.LATE_SEND}), (80, set())])
-def test_a_late_send_of_two_processes(second_ns: int, expected: set[Anomaly]) -> None:
+def test_late_send_of_another_process_is_found(second_ns: int, expected: set[Anomaly]) -> None:
     history = Handmade().operation(1, Kind.SEND, Send("a", 10, 1), times=(0, None, 90))
     history.operation(2, Kind.SEND, Send("a", 11, 0), times=(second_ns, None, 190))
     history.poll(3, ("a", 0, 11), ("a", 1, 10))

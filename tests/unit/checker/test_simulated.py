@@ -1,4 +1,4 @@
-"""A perfect broker has no anomaly, whatever its clients do; with one thing broken, that one is found."""
+"""Simulated histories: none has an anomaly with a perfect broker, and each injected fault is found."""
 
 from __future__ import annotations
 
@@ -49,23 +49,23 @@ def broken(history: list[Operation]) -> set[Anomaly]:
 
 
 @given(HISTORIES)
-def test_a_perfect_broker_breaks_nothing(history: list[Operation]) -> None:
+def test_perfect_broker_has_no_anomaly(history: list[Operation]) -> None:
     assert broken(history) == set()
 
 
 @given(HISTORIES)
-def test_a_perfect_reader_of_everything_sees_what_is_acknowledged(history: list[Operation]) -> None:
+def test_complete_reader_sees_all_acknowledged_records(history: list[Operation]) -> None:
     assert Anomaly.UNSEEN not in {found.anomaly for found in check(history).reported}
 
 
 @given(RICH, data())
-def test_a_value_that_is_dropped(history: list[Operation], data: DataObject) -> None:
+def test_dropped_value_is_found(history: list[Operation], data: DataObject) -> None:
     _, _, value = data.draw(acknowledged(history))
     assert Anomaly.LOST_WRITE in broken(reread(history, lambda records: [one for one in records if one[2] != value]))
 
 
 @given(RICH, data())
-def test_a_value_that_is_duplicated(history: list[Operation], data: DataObject) -> None:
+def test_duplicated_value_is_found(history: list[Operation], data: DataObject) -> None:
     key, _, value = data.draw(acknowledged(history))
 
     def again(records: list[Record]) -> list[Record]:
@@ -75,7 +75,7 @@ def test_a_value_that_is_duplicated(history: list[Operation], data: DataObject) 
 
 
 @given(RICH, data())
-def test_two_values_that_are_swapped(history: list[Operation], data: DataObject) -> None:
+def test_swapped_values_are_found(history: list[Operation], data: DataObject) -> None:
     one, other = data.draw(acknowledged(history)), data.draw(acknowledged(history))
     assume(one != other)
     swapped = {one[2]: other[2], other[2]: one[2]}
@@ -87,31 +87,31 @@ def test_two_values_that_are_swapped(history: list[Operation], data: DataObject)
 
 
 @given(RICH)
-def test_a_poll_that_is_out_of_order(history: list[Operation]) -> None:
+def test_poll_out_of_order_is_found(history: list[Operation]) -> None:
     found = broken(reread(history, lambda records: records[::-1], Kind.FINAL))
     assert Anomaly.INT_NONMONOTONIC_POLL in found
 
 
 @given(RICH, data())
-def test_a_value_that_is_left_out_of_one_poll(history: list[Operation], data: DataObject) -> None:
+def test_value_missing_in_one_poll_is_found(history: list[Operation], data: DataObject) -> None:
     left_out = data.draw(acknowledged(history))
     found = broken(reread(history, lambda records: [one for one in records if one != left_out], Kind.FINAL))
     (poll,) = (poll for poll in finals(history) if left_out in poll.records)
     if left_out == poll.records[-1]:
-        assert found <= {Anomaly.LOST_WRITE}  # Another may have read it.
+        assert found <= {Anomaly.LOST_WRITE}  # Another process may have read it.
     else:
         assert found & {Anomaly.INT_POLL_SKIP, Anomaly.POLL_SKIP}
 
 
 @given(RICH, data())
-def test_a_value_that_leaks_from_an_aborted_transaction(history: list[Operation], data: DataObject) -> None:
+def test_value_of_an_aborted_transaction_is_found(history: list[Operation], data: DataObject) -> None:
     aborted = [operation for operation in history if operation.outcome is Outcome.FAIL]
     records = [(send.key, send.offset, send.value) for operation in aborted for send in operation.sends]
     assert Anomaly.ABORTED_READ in broken(with_poll(history, data.draw(sampled_from(records)), history[-1].invoked_ns))
 
 
 @given(RICH, data())
-def test_a_value_that_is_read_before_its_commit(history: list[Operation], data: DataObject) -> None:
+def test_value_read_before_its_commit_is_found(history: list[Operation], data: DataObject) -> None:
     transactions = [one for one in history if one.kind is Kind.TXN and one.outcome is Outcome.OK and any(one.sends)]
     transaction = data.draw(sampled_from(transactions))
     send = data.draw(sampled_from(list(transaction.sends)))
@@ -124,7 +124,7 @@ def finals(history: list[Operation]) -> Iterator[Poll]:
 
 
 def acknowledged(history: list[Operation]) -> SearchStrategy[Record]:
-    """What has been answered with an offset, and was committed."""
+    """Return a strategy for committed records that were acknowledged with an offset."""
     done = [operation for operation in history if operation.outcome is Outcome.OK]
     sends = {send.value for operation in done for send in operation.sends if send.offset is not None}
     found = [record for poll in finals(history) for record in poll.records if record[2] in sends]
@@ -150,7 +150,7 @@ def reread(
 
 
 def with_poll(history: list[Operation], record: tuple[str, int | None, int], time_ns: int) -> list[Operation]:
-    """One more poll, of a process of its own."""
+    """Return the history with one more poll by a new process."""
     key, offset, value = record
     assert offset is not None
     poll = Poll(((key, offset, value),), time_ns)

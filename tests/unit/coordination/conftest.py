@@ -1,4 +1,4 @@
-"""A store for each implementation of the tree, and a real ZooKeeper from the jars in PySpark's wheel."""
+"""Fixtures with a store for each implementation of Tree, and a real ZooKeeper from the jars in PySpark's wheel."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CHROOTS = itertools.count()
 
 
 class Store:
-    """One tree's data; `open` begins a session on it."""
+    """The data of one tree; `open` creates a session."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -49,7 +49,7 @@ class Store:
 
 
 class PromptClock(SimClock):
-    """Nobody lets its time pass: what is planned happens when nothing else does, in its order."""
+    """A simulated clock that does not wait: scheduled actions run as soon as no other action is running, in order."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ class PromptClock(SimClock):
 
 
 class SimStore(Store):
-    """The simulated tree, which is nobody else's than this process's, and no thread's."""
+    """The simulated tree, which is limited to this process and not thread-safe."""
 
     def __init__(self) -> None:
         super().__init__("sim")
@@ -81,7 +81,7 @@ class SimStore(Store):
 
 
 class Seen:
-    """A watch that keeps what it is told."""
+    """A watch that records its events."""
 
     def __init__(self) -> None:
         self._events: SimpleQueue[WatchEvent] = SimpleQueue()
@@ -93,7 +93,7 @@ class Seen:
         return [self._events.get(timeout=120) for _ in range(count)]
 
     def nothing(self, tree: Tree) -> bool:
-        """True if nothing is on the way: watches are called in order, so one set now is called after all before."""
+        """Return True if no event is pending: watches are called in order, so a new one is called last."""
         marker = Seen()
         path = tree.create("/marker-", sequential=True)
         tree.get(path, marker)
@@ -114,7 +114,7 @@ def seen() -> Seen:
 
 @pytest.fixture(scope="session")
 def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """host:port of a ZooKeeper server of its own."""
+    """Run a ZooKeeper server for these tests, and return its host:port."""
     spark = importlib.util.find_spec("pyspark")
     java = shutil.which("java")
     if spark is None or spark.origin is None or importlib.util.find_spec("kazoo") is None or java is None:
@@ -127,7 +127,7 @@ def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     )
     jars = Path(spark.origin).parent / "jars"
     server = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-    # Each transaction is otherwise synced before it is answered, and a disk may have minutes of other work.
+    # By default, each transaction is synced before its response, which takes minutes on a busy disk.
     options = ["-Xmx128m", "-Xshare:auto", "-XX:TieredStopAtLevel=1", "-Dzookeeper.forceSync=no"]
     line = [java, *options, "-cp", f"{jars}/*", server, "zoo.cfg"]
     with (folder / "log").open("wb") as log, subprocess.Popen(line, cwd=folder, stdout=log, stderr=log) as process:

@@ -1,4 +1,4 @@
-"""The metadata of a cluster copied from tree to tree: all that counts, nothing that does not, or nothing at all."""
+"""Copies of cluster metadata from tree to tree: complete, without temporary nodes, and all or nothing."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def content(tree: Tree) -> dict[str, bytes]:
 
 
 @pytest.mark.slow
-def test_everything_that_lasts(source: SqliteTree, tree: Tree) -> None:
+def test_persistent_nodes_are_copied(source: SqliteTree, tree: Tree) -> None:
     draw = random.Random(1)
     for number in range(1200):
         source.create(f"/brokers/topics/t{number}", draw.randbytes(draw.choice([0, 100, 3000])))
@@ -52,7 +52,7 @@ def test_everything_that_lasts(source: SqliteTree, tree: Tree) -> None:
     assert claims.cluster_id(tree, "other") == "AAAAAAAAAAAAAAAAAAAAAQ"
 
 
-def test_what_does_not_last_is_left_out(source: SqliteTree, tree: Tree) -> None:
+def test_ephemeral_and_temporary_nodes_are_not_copied(source: SqliteTree, tree: Tree) -> None:
     source.create(layout.CONTROLLER, b"{}", ephemeral=True)
     source.create(f"{layout.CONFIG_CHANGES}/{layout.CONFIG_CHANGE_PREFIX}", b"{}", sequential=True)
     ensure_paths(source, [f"{layout.ISR_CHANGES}/isr_change_0000000003", "/migration", "/zookeeper/of/somebody/else"])
@@ -62,7 +62,7 @@ def test_what_does_not_last_is_left_out(source: SqliteTree, tree: Tree) -> None:
     assert tree.children(layout.CONFIG_CHANGES) == tree.children(layout.ISR_CHANGES) == []
 
 
-def test_ids_that_were_given_out_are_not_given_again(source: SqliteTree, tree: Tree) -> None:
+def test_ids_assigned_before_the_copy_are_not_reused(source: SqliteTree, tree: Tree) -> None:
     given = [claims.broker_id(source, 1000) for _ in range(3)]
     block = claims.producer_ids(source, given[0])
     copied(source, tree)
@@ -70,15 +70,15 @@ def test_ids_that_were_given_out_are_not_given_again(source: SqliteTree, tree: T
     assert claims.producer_ids(tree, given[0]).first == block.last + 1
 
 
-def test_that_there_were_topics_is_remembered(source: SqliteTree, tree: Tree) -> None:
-    """Else logs of topics that were deleted would be taken over."""
+def test_child_version_of_the_topics_node_is_copied(source: SqliteTree, tree: Tree) -> None:
+    """Otherwise a broker would adopt logs of deleted topics."""
     source.create("/brokers/topics/t")
     source.delete("/brokers/topics/t")
     copied(source, tree)
     assert tree.get(layout.TOPICS)[1].cversion > 0 and tree.children(layout.TOPICS) == []
 
 
-def test_and_back(source: SqliteTree, tree: Tree, tmp_path: Path) -> None:
+def test_metadata_can_be_copied_back(source: SqliteTree, tree: Tree, tmp_path: Path) -> None:
     source.create("/brokers/topics/t", b"x")
     claims.broker_id(source, 1000)
     copied(source, tree)
@@ -88,7 +88,7 @@ def test_and_back(source: SqliteTree, tree: Tree, tmp_path: Path) -> None:
         assert claims.broker_id(back, 1000) == claims.broker_id(source, 1000)
 
 
-def test_a_broker_runs(source: SqliteTree, tree: Tree) -> None:
+def test_copy_is_refused_while_a_broker_runs(source: SqliteTree, tree: Tree) -> None:
     source.create("/brokers/ids/3", b"{}", ephemeral=True)
     assert refused(source, tree) == "broker 3 is using the metadata in there: stop it first"
     assert tree.exists("/brokers") is None
@@ -98,18 +98,18 @@ def test_a_broker_runs(source: SqliteTree, tree: Tree) -> None:
     assert refused(source, tree) == "broker 4 is using the metadata in here: stop it first"
 
 
-def test_there_is_a_cluster_already(source: SqliteTree, tree: Tree) -> None:
+def test_copy_to_an_existing_cluster_is_refused(source: SqliteTree, tree: Tree) -> None:
     claims.cluster_id(tree, "BBBBBBBBBBBBBBBBBBBBBQ")
     assert refused(source, tree) == "here already contains a cluster: use an empty one"
     assert refused(tree, tree) == "here already contains a cluster: use an empty one"
 
 
-def test_there_is_no_cluster(tree: Tree, source: SqliteTree) -> None:
+def test_copy_from_a_tree_without_a_cluster_is_refused(tree: Tree, source: SqliteTree) -> None:
     assert refused(tree, source) == "there contains no cluster"
 
 
 class Overtaken:
-    """A tree in which somebody else founds a cluster just before we do."""
+    """A tree in which another process creates a cluster just before this one."""
 
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
@@ -123,13 +123,13 @@ class Overtaken:
         return self._tree.create(path, data)
 
 
-def test_another_copy_was_faster(source: SqliteTree, tree: Tree) -> None:
+def test_concurrent_creation_of_a_cluster_is_detected(source: SqliteTree, tree: Tree) -> None:
     assert refused(source, Overtaken(tree)) == "here already contains a cluster: use an empty one"  # type: ignore[arg-type]
     assert tree.get(layout.CLUSTER_ID)[0] == b"theirs"
 
 
 class Interrupted:
-    """A tree that can't be reached any more after some multis."""
+    """A tree that becomes unreachable after a number of changes."""
 
     def __init__(self, tree: Tree, left: int) -> None:
         self._tree = tree
@@ -147,8 +147,8 @@ class Interrupted:
 @pytest.mark.slow
 @pytest.mark.share(6)
 @pytest.mark.parametrize("calls", range(6))
-def test_interrupted_and_made_again(source: SqliteTree, tree: Tree, calls: int) -> None:
-    """It is no cluster before it is whole, and what the first copy left is brought up to date."""
+def test_interrupted_copy_can_be_repeated(source: SqliteTree, tree: Tree, calls: int) -> None:
+    """The target is no cluster until the copy is complete; a second copy updates the nodes of the first."""
     for number in range(1200):
         source.create(f"/brokers/topics/t{number}", b"first")
     claims.broker_id(source, 1000)
@@ -160,7 +160,7 @@ def test_interrupted_and_made_again(source: SqliteTree, tree: Tree, calls: int) 
     assert content(tree) == content(source)
 
 
-def test_something_else_was_there(source: SqliteTree, tree: Tree) -> None:
+def test_copy_over_different_nodes_is_refused(source: SqliteTree, tree: Tree) -> None:
     ensure_paths(tree, ["/brokers/topics/old"])
     assert refused(source, tree).startswith("/brokers/topics/old differs from there")
     assert tree.exists(layout.CLUSTER_ID) is None

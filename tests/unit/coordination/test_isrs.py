@@ -1,4 +1,4 @@
-"""ISRs that leaders write by themselves, in each implementation of the tree: what somebody else changes stays."""
+"""ISR changes written by leaders, in all implementations of Tree: changes of other writers are preserved."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def path(partition: TopicPartition) -> str:
 
 @pytest.fixture
 def states(tree: Tree) -> Tree:
-    """A tree with partitions that we lead."""
+    """Create a tree with partitions led by this broker."""
     ensure_paths(tree, [layout.ISR_CHANGES, *(layout.partition(*one) for one in PARTITIONS)])
     tree.multi([Create(path(one), encoded(BEFORE)) for one in PARTITIONS])
     return tree
@@ -41,14 +41,14 @@ def wanted(*partitions: TopicPartition) -> dict[TopicPartition, LeaderAndIsr]:
     return dict.fromkeys(partitions or PARTITIONS, WANTED)
 
 
-def test_states_are_written_as_kafka_writes_them(states: Tree) -> None:
+def test_partition_states_are_written_in_kafkas_format(states: Tree) -> None:
     assert write(states, wanted()) == dict.fromkeys(PARTITIONS, WANTED._replace(partition_epoch=1))
     data, stat = states.get(path(PARTITIONS[0]))
     assert data == b'{"version":1,"leader":1,"leader_epoch":4,"controller_epoch":8,"isr":[1,3]}'
     assert stat.version == 1
 
 
-def test_what_somebody_else_has_changed_is_left_alone(states: Tree) -> None:
+def test_states_changed_by_another_broker_are_not_overwritten(states: Tree) -> None:
     theirs = encoded(BEFORE._replace(leader=OTHER, leader_epoch=LeaderEpoch(5), isr=(OTHER,)))
     states.set(path(PARTITIONS[1]), theirs)
     states.delete(path(PARTITIONS[3]))
@@ -58,34 +58,34 @@ def test_what_somebody_else_has_changed_is_left_alone(states: Tree) -> None:
     assert states.exists(path(PARTITIONS[3])) is None
 
 
-def test_what_was_written_and_not_answered_is_ours(states: Tree) -> None:
+def test_state_written_before_a_lost_response_is_recognized(states: Tree) -> None:
     write(states, wanted(*PARTITIONS[:2]))
-    later = WANTED._replace(controller_epoch=9)  # The controller has changed meanwhile.
+    later = WANTED._replace(controller_epoch=9)  # The controller has changed since.
     written = write(states, dict.fromkeys(PARTITIONS, later))
     before, now = WANTED._replace(partition_epoch=1), later._replace(partition_epoch=1)
     assert written == {one: before if one in PARTITIONS[:2] else now for one in PARTITIONS}
     assert states.get(path(PARTITIONS[0]))[1].version == 1, "it is not written twice"
 
 
-def test_what_we_have_written_in_the_same_epoch_is_where_we_go_on(states: Tree) -> None:
+def test_earlier_state_of_the_same_leader_epoch_is_returned(states: Tree) -> None:
     other = WANTED._replace(isr=(US,))
     states.set(path(PARTITIONS[0]), encoded(other))
     assert write(states, wanted(PARTITIONS[0])) == {PARTITIONS[0]: other._replace(partition_epoch=1)}
 
 
-def test_a_topic_that_was_made_anew_is_not_taken_for_ours(states: Tree) -> None:
+def test_state_of_a_recreated_topic_is_not_ours(states: Tree) -> None:
     states.set(path(PARTITIONS[0]), encoded(WANTED))
     assert write(states, {PARTITIONS[0]: WANTED._replace(partition_epoch=5)}) == {}
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b"\xff", b'{"version":1,"leader":"1"}'])
-def test_what_can_not_be_read_is_not_ours(states: Tree, data: bytes) -> None:
+def test_undecodable_state_is_not_overwritten(states: Tree, data: bytes) -> None:
     states.set(path(PARTITIONS[0]), data)
     assert write(states, wanted(PARTITIONS[0])) == {}
     assert states.get(path(PARTITIONS[0]))[0] == data
 
 
-def test_the_controller_is_told_which(states: Tree) -> None:
+def test_controller_is_notified_of_changed_partitions(states: Tree) -> None:
     many = [TopicPartition(TopicName("u"), index) for index in range(PARTITIONS_PER_NODE + 1)]
     notify(states, PARTITIONS[:1])
     notify(states, many)
@@ -103,8 +103,8 @@ MEANWHILE = (b"{", *map(encoded, (OTHERS_LEAD, BEFORE._replace(isr=(US, OTHER)),
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
-def test_many_at_a_time_end_as_each_alone(tree: Tree, seed: int) -> None:
-    """Whatever has become of some of them meanwhile, and whether the leader knows it."""
+def test_batched_writes_have_the_same_results_as_single_writes(tree: Tree, seed: int) -> None:
+    """Regardless of concurrent changes, and of whether the leader knows them."""
     random = Random(seed)
     at_once, alone = TopicName("at-once"), TopicName("alone")
     wanted: dict[int, LeaderAndIsr] = {}

@@ -1,4 +1,4 @@
-"""How a server that has no multiRead is found out: it says so, and closes the connection when it comes to it."""
+"""Detection of a server without multiRead: it returns an error, and closes the connection some time later."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STAT = struct.pack(">qqqqiiiqiiq", *[0] * 11)
 
 
 class OldServer:
-    """A ZooKeeper before 3.6 that may answer one request more before it closes the connection, as a busy one does."""
+    """A ZooKeeper before 3.6, which may answer one more request before it closes the connection, like a busy one."""
 
     def __init__(self) -> None:
         self._listening = socket.create_server(("127.0.0.1", 0))
@@ -40,7 +40,7 @@ class OldServer:
                 pass
 
     def _serve_one(self) -> bool:
-        """Returns if there may be another connection."""
+        """Serve one connection, and return True if another one may follow."""
         connection, _ = self._listening.accept()
         self.connections += 1
         with connection:
@@ -79,7 +79,7 @@ class OldServer:
         self._thread.join()
 
 
-def test_the_connection_that_closes_is_none_that_anybody_uses() -> None:
+def test_multi_read_is_probed_on_a_separate_connection() -> None:
     server = OldServer()
     tree = open_zookeeper(f"127.0.0.1:{server.port}")
     states: list[SessionState] = []

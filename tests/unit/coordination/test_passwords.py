@@ -1,4 +1,4 @@
-"""Passwords as Apache Kafka encrypts them: read, written, and nothing told of those that can't be."""
+"""Passwords in the encrypted format of Apache Kafka: encoding, decoding, and errors that reveal nothing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from odradek.base.secret import Secret
 from odradek.coordination.passwords import CannotEncode, PasswordEncoder
 
 SECRET = Secret("the-encoder-secret")
-# Written by Apache Kafka 3.9.1, and what it is.
+# A password that Apache Kafka 3.9.1 encrypted, and its plain text.
 BY_KAFKA = (
     "initializationVector:HlXWyr9f6YQDnVXpSsjLAQ==,keyLength:128,salt:OrOclmYkwTIdoDL3A3045M0DhRD8nqTtTgd"
     "QM8Ahz+GzhayrCSq+VH4wiGdYzW9K/icTjJX1w6L5jalllnrXh8Jw12RuawKt8YimIe/kbp9m9zs6HsbMAltwXuK8fXodSAb27V0"
@@ -27,7 +27,7 @@ def test_a_password_of_apache_kafka_is_read() -> None:
 
 
 @given(text(max_size=200))
-def test_what_is_written_is_read_again(password: str) -> None:
+def test_encoded_password_is_decoded_unchanged(password: str) -> None:
     try:
         password.encode()
     except UnicodeEncodeError:
@@ -38,30 +38,30 @@ def test_what_is_written_is_read_again(password: str) -> None:
     assert PasswordEncoder(Secret("new"), SECRET).decode(encoded) == password, "the secret may be changed"
 
 
-def test_no_two_are_alike() -> None:
+def test_each_encoding_of_a_password_is_different() -> None:
     encoder = PasswordEncoder(SECRET)
     assert encoder.encode(PASSWORD) != encoder.encode(PASSWORD)
 
 
 @pytest.mark.parametrize("encoder", [PasswordEncoder(None), PasswordEncoder(Secret("another"))])
-def test_without_the_secret_it_is_not_read(encoder: PasswordEncoder) -> None:
+def test_decoding_requires_the_right_secret(encoder: PasswordEncoder) -> None:
     with pytest.raises(CannotEncode) as failed:
         encoder.decode(BY_KAFKA)
     assert PASSWORD not in str(failed.value) and "WKNbip32" not in str(failed.value)
 
 
-def test_without_a_secret_nothing_is_written() -> None:
+def test_encoding_requires_a_secret() -> None:
     with pytest.raises(CannotEncode, match="Password encoder secret not configured"):
         PasswordEncoder(None).encode(PASSWORD)
 
 
-def test_another_cipher_is_refused() -> None:
+def test_unsupported_cipher_is_refused() -> None:
     with pytest.raises(CannotEncode, match="AES/CBC"):
         PasswordEncoder(SECRET, cipher="DES").encode(PASSWORD)
 
 
 @given(text(max_size=300))
-def test_any_text_is_read_or_refused(given_text: str) -> None:
+def test_arbitrary_text_is_refused(given_text: str) -> None:
     with pytest.raises(CannotEncode):
         PasswordEncoder(SECRET).decode(given_text)
 
@@ -75,7 +75,7 @@ def test_any_text_is_read_or_refused(given_text: str) -> None:
         ("SHA512", "MD5"),
     ],
 )
-def test_a_damaged_one_is_refused(before: str, after: str) -> None:
+def test_damaged_password_is_refused(before: str, after: str) -> None:
     assert before in BY_KAFKA
     with pytest.raises(CannotEncode):
         PasswordEncoder(SECRET).decode(BY_KAFKA.replace(before, after))

@@ -1,4 +1,4 @@
-"""A session that has ended is begun anew, once for each end, and whoever needs it is told."""
+"""Renewal of expired sessions: once for each expiration, with a notification."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def opens(path: Path) -> SqliteTree:
 
 
 def end(other: SqliteTree, tree: RenewedTree) -> None:
-    """Ends a session as if its process had not been heard of for too long; its own process learns of it itself."""
+    """Expire the session of `tree` from another one, and wait until its owner notices."""
     with other._write() as writer:
         writer.end_session(tree.session_id)
     with pytest.raises(SessionExpired):
@@ -52,7 +52,7 @@ def sessions(path: Path) -> int:
 
 
 def registered(tree: RenewedTree, calls: SimpleQueue[int]) -> Callable[[], None]:
-    """What is called when a session has begun anew: makes an ephemeral node again, as a broker does."""
+    """Return a callback for renewed sessions that creates an ephemeral node again, as a broker does."""
 
     def again() -> None:
         tree.create("/ours", ephemeral=True)
@@ -61,7 +61,7 @@ def registered(tree: RenewedTree, calls: SimpleQueue[int]) -> Callable[[], None]
     return again
 
 
-def test_a_session_that_ended_is_begun_anew(path: Path, other: SqliteTree) -> None:
+def test_expired_session_is_replaced(path: Path, other: SqliteTree) -> None:
     tree = RenewedTree(partial(opens, path))
     states: SimpleQueue[SessionState] = SimpleQueue()
     calls: SimpleQueue[int] = SimpleQueue()
@@ -85,7 +85,7 @@ def test_a_session_that_ended_is_begun_anew(path: Path, other: SqliteTree) -> No
     assert calls.empty()
 
 
-def test_it_is_a_tree(path: Path, other: SqliteTree) -> None:
+def test_reconnecting_tree_implements_tree(path: Path, other: SqliteTree) -> None:
     tree = RenewedTree(partial(opens, path))
     events: SimpleQueue[object] = SimpleQueue()
     assert tree.create("/a", b"1") == "/a"
@@ -104,7 +104,7 @@ def test_it_is_a_tree(path: Path, other: SqliteTree) -> None:
     tree.close()
 
 
-def test_between_two_sessions_everything_is_refused(path: Path, other: SqliteTree) -> None:
+def test_operations_between_two_sessions_are_refused(path: Path, other: SqliteTree) -> None:
     may_open = threading.Event()
     may_open.set()
 
@@ -126,7 +126,7 @@ def test_between_two_sessions_everything_is_refused(path: Path, other: SqliteTre
     tree.close()
 
 
-def test_a_tree_that_cannot_be_reached_is_tried_again(path: Path, other: SqliteTree) -> None:
+def test_opening_an_unreachable_tree_is_retried(path: Path, other: SqliteTree) -> None:
     failures = [Unavailable(detail="no disk"), Unavailable(detail="no disk")]
 
     def sometimes() -> SqliteTree:
@@ -145,7 +145,7 @@ def test_a_tree_that_cannot_be_reached_is_tried_again(path: Path, other: SqliteT
     tree.close()
 
 
-def test_what_the_tree_refuses_of_a_new_session_is_done_in_another(path: Path, other: SqliteTree) -> None:
+def test_failed_registration_is_retried_in_another_session(path: Path, other: SqliteTree) -> None:
     other.create("/ours")
     tree = RenewedTree(partial(opens, path))
     calls: SimpleQueue[int] = SimpleQueue()
@@ -157,8 +157,8 @@ def test_what_the_tree_refuses_of_a_new_session_is_done_in_another(path: Path, o
     tree.close()
 
 
-def test_a_session_that_ends_while_it_is_told_of(path: Path, other: SqliteTree) -> None:
-    """One session follows, and not one for each that has ended."""
+def test_session_that_expires_during_its_registration_is_replaced_once(path: Path, other: SqliteTree) -> None:
+    """Only one session follows, not one for each expiration."""
     opened: list[SqliteTree] = []
 
     def counted() -> SqliteTree:
@@ -190,7 +190,7 @@ def test_a_session_that_ends_while_it_is_told_of(path: Path, other: SqliteTree) 
     assert other.exists("/ours") is None
 
 
-def test_closed_while_a_session_is_begun(path: Path, other: SqliteTree) -> None:
+def test_close_while_a_session_is_opened_leaves_no_session(path: Path, other: SqliteTree) -> None:
     may_open, is_opening = threading.Event(), threading.Event()
     opened: list[SqliteTree] = []
 
@@ -209,16 +209,16 @@ def test_closed_while_a_session_is_begun(path: Path, other: SqliteTree) -> None:
     until(lambda: len(opened) == 2 and sessions(path) == 1)
 
 
-def test_abandoned_its_session_stays_behind_and_is_dead(path: Path, other: SqliteTree) -> None:
+def test_abandoned_session_is_ended_by_the_next_process(path: Path, other: SqliteTree) -> None:
     tree = RenewedTree(partial(opens, path))
     tree.create("/ours", ephemeral=True)
     tree.abandon()
     assert sessions(path) == 2
-    SqliteTree(path).close()  # Whoever comes next ends it.
+    SqliteTree(path).close()  # The next process to open the tree ends the session.
     assert other.exists("/ours") is None
 
 
-def test_what_keeps_the_first_session_from_beginning_is_raised(tmp_path: Path) -> None:
+def test_failure_to_open_the_first_session_is_raised(tmp_path: Path) -> None:
     path = tmp_path / "tree.sqlite"
     path.mkdir()
     with pytest.raises(Unavailable):

@@ -1,4 +1,4 @@
-"""The embedded tree: what a file, a crash, a hung process and a full journal do to it."""
+"""The embedded tree under damaged files, crashes, hung processes and a full journal."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def path(tmp_path: Path) -> Path:
 # Opening.
 
 
-def test_startup_paths_are_one_change(path: Path) -> None:
+def test_startup_paths_are_created_in_one_change(path: Path) -> None:
     with SqliteTree(path) as tree:
         layout.ensure_startup_paths(tree)
         made = {tree.get(name)[1].czxid for name in layout.STARTUP_PATHS}
@@ -61,8 +61,8 @@ def test_startup_paths_are_one_change(path: Path) -> None:
         assert tree.get("/next")[1].czxid == 2
 
 
-def test_what_a_killed_process_left_is_written_again(path: Path) -> None:
-    """Its last sync may have failed, and then only the page cache has what the write-ahead log says."""
+def test_write_ahead_log_of_a_killed_process_is_checkpointed(path: Path) -> None:
+    """If the last sync of the process failed, only the page cache has the content of the write-ahead log."""
     with python(
         """
         import os, sys
@@ -80,7 +80,7 @@ def test_what_a_killed_process_left_is_written_again(path: Path) -> None:
         assert tree.exists("/marker") is not None
 
 
-def test_what_was_written_is_there_again(path: Path) -> None:
+def test_persistent_nodes_survive_reopening(path: Path) -> None:
     with SqliteTree(path) as tree:
         tree.create("/a", b"\x00\xff")
         tree.create("/a/e", ephemeral=True)
@@ -94,13 +94,13 @@ def test_what_was_written_is_there_again(path: Path) -> None:
         assert tree.children("/a") == []
 
 
-def test_nothing_is_left_beside_the_file(path: Path) -> None:
+def test_clean_close_leaves_only_the_database_file(path: Path) -> None:
     with SqliteTree(path), SqliteTree(path):
         pass
     assert [file.name for file in path.parent.iterdir()] == ["tree.sqlite"]
 
 
-def test_processes_may_make_the_file_at_once(path: Path) -> None:
+def test_several_processes_may_create_the_file_concurrently(path: Path) -> None:
     code = """
         import sys
         from pathlib import Path
@@ -167,7 +167,7 @@ def a_folder(path: Path) -> None:
         (a_folder, ": unable to open database file"),
     ],
 )
-def test_a_file_that_is_no_tree(tmp_path: Path, spoil: object, sentence: str) -> None:
+def test_invalid_file_is_refused(tmp_path: Path, spoil: object, sentence: str) -> None:
     assert callable(spoil)
     path = tmp_path / "tree.sqlite"
     spoil(path)
@@ -178,13 +178,13 @@ def test_a_file_that_is_no_tree(tmp_path: Path, spoil: object, sentence: str) ->
     assert "\n" not in str(error.value)
 
 
-def test_a_folder_that_can_not_be_made(tmp_path: Path) -> None:
+def test_failure_to_create_the_directory_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(Unavailable, match="Failed to create the metadata file "):
         SqliteTree(tmp_path / "file" / "tree.sqlite")
 
 
-def test_damage_that_shows_later(path: Path) -> None:
+def test_damage_found_by_a_later_read_is_reported(path: Path) -> None:
     with SqliteTree(path) as tree:
         for i in range(2000):
             tree.multi([])
@@ -197,7 +197,7 @@ def test_damage_that_shows_later(path: Path) -> None:
             tree.get(f"/{name}")
 
 
-def test_a_tree_locked_for_too_long(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_write_to_a_locked_tree_times_out(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite_file, "BUSY_TIMEOUT_S", 0.1)
     with SqliteTree(path) as tree:
         other = sqlite3.connect(path, isolation_level=None)
@@ -210,7 +210,7 @@ def test_a_tree_locked_for_too_long(path: Path, monkeypatch: pytest.MonkeyPatch)
         tree.create("/a")
 
 
-def test_the_file_is_marked_and_synced(path: Path) -> None:
+def test_database_has_an_application_id_and_is_fully_synced(path: Path) -> None:
     with SqliteTree(path) as tree:
         assert tree._database.execute("PRAGMA application_id").fetchone() == (APPLICATION_ID,)
         assert tree._database.execute("PRAGMA journal_mode").fetchone() == ("wal",)
@@ -220,7 +220,7 @@ def test_the_file_is_marked_and_synced(path: Path) -> None:
 # Crashes.
 
 
-def test_what_was_acknowledged_survives_a_kill(path: Path) -> None:
+def test_acknowledged_changes_survive_a_kill(path: Path) -> None:
     code = """
         import sys
         from pathlib import Path
@@ -270,7 +270,7 @@ HOLD = """
 """
 
 
-def test_after_a_kill_the_next_start_waits_for_no_timeout(path: Path) -> None:
+def test_session_of_a_killed_process_ends_without_waiting_for_the_timeout(path: Path) -> None:
     process = python(HOLD, path, 60_000)
     assert read_line(process) == "holding"
     process.kill()
@@ -281,8 +281,8 @@ def test_after_a_kill_the_next_start_waits_for_no_timeout(path: Path) -> None:
     assert time.perf_counter() - began < 50, "its session was of 60 seconds"
 
 
-def test_while_a_process_lives_its_session_does(path: Path) -> None:
-    # Long beside what a busy machine may keep either of the two from saying so.
+def test_session_of_a_running_process_stays_alive(path: Path) -> None:
+    # Much longer than a busy machine may delay the heartbeats of either process.
     process = python(HOLD, path, 2_000)
     assert read_line(process) == "holding"
     with SqliteTree(path, session_timeout_ms=2_000) as tree:
@@ -293,7 +293,7 @@ def test_while_a_process_lives_its_session_does(path: Path) -> None:
     process.wait()
 
 
-def test_a_hung_process_loses_its_session(path: Path, seen: Seen) -> None:
+def test_session_of_a_hung_process_expires(path: Path, seen: Seen) -> None:
     process = python(HOLD, path, 300)
     assert read_line(process) == "holding"
     with SqliteTree(path, session_timeout_ms=300) as tree:
@@ -311,18 +311,18 @@ def beats(path: Path) -> set[bytes]:
     return {one.read_bytes() for one in path.parent.glob(f"{path.name}.session-*")}
 
 
-def test_where_all_stood_still_no_session_ends(path: Path) -> None:
-    """The first that goes on sees the silence of the others, and has been silent itself."""
+def test_pause_of_all_processes_expires_no_session(path: Path) -> None:
+    """The first process to resume sees that the others were silent, and that it was silent itself."""
     first, second = (python(HOLD.replace("/held", f"/{name}"), path, 5_000) for name in "ab")
     assert read_line(first) == read_line(second) == "holding"
     for process in (first, second):
         process.send_signal(signal.SIGSTOP)
     time.sleep(6)
     first.send_signal(signal.SIGCONT)
-    time.sleep(1.5)  # It has looked after the other once and more.
+    time.sleep(1.5)  # It has checked the other session at least once.
     silent = beats(path)
     second.send_signal(signal.SIGCONT)
-    while len(beats(path) - silent) < 2:  # Who looks now has not been held up.
+    while len(beats(path) - silent) < 2:  # From now on, the checking process has not been paused itself.
         time.sleep(0.01)
     with SqliteTree(path) as tree:
         assert tree.children("/") == ["a", "b"]
@@ -331,7 +331,7 @@ def test_where_all_stood_still_no_session_ends(path: Path) -> None:
         process.wait()
 
 
-def test_an_expired_session_does_nothing_more(path: Path, seen: Seen) -> None:
+def test_expired_session_refuses_operations_and_fires_no_watches(path: Path, seen: Seen) -> None:
     states: SimpleQueue[SessionState] = SimpleQueue()
     with SqliteTree(path) as tree, SqliteTree(path) as other:
         other.on_session(states.put)
@@ -368,7 +368,7 @@ def short_journal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("short_journal")
-def test_the_journal_is_bounded(path: Path) -> None:
+def test_journal_is_bounded(path: Path) -> None:
     with SqliteTree(path) as tree:
         for i in range(50):
             tree.create(f"/{i}")
@@ -376,7 +376,7 @@ def test_the_journal_is_bounded(path: Path) -> None:
 
 
 @pytest.mark.usefixtures("short_journal")
-def test_who_falls_far_behind_is_told_from_the_nodes(path: Path, seen: Seen) -> None:
+def test_session_behind_the_journal_derives_events_from_the_nodes(path: Path, seen: Seen) -> None:
     with SqliteTree(path) as tree, SqliteTree(path, poll_ms=3_600_000, session_timeout_ms=3_600_000) as behind:
         sets = {name: tree.create(f"/{name}") for name in ("changed", "deleted", "parent", "emptied", "same")}
         tree.create("/emptied/child")
@@ -386,7 +386,7 @@ def test_who_falls_far_behind_is_told_from_the_nodes(path: Path, seen: Seen) -> 
             behind.children(node, seen)
         behind.exists("/made", seen)
         behind.exists("/never", seen)
-        behind._wake.set()  # Its thread has now waited for the poll interval to begin.
+        behind._wake.set()  # Its thread now starts to wait for the poll interval.
         time.sleep(0.05)
         tree.set("/changed", b"")
         tree.delete("/deleted")
@@ -408,8 +408,8 @@ def test_who_falls_far_behind_is_told_from_the_nodes(path: Path, seen: Seen) -> 
         assert len(sets) == 5
 
 
-def test_nobody_sees_a_change_before_its_event(path: Path) -> None:
-    """When a read shows what another process did, the watch was queued before the read returned."""
+def test_watch_event_is_queued_before_a_read_returns_the_change(path: Path) -> None:
+    """When a read returns another process's change, its watch event has been queued before."""
     with SqliteTree(path) as tree, SqliteTree(path, poll_ms=3_600_000, session_timeout_ms=3_600_000) as reader:
         tree.create("/a", b"0")
         called: list[str] = []
@@ -423,7 +423,7 @@ def test_nobody_sees_a_change_before_its_event(path: Path) -> None:
             assert len(called) == i
 
 
-def test_watches_of_another_process_fire(path: Path, seen: Seen) -> None:
+def test_changes_through_another_session_fire_watches(path: Path, seen: Seen) -> None:
     with SqliteTree(path) as tree, SqliteTree(path, poll_ms=10) as other:
         tree.create("/a")
         for _ in range(20):
@@ -435,7 +435,7 @@ def test_watches_of_another_process_fire(path: Path, seen: Seen) -> None:
 # Threads.
 
 
-def test_one_tree_from_many_threads(path: Path, seen: Seen) -> None:
+def test_tree_may_be_shared_by_many_threads(path: Path, seen: Seen) -> None:
     with SqliteTree(path) as tree:
         tree.create("/n", b"0")
         failures: list[BaseException] = []
@@ -460,7 +460,7 @@ def test_one_tree_from_many_threads(path: Path, seen: Seen) -> None:
         assert (int(data), stat.version, stat.cversion, stat.num_children) == (120, 120, 240, 0)
 
 
-def test_closing_from_a_watch(path: Path) -> None:
+def test_watch_may_close_the_tree(path: Path) -> None:
     tree = SqliteTree(path)
     tree.create("/a")
     closed = threading.Event()

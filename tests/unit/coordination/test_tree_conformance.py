@@ -1,4 +1,4 @@
-"""What a tree is, for every implementation; ZooKeeper itself says what is right."""
+"""Conformance tests for all implementations of Tree; ZooKeeper defines the expected behaviour."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def stat_of(tree: Tree, path: str) -> Stat:
 # Nodes.
 
 
-def test_a_new_node(tree: Tree) -> None:
+def test_create_sets_data_and_stat(tree: Tree) -> None:
     assert tree.create("/a", b"one") == "/a"
     data, stat = tree.get("/a")
     assert data == b"one"
@@ -60,13 +60,13 @@ def test_a_new_node(tree: Tree) -> None:
     assert stat_of(tree, "/a") == stat
 
 
-def test_no_data_is_empty_data(tree: Tree) -> None:
+def test_node_without_data_has_empty_data(tree: Tree) -> None:
     tree.create("/a")
     assert tree.get("/a")[0] == b""
     assert tree.set("/a", b"").data_length == 0
 
 
-def test_set_counts_versions(tree: Tree) -> None:
+def test_set_increments_and_checks_the_version(tree: Tree) -> None:
     tree.create("/a", b"one")
     before = stat_of(tree, "/a")
     stat = tree.set("/a", b"three", 0)
@@ -79,7 +79,7 @@ def test_set_counts_versions(tree: Tree) -> None:
     assert tree.set("/a", b"any", -1).version == 2
 
 
-def test_children_are_counted_in_their_parent(tree: Tree) -> None:
+def test_changes_of_children_update_the_parents_stat(tree: Tree) -> None:
     tree.create("/a")
     one = tree.create("/a/b")
     first = stat_of(tree, "/a")
@@ -92,18 +92,18 @@ def test_children_are_counted_in_their_parent(tree: Tree) -> None:
     assert (after.cversion, after.num_children) == (3, 1)
     assert after.pzxid > first.pzxid
     pzxid = after.pzxid
-    tree.set("/a/c", b"x")  # What happens inside a child is not the parent's.
+    tree.set("/a/c", b"x")  # A change inside a child does not affect its parent.
     assert stat_of(tree, "/a").pzxid == pzxid
 
 
-def test_delete(tree: Tree) -> None:
+def test_delete_checks_children_and_version(tree: Tree) -> None:
     tree.create("/a")
     tree.create("/a/b")
     with pytest.raises(NotEmpty):
         tree.delete("/a")
     with pytest.raises(BadVersion):
         tree.delete("/a/b", 7)
-    with pytest.raises(BadVersion):  # The version is looked at first.
+    with pytest.raises(BadVersion):  # The version is checked first.
         tree.delete("/a", 7)
     tree.delete("/a/b", 0)
     tree.delete("/a")
@@ -118,8 +118,8 @@ def test_children_are_sorted_names(tree: Tree) -> None:
     assert "p" in tree.children("/")
 
 
-def test_many_are_read_at_once(store: Store, tree: Tree, seen: Seen) -> None:
-    """More than are asked for before the first answer is waited for, from below a node of their own, too."""
+def test_get_all_reads_many_nodes(store: Store, tree: Tree, seen: Seen) -> None:
+    """More nodes than fit into one pipelined read, also below a chroot."""
     tree.multi([Create("/many"), *(Create(f"/many/{number}", b"%d" % number) for number in range(0, 1200, 2))])
     for shown, root in ((tree, "/many"), (Chroot(store.open(), "/many"), "")):
         paths = [f"{root}/{number}" for number in range(1200)]
@@ -138,7 +138,7 @@ def test_many_are_read_at_once(store: Store, tree: Tree, seen: Seen) -> None:
     assert seen.nothing(tree), "who was not there is not watched"
 
 
-def test_what_is_not_there(tree: Tree) -> None:
+def test_operations_on_a_missing_node_raise_no_node(tree: Tree) -> None:
     for attempt in (
         lambda: tree.get("/no"),
         lambda: tree.set("/no", b""),
@@ -154,7 +154,7 @@ def test_what_is_not_there(tree: Tree) -> None:
     assert tree.exists("/no/a") is None
 
 
-def test_what_is_there_already(tree: Tree) -> None:
+def test_create_of_an_existing_node_raises_node_exists(tree: Tree) -> None:
     tree.create("/a", b"kept")
     with pytest.raises(NodeExists):
         tree.create("/a", b"lost")
@@ -163,7 +163,7 @@ def test_what_is_there_already(tree: Tree) -> None:
     assert tree.get("/a")[0] == b"kept"
 
 
-def test_the_root(tree: Tree) -> None:
+def test_root_exists_and_cannot_be_deleted(tree: Tree) -> None:
     with pytest.raises(NodeExists):
         tree.create("/")
     with pytest.raises(BadArguments):
@@ -177,7 +177,7 @@ BAD_PATHS += ["/\ud800", "/\uf8ff", "/\ufff0", "/\U0001f600", "/" + "x" * 20_000
 
 
 @pytest.mark.parametrize("path", BAD_PATHS, ids=ascii)
-def test_paths_that_can_not_be(tree: Tree, path: str) -> None:
+def test_invalid_paths_are_refused(tree: Tree, path: str) -> None:
     attempts = [
         lambda: tree.create(path),
         lambda: tree.get(path),
@@ -195,13 +195,13 @@ def test_paths_that_can_not_be(tree: Tree, path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/a.b", "/...", "/a..", "/ ", "/%2F", "/<default>", "/日本", "/\u00a0", "/\uf900"])
-def test_paths_that_can_be(tree: Tree, path: str) -> None:
+def test_unusual_valid_paths_are_accepted(tree: Tree, path: str) -> None:
     assert tree.create(path, b"x") == path
     assert tree.get(path)[0] == b"x"
     assert path[1:] in tree.children("/")
 
 
-def test_a_node_holds_a_million_bytes_and_no_more(tree: Tree) -> None:
+def test_node_data_is_limited_in_size(tree: Tree) -> None:
     data = bytes(NODE_BYTES_MAX)
     tree.create("/large", data)
     assert tree.get("/large")[0] == data
@@ -215,7 +215,7 @@ def test_a_node_holds_a_million_bytes_and_no_more(tree: Tree) -> None:
 # Sequential and ephemeral nodes.
 
 
-def test_sequence_numbers_count_the_children_ever_made(tree: Tree) -> None:
+def test_sequence_number_counts_all_children_ever_created(tree: Tree) -> None:
     tree.create("/s")
     assert tree.create("/s/x-", b"d", sequential=True) == "/s/x-0000000000"
     tree.create("/s/other")
@@ -227,20 +227,20 @@ def test_sequence_numbers_count_the_children_ever_made(tree: Tree) -> None:
     assert tree.get("/s/x-0000000002")[0] == b""
 
 
-def test_sequential_nodes_without_a_name_in_the_root(tree: Tree) -> None:
+def test_sequential_node_in_the_root_may_have_an_empty_prefix(tree: Tree) -> None:
     made = tree.create("/", sequential=True)
     assert len(made) == 11
     assert int(made[1:]) < 100
 
 
-def test_a_sequential_name_can_be_taken(tree: Tree) -> None:
+def test_create_of_an_existing_sequential_name_raises_node_exists(tree: Tree) -> None:
     tree.create("/s")
     tree.create("/s/x0000000001")
     with pytest.raises(NodeExists):
         tree.create("/s/x", sequential=True)
 
 
-def test_ephemeral_nodes_go_with_their_session(store: Store, tree: Tree) -> None:
+def test_closing_a_session_deletes_its_ephemeral_nodes(store: Store, tree: Tree) -> None:
     other = store.open()
     assert other.session_id != tree.session_id
     tree.create("/p")
@@ -265,7 +265,7 @@ def test_ephemeral_nodes_have_no_children(tree: Tree) -> None:
         tree.create("/e/a", sequential=True, ephemeral=True)
 
 
-def test_another_session_may_change_and_delete_them(store: Store, tree: Tree) -> None:
+def test_another_session_may_change_and_delete_ephemeral_nodes(store: Store, tree: Tree) -> None:
     other = store.open()
     tree.create("/e", ephemeral=True)
     assert other.set("/e", b"x").ephemeral_owner == tree.session_id
@@ -273,7 +273,7 @@ def test_another_session_may_change_and_delete_them(store: Store, tree: Tree) ->
     assert tree.exists("/e") is None
 
 
-def test_a_closed_tree_does_nothing(store: Store) -> None:
+def test_operations_on_a_closed_tree_fail(store: Store) -> None:
     tree = store.open()
     tree.close()
     with pytest.raises(TreeFailed):
@@ -285,7 +285,7 @@ def test_a_closed_tree_does_nothing(store: Store) -> None:
 # Many changes as one.
 
 
-def test_multi_is_one_change(tree: Tree) -> None:
+def test_multi_applies_all_operations_as_one_change(tree: Tree) -> None:
     tree.create("/old")
     tree.create("/gone")
     results = tree.multi(
@@ -325,7 +325,7 @@ FAILING: list[tuple[Operation, type[TreeFailed]]] = [
 
 
 @pytest.mark.parametrize(("operation", "error"), FAILING, ids=str)
-def test_multi_is_nothing_if_one_fails(tree: Tree, operation: Operation, error: type[TreeFailed]) -> None:
+def test_failed_multi_changes_nothing(tree: Tree, operation: Operation, error: type[TreeFailed]) -> None:
     for path in ("/there", "/full", "/full/child"):
         tree.create(path)
     tree.create("/e", ephemeral=True)
@@ -338,16 +338,16 @@ def test_multi_is_nothing_if_one_fails(tree: Tree, operation: Operation, error: 
     assert tree.exists("/new") is None
 
 
-def test_multi_of_nothing(tree: Tree) -> None:
+def test_empty_multi_succeeds(tree: Tree) -> None:
     assert tree.multi([]) == []
 
 
-def test_multi_of_checks_only(tree: Tree) -> None:
+def test_multi_of_checks_only_succeeds(tree: Tree) -> None:
     tree.create("/a")
     assert tree.multi([Check("/a"), Check("/a", 0)]) == [None, None]
 
 
-def test_ensure_paths(tree: Tree) -> None:
+def test_ensure_paths_creates_missing_nodes(tree: Tree) -> None:
     tree.create("/brokers")
     ensure_paths(tree, ["/brokers/ids", "/config/topics", "/config", "/admin/delete_topics", "/"])
     ensure_paths(tree, ["/brokers/ids", "/config/topics"])
@@ -363,7 +363,7 @@ def test_ensure_paths(tree: Tree) -> None:
 # Watches.
 
 
-def test_a_data_watch(tree: Tree, seen: Seen) -> None:
+def test_data_watch_fires_once(tree: Tree, seen: Seen) -> None:
     tree.create("/a")
     tree.get("/a", seen)
     tree.create("/a/child")
@@ -377,7 +377,7 @@ def test_a_data_watch(tree: Tree, seen: Seen) -> None:
     assert seen.take() == [WatchEvent(DELETED, "/a/child")]
 
 
-def test_an_existence_watch(tree: Tree, seen: Seen) -> None:
+def test_existence_watch_fires_once(tree: Tree, seen: Seen) -> None:
     assert tree.exists("/a", seen) is None
     tree.create("/a")
     assert seen.take() == [WatchEvent(CREATED, "/a")]
@@ -390,7 +390,7 @@ def test_an_existence_watch(tree: Tree, seen: Seen) -> None:
     assert seen.nothing(tree)
 
 
-def test_a_children_watch(tree: Tree, seen: Seen) -> None:
+def test_children_watch_fires_once(tree: Tree, seen: Seen) -> None:
     tree.create("/a")
     tree.children("/a", seen)
     tree.set("/a", b"")
@@ -409,7 +409,7 @@ def test_a_children_watch(tree: Tree, seen: Seen) -> None:
     assert seen.take() == [WatchEvent(DELETED, "/a")]
 
 
-def test_no_watch_where_there_is_no_node(tree: Tree, seen: Seen) -> None:
+def test_failed_read_of_a_missing_node_sets_no_watch(tree: Tree, seen: Seen) -> None:
     with pytest.raises(NoNode):
         tree.get("/a", seen)
     with pytest.raises(NoNode):
@@ -419,7 +419,7 @@ def test_no_watch_where_there_is_no_node(tree: Tree, seen: Seen) -> None:
     assert seen.nothing(tree)
 
 
-def test_a_watch_set_twice_fires_once(tree: Tree, seen: Seen) -> None:
+def test_watch_set_twice_fires_once(tree: Tree, seen: Seen) -> None:
     tree.create("/a")
     tree.get("/a", seen)
     tree.get("/a", seen)
@@ -429,7 +429,7 @@ def test_a_watch_set_twice_fires_once(tree: Tree, seen: Seen) -> None:
     assert seen.nothing(tree)
 
 
-def test_a_failed_change_fires_nothing(tree: Tree, seen: Seen) -> None:
+def test_failed_change_fires_no_watch(tree: Tree, seen: Seen) -> None:
     tree.create("/a")
     tree.get("/a", seen)
     tree.children("/a", seen)
@@ -438,7 +438,7 @@ def test_a_failed_change_fires_nothing(tree: Tree, seen: Seen) -> None:
     assert seen.nothing(tree)
 
 
-def test_watches_of_a_multi_fire_in_its_order(tree: Tree, seen: Seen) -> None:
+def test_watches_of_a_multi_fire_in_operation_order(tree: Tree, seen: Seen) -> None:
     for path in ("/a", "/b", "/c"):
         tree.create(path)
         tree.get(path, seen)
@@ -452,7 +452,7 @@ def test_watches_of_a_multi_fire_in_its_order(tree: Tree, seen: Seen) -> None:
     ]
 
 
-def test_watches_on_what_others_change(store: Store, tree: Tree, seen: Seen) -> None:
+def test_changes_by_another_session_fire_watches(store: Store, tree: Tree, seen: Seen) -> None:
     other = store.open()
     tree.create("/p")
     for name in "abc":
@@ -473,7 +473,7 @@ def test_watches_on_what_others_change(store: Store, tree: Tree, seen: Seen) -> 
     ]
 
 
-def test_ephemeral_nodes_that_go_fire_watches(store: Store, tree: Tree, seen: Seen) -> None:
+def test_deletion_of_ephemeral_nodes_fires_watches(store: Store, tree: Tree, seen: Seen) -> None:
     other = store.open()
     tree.create("/ids")
     other.create("/ids/1", ephemeral=True)
@@ -483,7 +483,7 @@ def test_ephemeral_nodes_that_go_fire_watches(store: Store, tree: Tree, seen: Se
     assert seen.take(2) == [WatchEvent(DELETED, "/ids/1"), WatchEvent(CHILDREN_CHANGED, "/ids")]
 
 
-def test_who_closes_is_not_told(store: Store, tree: Tree, seen: Seen) -> None:
+def test_closing_session_receives_no_watch_events(store: Store, tree: Tree, seen: Seen) -> None:
     told = store.open()
     told.create("/e", ephemeral=True)
     told.exists("/e", seen)
@@ -507,7 +507,7 @@ def test_a_watch_may_use_the_tree(store: Store, tree: Tree, seen: Seen) -> None:
         assert seen.take()[0].path == str(i)
 
 
-def test_a_watch_that_fails_silences_no_other(tree: Tree, seen: Seen) -> None:
+def test_failing_watch_does_not_affect_others(tree: Tree, seen: Seen) -> None:
     def fail(event: WatchEvent) -> None:
         raise RuntimeError("this watch is broken")
 
@@ -523,7 +523,7 @@ def test_a_watch_that_fails_silences_no_other(tree: Tree, seen: Seen) -> None:
 # A part as a tree of its own.
 
 
-def test_chroot(tree: Tree, seen: Seen) -> None:
+def test_chroot_prefixes_all_paths(tree: Tree, seen: Seen) -> None:
     part = Chroot(tree, "/part/of/it")
     with pytest.raises(NoNode):
         part.create("/a")
@@ -551,7 +551,7 @@ def test_chroot(tree: Tree, seen: Seen) -> None:
 # More than one at once.
 
 
-def test_threads_lose_no_update(store: Store, tree: Tree) -> None:
+def test_updates_by_several_threads_are_not_lost(store: Store, tree: Tree) -> None:
     if store.address == "sim":
         pytest.skip("Simulated processes have no threads.")
     tree.create("/n", b"0")
@@ -569,7 +569,7 @@ def test_threads_lose_no_update(store: Store, tree: Tree) -> None:
 
 
 @pytest.mark.waits
-def test_processes_lose_no_update(store: Store, tree: Tree) -> None:
+def test_updates_by_several_processes_are_not_lost(store: Store, tree: Tree) -> None:
     tree.create("/n", b"0")
     processes = [store.process("count", "/n", "40") for _ in range(2)]
     for _ in range(40):
@@ -581,7 +581,7 @@ def test_processes_lose_no_update(store: Store, tree: Tree) -> None:
 
 
 @pytest.mark.waits
-def test_the_nodes_of_a_killed_process_vanish(store: Store, tree: Tree, seen: Seen) -> None:
+def test_ephemeral_nodes_of_a_killed_process_are_deleted(store: Store, tree: Tree, seen: Seen) -> None:
     process = store.process("hold", "/held", timeout_ms=400)
     assert process.stdout is not None
     assert process.stdout.readline() == "holding\n"

@@ -1,4 +1,4 @@
-"""Paths and values of Kafka's znodes, against the trees that Apache Kafka 0.11.0.3 and 3.9.1 made."""
+"""Paths and values of Kafka's znodes, compared with the trees of Apache Kafka 0.11.0.3 and 3.9.1."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from odradek.coordination.tree import check_path
 from odradek.coordination.tree_layout import BadZnodeError
 from odradek.core.kernel.cluster_view import BrokerInfo, Endpoint
 
-# What lay in the trees, by release and path.
+# Content of the trees, by release and path.
 GOLDEN: dict[str, dict[str, dict[str, str]]] = json.loads(
     (Path(__file__).parents[2] / "golden" / "znodes.json").read_text()
 )
@@ -38,13 +38,13 @@ def as_json(data: bytes) -> object:
 # Paths.
 
 
-def test_startup_paths_are_those_kafka_made() -> None:
+def test_startup_paths_are_those_of_kafka() -> None:
     missing = set(layout.STARTUP_PATHS) - set(GOLDEN["3.9.1"])
     assert not missing
     assert len(layout.STARTUP_PATHS) == 14
 
 
-def test_every_path_kafka_made_is_known() -> None:
+def test_every_path_of_kafkas_tree_is_known() -> None:
     made = {
         *(layout.STARTUP_PATHS),
         layout.CLUSTER_ID,
@@ -65,7 +65,7 @@ def test_every_path_kafka_made_is_known() -> None:
     assert made | parents == set(GOLDEN["3.9.1"])
 
 
-def test_other_paths() -> None:
+def test_paths_are_formatted_as_in_kafka() -> None:
     assert layout.quota_config(client="app") == "/config/clients/app"
     assert layout.quota_config(user="alice", client="my app") == "/config/users/alice/clients/my%20app"
     assert layout.quota_config(user=layout.DEFAULT_ENTITY) == "/config/users/<default>"
@@ -78,7 +78,7 @@ def test_other_paths() -> None:
     assert layout.consumer_id("g", "c") == "/consumers/g/ids/c"
 
 
-def test_sequence_numbers() -> None:
+def test_sequence_number_is_parsed() -> None:
     assert layout.sequence_of("config_change_0000000012", layout.CONFIG_CHANGE_PREFIX) == 12
     for bad in ("config_change_12", "isr_change_0000000012", "config_change_x0000000001"):
         with pytest.raises(ValueError, match="followed by ten digits"):
@@ -86,30 +86,30 @@ def test_sequence_numbers() -> None:
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1))
-def test_any_name_makes_a_node(name: str) -> None:
+def test_any_entity_name_becomes_a_valid_node_name(name: str) -> None:
     text = layout.sanitized(name)
     assert re.fullmatch(r"[A-Za-z0-9._%-]+", text)
     assert layout.unsanitized(text) == name
     check_path(f"/config/users/x{text}")
 
 
-# Values that Kafka wrote.
+# Values written by Kafka.
 
 
-def test_a_broker_of_3_9() -> None:
+def test_registration_by_kafka_3_9_is_decoded() -> None:
     data = data_of("3.9.1", "/brokers/ids/1")
     read = layout.decode_broker(BrokerId(1), data)
     assert read.broker == BrokerInfo(BrokerId(1), (Endpoint("PLAINTEXT", "127.0.0.1", 29491),), "r1")
     assert as_json(layout.encode_broker(read.broker, read.timestamp)) == as_json(data)
 
 
-def test_a_broker_of_0_11() -> None:
+def test_registration_by_kafka_0_11_is_decoded() -> None:
     read = layout.decode_broker(BrokerId(0), data_of("0.11.0.3", "/brokers/ids/0"))
     assert read.broker == BrokerInfo(BrokerId(0), (Endpoint("PLAINTEXT", "127.0.0.1", 29591),), None)
     assert read.timestamp > 1_600_000_000_000
 
 
-def test_older_forms_of_a_broker() -> None:
+def test_registrations_of_versions_1_and_2_are_decoded() -> None:
     one = b'{"version":1,"host":"h","port":9092,"jmx_port":-1,"timestamp":"7"}'
     two = b'{"version":2,"host":"h","port":9092,"endpoints":["SSL://h:9093"],"jmx_port":9,"timestamp":7}'
     read = layout.decode_broker(BrokerId(3), one)
@@ -118,7 +118,7 @@ def test_older_forms_of_a_broker() -> None:
     assert (read.broker.endpoints, read.jmx_port, read.timestamp) == ((Endpoint("SSL", "h", 9093, "SSL"),), 9, 7)
 
 
-def test_a_broker_with_listeners_of_its_own() -> None:
+def test_registration_with_custom_listeners_round_trips() -> None:
     endpoints = (Endpoint("INSIDE", "::1", 9094, "SASL_SSL"), Endpoint("OUTSIDE", "", 9092, "SSL"))
     broker = BrokerInfo(BrokerId(1), endpoints)
     data = layout.encode_broker(broker, TimestampMs(5), {"f": (1, 2)})
@@ -131,7 +131,7 @@ def test_a_broker_with_listeners_of_its_own() -> None:
     assert read.features == {"f": (1, 2)}
 
 
-def test_a_registration_of_before_features_says_nothing_else() -> None:
+def test_version_4_of_a_registration_differs_only_in_features() -> None:
     broker = BrokerInfo(BrokerId(1), (Endpoint("PLAINTEXT", "h", 9092),), "r")
     old, new = (as_json(layout.encode_broker(broker, TimestampMs(5), version=version)) for version in (4, 5))
     assert isinstance(old, dict)
@@ -139,7 +139,7 @@ def test_a_registration_of_before_features_says_nothing_else() -> None:
     assert old["version"] == 4
 
 
-def test_topics() -> None:
+def test_topic_assignments_are_decoded_and_encoded() -> None:
     data = data_of("3.9.1", "/brokers/topics/flights")
     read = layout.decode_topic(data)
     assert read.partitions == {0: (1,), 1: (1,)}
@@ -150,14 +150,14 @@ def test_topics() -> None:
     assert "topic_id" not in layout.encode_topic(older).decode()
 
 
-def test_a_topic_under_reassignment() -> None:
+def test_topic_under_reassignment_round_trips() -> None:
     one, two, three = BrokerId(1), BrokerId(2), BrokerId(3)
     topic = layout.TopicAssignment({0: (one, two, three)}, Uuid(bytes(15) + b"\x05"), {0: (three,)}, {0: (one,)})
     assert layout.decode_topic(layout.encode_topic(topic)) == topic
 
 
 @pytest.mark.parametrize("release", ["3.9.1", "0.11.0.3"])
-def test_partition_states(release: str) -> None:
+def test_partition_states_are_decoded_and_encoded(release: str) -> None:
     data = data_of(release, "/brokers/topics/flights/partitions/0/state")
     read = layout.decode_partition_state(data)
     assert (read.leader_epoch, read.controller_epoch, read.recovery) == (0, 1, 0)
@@ -167,7 +167,7 @@ def test_partition_states(release: str) -> None:
     assert layout.decode_partition_state(layout.encode_partition_state(recovering)) == recovering
 
 
-def test_the_controller() -> None:
+def test_controller_and_epoch_are_decoded_and_encoded() -> None:
     data = data_of("3.9.1", "/controller")
     read = layout.decode_controller(data)
     assert (read.broker, read.kraft_controller_epoch) == (1, -1)
@@ -177,7 +177,7 @@ def test_the_controller() -> None:
     assert layout.encode_controller_epoch(12) == b"12"
 
 
-def test_configuration() -> None:
+def test_configs_and_their_changes_are_decoded_and_encoded() -> None:
     for path in ("/config/topics/flights", "/config/brokers/<default>"):
         data = data_of("3.9.1", path)
         assert as_json(layout.encode_config(layout.decode_config(data))) == as_json(data)
@@ -189,7 +189,7 @@ def test_configuration() -> None:
     assert layout.decode_config_change(b'{"version":1,"entity_type":"topics","entity_name":"t"}') == "topics/t"
 
 
-def test_producer_ids_and_the_cluster() -> None:
+def test_producer_id_block_and_cluster_id_are_decoded_and_encoded() -> None:
     data = data_of("3.9.1", "/latest_producer_id_block")
     assert layout.decode_producer_ids(data) == layout.ProducerIdBlock(BrokerId(1), 0, 999)
     assert as_json(layout.encode_producer_ids(layout.ProducerIdBlock(BrokerId(1), 0, 999))) == as_json(data)
@@ -197,14 +197,14 @@ def test_producer_ids_and_the_cluster() -> None:
     assert as_json(layout.encode_cluster_id(layout.decode_cluster_id(data))) == as_json(data)
 
 
-def test_work_for_the_controller() -> None:
+def test_elections_and_reassignments_round_trip() -> None:
     partitions = [TopicPartition(FLIGHTS, 0), TopicPartition(FLIGHTS, 7)]
     assert layout.decode_partitions(layout.encode_partitions(partitions)) == partitions
     wanted = {partitions[0]: (BrokerId(1), BrokerId(2))}
     assert layout.decode_reassignment(layout.encode_reassignment(wanted)) == wanted
 
 
-# Values that nobody should have written.
+# Invalid values.
 
 
 DECODERS: dict[str, Callable[[bytes], object]] = {
@@ -229,7 +229,7 @@ DECODERS: dict[str, Callable[[bytes], object]] = {
         ("cluster id", b"[1]", "The cluster id is not a JSON object."),
         ("cluster id", b"{}", "The cluster id has nothing for id, which must be a string."),
         ("cluster id", b'{"id":7}', "The cluster id has 7 for id, which must be a string."),
-        ("broker", b'{"version":9}', None),  # A version to come, with the fields we know: fine.
+        ("broker", b'{"version":9}', None),  # A future version with the known fields is accepted.
         (
             "broker",
             b'{"version":4,"endpoints":["x"]}',
@@ -248,7 +248,7 @@ DECODERS: dict[str, Callable[[bytes], object]] = {
         ("controller", b'{"brokerid":"1"}', "which must be an integer."),
     ],
 )
-def test_bad_values_are_named(what: str, data: bytes, sentence: str | None) -> None:
+def test_invalid_value_is_described_in_the_error(what: str, data: bytes, sentence: str | None) -> None:
     if sentence is None:
         DECODERS[what](data)
         return
@@ -273,15 +273,15 @@ GARBAGE = st.binary(max_size=50) | VALUES.map(lambda value: json.dumps(value).en
 
 
 @given(st.sampled_from(sorted(DECODERS)), GARBAGE)
-def test_any_bytes_are_a_value_or_refused(what: str, data: bytes) -> None:
-    """Whatever lies in a znode is decoded, or refused with BadZnodeError and nothing else."""
+def test_any_bytes_are_decoded_or_refused(what: str, data: bytes) -> None:
+    """Any content of a znode is decoded, or refused with BadZnodeError."""
     try:
         DECODERS[what](data)
     except BadZnodeError as error:
         assert str(error).endswith(".")
 
 
-def test_a_deep_value_is_refused() -> None:
+def test_deeply_nested_value_is_refused() -> None:
     with pytest.raises(BadZnodeError):
         layout.decode_topic(b"[" * 100_000)
 
@@ -289,7 +289,7 @@ def test_a_deep_value_is_refused() -> None:
 # Claims.
 
 
-def test_claims(tmp_path: Path) -> None:
+def test_ids_are_claimed_in_sequence(tmp_path: Path) -> None:
     with SqliteTree(tmp_path / "tree") as tree:
         assert claims.cluster_id(tree, "first") == "first"
         assert claims.cluster_id(tree, "second") == "first"

@@ -1,4 +1,4 @@
-"""How kazoo's client is made: the ACLs of Kafka's znodes, and connections that come to nothing."""
+"""Setup of the kazoo client: ACLs of Kafka's znodes, and failing connections."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ CREATOR, WORLD = ("auth", ""), ("world", "anyone")
         ("/delegation_token/token_changes", {CREATOR: 31, WORLD: 1}),
     ],
 )
-def test_the_acls_of_kafkas_znodes(root: str, path: str, expected: dict[tuple[str, str], int] | None) -> None:
+def test_znodes_have_the_acls_of_kafka(root: str, path: str, expected: dict[tuple[str, str], int] | None) -> None:
     found = Acls(root, sets_acls=True).of(root + path)
     assert (found and {(one.id.scheme, one.id.id): one.perms for one in found}) == expected
     assert Acls(root).of(root + path) is None
 
 
-def test_the_chroot_itself_and_what_is_above_it() -> None:
+def test_chroot_and_its_parents_are_readable_by_everyone() -> None:
     for path in ("/kafka", "/kafka/config"):
         assert len(Acls("/kafka/config", sets_acls=True).of(path) or ()) == 2
 
 
 class Told:
-    """TLS that trusts nobody, and says what it was asked about."""
+    """TLS settings that trust no certificate; failures are described by the error's type."""
 
     def context(self) -> ssl.SSLContext:
         return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -52,7 +52,7 @@ class Told:
         return type(error).__name__
 
 
-def test_a_server_that_says_nothing_is_not_waited_for() -> None:
+def test_tls_handshake_with_a_silent_server_times_out() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         handler = TlsHandler(0.2, Told())
         with pytest.raises(TimeoutError):
@@ -60,7 +60,7 @@ def test_a_server_that_says_nothing_is_not_waited_for() -> None:
     assert handler.failure == "TimeoutError"
 
 
-def test_nobody_there() -> None:
+def test_refused_connection_is_not_a_tls_failure() -> None:
     with socket.create_server(("127.0.0.1", 0)) as gone:
         address = gone.getsockname()
     for handler in (PlainHandler(60), TlsHandler(60, Told())):

@@ -1,4 +1,4 @@
-"""What only a tree over a network has: losing the connection, losing the session, nobody there."""
+"""Behaviour of trees over a network only: lost connections, expired sessions, unreachable servers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytest.importorskip("kazoo", reason="ZooKeeper is reached through kazoo.")
 
 
 @pytest.mark.java
-def test_an_expired_session_stays_expired(zookeeper: str) -> None:
+def test_expired_session_stays_expired(zookeeper: str) -> None:
     from kazoo.client import KazooClient
 
     from odradek.coordination.zookeeper import ZooKeeperTree
@@ -26,7 +26,7 @@ def test_an_expired_session_stays_expired(zookeeper: str) -> None:
     tree = ZooKeeperTree(zookeeper, TIMEOUT_MS, TIMEOUT_MS)
     tree.on_session(states.put)
     tree.create("/expiring", ephemeral=True)
-    # Whoever has the id and the password of a session can end it.
+    # A client with the id and the password of a session can end it.
     thief = KazooClient(hosts=zookeeper, client_id=tree._client.client_id)
     thief.start()
     thief.stop()
@@ -42,8 +42,8 @@ def test_an_expired_session_stays_expired(zookeeper: str) -> None:
 
 
 @pytest.mark.java
-def test_what_is_made_without_data_has_none(zookeeper: str) -> None:
-    """As with Kafka, whose broker ends where it finds /latest_producer_id_block empty instead of without data."""
+def test_node_created_without_data_has_null_data(zookeeper: str) -> None:
+    """As in Kafka, whose broker fails if /latest_producer_id_block is empty instead of without data."""
     from kazoo.client import KazooClient
 
     from odradek.coordination.zookeeper import ZooKeeperTree
@@ -61,7 +61,7 @@ def test_what_is_made_without_data_has_none(zookeeper: str) -> None:
 
 
 @pytest.mark.waits
-def test_nobody_there() -> None:
+def test_unreachable_server_raises_unavailable() -> None:
     from odradek.coordination.zookeeper import open_zookeeper
 
     hosts = f"127.0.0.1:{free_port()}"

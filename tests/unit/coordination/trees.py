@@ -1,8 +1,4 @@
-"""Trees of every implementation by address, for tests and for the processes they start and kill.
-
-python trees.py hold ADDRESS TIMEOUT_MS PATH       an ephemeral node, until killed
-python trees.py count ADDRESS TIMEOUT_MS PATH N    N versioned increments of the number in a node
-"""
+"""Trees of every implementation, opened by address, for tests and the processes that they start and kill."""
 
 from __future__ import annotations
 
@@ -15,7 +11,7 @@ from odradek.coordination.tree import BadVersion, Tree
 
 
 def open_tree(address: str, timeout_ms: int = 18_000) -> Tree:
-    """sqlite:PATH or zookeeper:HOST:PORT/CHROOT."""
+    """Open the tree at sqlite:PATH or zookeeper:HOST:PORT/CHROOT."""
     kind, _, where = address.partition(":")
     if kind == "sqlite":
         return SqliteTree(Path(where), session_timeout_ms=timeout_ms, poll_ms=5)

@@ -1,4 +1,4 @@
-"""RecordBatches from batches, by compiled and by interpreted kernels."""
+"""RecordBatches decoded from batches, by compiled and interpreted kernels."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def plain(count: int, base_offset: int = 0, **more: Any) -> Batch:
     )
 
 
-def test_schema_is_that_of_sparks_kafka_source() -> None:
+def test_schema_matches_sparks_kafka_source() -> None:
     assert str(Wanted(headers=True).schema()).splitlines() == [
         "key: binary",
         "value: binary",
@@ -69,7 +69,7 @@ def test_schema_is_that_of_sparks_kafka_source() -> None:
 
 
 @pytest.mark.parametrize("codec", Codec)
-def test_every_column(codec: Codec) -> None:
+def test_all_columns_are_decoded(codec: Codec) -> None:
     batch = batch_of([(b"k", None, (), 1234), (None, b"v", [("h", b"1"), ("é", None)], 1300)], codec, base_offset=70)
     first, second = rows([batch])
     assert first["timestamp"].timestamp() == 1.234
@@ -79,7 +79,7 @@ def test_every_column(codec: Codec) -> None:
     assert (first["topic"], first["partition"], first["timestampType"]) == ("topic", 3, 0)
 
 
-def test_columns_left_out() -> None:
+def test_unselected_columns_are_omitted() -> None:
     batch = batch_of([(b"k", b"v", [("h", None)], 1)])
     assert list(rows([batch], Wanted(key=False))[0]) == [
         "value",
@@ -92,19 +92,19 @@ def test_columns_left_out() -> None:
     assert rows([batch], Wanted(value=False))[0]["key"] == b"k"
 
 
-def test_from_and_to_an_offset() -> None:
+def test_rows_are_limited_to_the_offset_range() -> None:
     run = b"".join(bytes(plain(10, base).view) for base in range(0, 50, 10))
     got = rows(list(iter_batches(run)), Wanted(start=15, stop=32))
     assert [row["offset"] for row in got] == list(range(15, 32))
     assert [row["value"] for row in got] == [b"%d" % offset for offset in range(15, 32)]
 
 
-def test_what_is_no_record_of_a_reader_is_skipped() -> None:
+def test_control_batches_are_skipped() -> None:
     marker = batch_of([(b"\0\0\0\1", b"\0" * 6, (), 5)], base_offset=3, is_control=True, is_transactional=True)
     assert [row["offset"] for row in rows([plain(3), marker, plain(2, 4)])] == [0, 1, 2, 4, 5]
 
 
-def test_log_append_time_is_the_batches_and_parts_record_batches() -> None:
+def test_batch_with_log_append_time_starts_a_record_batch() -> None:
     stamped = plain(2, 2, log_append_time=TimestampMs(9_000))
     decoded = list(decode_batches([plain(2), stamped, plain(1, 4)], "t", 0))
     assert [len(record_batch) for record_batch in decoded] == [2, 2, 1]
@@ -122,15 +122,15 @@ def test_log_append_time_is_the_batches_and_parts_record_batches() -> None:
         ({"rows": 100, "data_bytes": 10}, [12, 12, 12]),
     ],
 )
-def test_portions(portion: dict[str, Any], sizes: list[int]) -> None:
+def test_record_batches_are_cut_to_the_portion(portion: dict[str, Any], sizes: list[int]) -> None:
     batches = [plain(12, base) for base in (0, 12, 24)]
     decoded = list(decode_batches(batches, "t", 0, Wanted(), Portion(**portion)))
     assert [len(record_batch) for record_batch in decoded] == sizes
     assert [row["offset"] for record_batch in decoded for row in record_batch.to_pylist()] == list(range(36))
 
 
-def test_portions_keep_their_rows_when_more_are_decoded() -> None:
-    """Buffers are given away, not shared with the next portion."""
+def test_later_portions_do_not_overwrite_earlier_ones() -> None:
+    """Buffers are handed over, not shared with the next portion."""
     decoder = ArrowDecoder("t", 0, portion=Portion(rows=5))
     kept = [table for base in range(0, 100, 5) for table in decoder.feed(plain(5, base))]
     assert [row["value"] for table in kept for row in table.to_pylist()] == [b"%d" % i for i in range(100)]
@@ -143,7 +143,7 @@ def broken(change: int) -> Batch:
     return Batch.trusted(data)
 
 
-def test_a_flipped_bit_is_refused_after_the_rows_before_it() -> None:
+def test_checksum_mismatch_is_raised_after_the_preceding_rows() -> None:
     decoder = decode_batches([plain(5), broken(-1), plain(5, 10)], "topic", 3)
     assert len(next(decoder)) == 5
     with pytest.raises(Refused, match="topic-3: batch at offset 5: checksum mismatch") as caught:
@@ -151,20 +151,20 @@ def test_a_flipped_bit_is_refused_after_the_rows_before_it() -> None:
     assert caught.value.code == ErrorCode.CORRUPT_MESSAGE
 
 
-def test_malformed_records_are_refused_after_the_rows_before_them() -> None:
+def test_malformed_record_is_raised_after_the_preceding_rows() -> None:
     decoder = decode_batches([plain(5), broken(-1), plain(5, 10)], "topic", 3, portion=Portion(check_crc=False))
     assert next(decoder)["offset"].to_pylist() == [0, 1, 2, 3, 4]
     with pytest.raises(Refused, match="record 4 of 5 is malformed"):
         next(decoder)
 
 
-def test_a_bomb_is_refused() -> None:
+def test_decompression_bomb_is_refused() -> None:
     bomb = batch_of([(None, bytes(1 << 20), (), 1)], Codec.GZIP)
     with pytest.raises(Refused, match="more than 1000"):
         rows([bomb], decompressed_bytes_max=1000)
 
 
-def test_header_keys_that_are_no_utf_8_are_replaced() -> None:
+def test_invalid_utf8_in_header_keys_is_replaced() -> None:
     data = encode_batch([(None, None, [("key", b"v")], 1), (None, None, [("é", b"v")], 1)])
     position = data.index(b"key")
     data[position] = 0xFF
@@ -172,20 +172,20 @@ def test_header_keys_that_are_no_utf_8_are_replaced() -> None:
     assert [row["headers"][0]["key"] for row in got] == ["�ey", "é"]
 
 
-def test_all_null_and_all_empty() -> None:
+def test_columns_may_be_all_null_or_all_empty() -> None:
     batch = batch_of([(None, b"", (), 1)] * 100)
     got = rows([batch, batch])
     assert {(row["key"], row["value"], row["headers"]) for row in got} == {(None, b"", None)} and len(got) == 200
 
 
-def test_large_headers_grow_as_they_come() -> None:
+def test_header_buffers_grow_on_demand() -> None:
     many = [(f"h{i}", b"x" * 100) for i in range(3000)]
     got = rows([batch_of([(None, None, many if i % 2 else (), 1) for i in range(4)])])
     assert [len(row["headers"] or ()) for row in got] == [0, 3000, 0, 3000]
     assert got[3]["headers"][2999] == {"key": "h2999", "value": b"x" * 100}
 
 
-def test_memory_is_arrows() -> None:
+def test_buffers_are_allocated_by_arrow() -> None:
     before = pa.total_allocated_bytes()
     (table,) = decode_batches([plain(1000)], "t", 0)
     assert pa.total_allocated_bytes() > before

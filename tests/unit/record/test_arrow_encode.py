@@ -1,4 +1,4 @@
-"""Batches from Arrow columns, by compiled and by interpreted kernels."""
+"""Batches encoded from Arrow columns, by compiled and interpreted kernels."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def life(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
 
 
 def columns(start: int = 0) -> dict[str, pa.Array]:
-    """Sliced arrays begin in the middle of their buffers."""
+    """Return the columns from row `start` on, as slices whose buffers begin earlier."""
     return {
         "keys": pa.array(KEYS, pa.binary()).slice(start),
         "values": pa.array(VALUES, pa.binary()).slice(start),
@@ -46,13 +46,13 @@ def columns(start: int = 0) -> dict[str, pa.Array]:
 
 @pytest.mark.parametrize("codec", Codec)
 @pytest.mark.parametrize("start", [0, 9])
-def test_the_same_bytes_as_from_single_records(codec: Codec, start: int) -> None:
+def test_columns_and_single_records_encode_to_the_same_bytes(codec: Codec, start: int) -> None:
     rows = list(zip(KEYS, VALUES, [head or [] for head in HEADS], TIMES, strict=True))
     assert encode_rows(**columns(start), now=NOW, codec=codec) == encode_batch(rows[start:], codec)
     assert encode_rows(**columns(start), now=NOW, start=3, stop=50) == encode_batch(rows[start + 3 : start + 50])
 
 
-def test_batches_cut_to_size() -> None:
+def test_fit_returns_the_largest_batch_within_the_limit() -> None:
     encoder = RowEncoder(pa.array(VALUES, pa.binary()), now=NOW)
     start, got = 0, []
     while start < encoder.rows:
@@ -66,7 +66,7 @@ def test_batches_cut_to_size() -> None:
     assert encoder.fit(50, 1) == 51, "one row goes even where it is too large"
 
 
-def test_producer_fields() -> None:
+def test_producer_fields_are_set_in_the_header() -> None:
     encoder = RowEncoder(pa.array([b"v"] * 4, pa.binary()), now=NOW)
     batch = Batch.checked(
         encoder.encode(
@@ -77,7 +77,7 @@ def test_producer_fields() -> None:
     assert batch.is_transactional and batch.base_timestamp == batch.max_timestamp == NOW
 
 
-def test_timestamps_of_any_unit_and_of_rows_without_one() -> None:
+def test_timestamps_of_any_unit_are_converted_and_missing_ones_are_now() -> None:
     for unit, factor in (("s", 1), ("ms", 1000), ("us", 1_000_000), ("ns", 1_000_000_000)):
         times = pa.array([3 * factor, None, 7 * factor], pa.timestamp(unit, tz="UTC"))
         batch = Batch.checked(encode_rows(None, pa.array([b""] * 3, pa.binary()), times, now=NOW))
@@ -85,7 +85,7 @@ def test_timestamps_of_any_unit_and_of_rows_without_one() -> None:
         assert batch.max_timestamp == 7000
 
 
-def test_columns_of_other_kinds_of_bytes() -> None:
+def test_columns_of_all_bytes_and_string_types_are_accepted() -> None:
     for kind in (pa.string(), pa.large_binary(), pa.large_string(), pa.binary_view(), pa.binary(2)):
         values = pa.chunked_array([pa.array(["ab"], kind), pa.array(["cd", None], kind)])
         got = decode(Batch.checked(encode_rows(None, values, now=NOW)))
@@ -102,28 +102,28 @@ BYTES = pa.array([b"a", b"b"], pa.binary())
         ({"values": BYTES, "keys": BYTES.slice(1)}, "same length"),
         ({"values": BYTES, "headers": BYTES}, "headers must be"),
         ({"values": BYTES, "timestamps": BYTES}, "timestamps must be"),
-        ({"values": BYTES, "headers": pa.array([[(None, b"x")], None], HEADERS)}, "row 0 makes no record"),
+        ({"values": BYTES, "headers": pa.array([[(None, b"x")], None], HEADERS)}, "Row 0 cannot be encoded"),
         ({"values": None}, "same length"),
         ({"values": BYTES.slice(2)}, "rows 0 to 0 are out of range"),
     ],
 )
-def test_columns_that_make_no_records(columns: dict[str, Any], why: str) -> None:
+def test_invalid_columns_are_refused(columns: dict[str, Any], why: str) -> None:
     with pytest.raises(ValueError, match=why):
         encoder = RowEncoder(**columns, now=NOW)
         encoder.encode(0, encoder.rows)
 
 
-def test_offsets_that_lie_are_refused() -> None:
-    """Nothing outside a column is read, whatever its offsets say."""
+def test_offsets_outside_the_column_are_refused() -> None:
+    """Invalid offsets cause no read outside the column."""
     borders = pa.py_buffer(b"".join(offset.to_bytes(4, "little") for offset in (0, 2**30, 3)))
     lying = pa.Array.from_buffers(pa.binary(), 2, [None, borders, pa.py_buffer(b"abc")])
-    with pytest.raises(ValueError, match="row 0"):
+    with pytest.raises(ValueError, match="Row 0"):
         encode_rows(None, lying, now=NOW)
     with pytest.raises(ValueError, match="key 0"):
         partitions_of(lying, 3)
 
 
-def test_partitions_are_those_of_kafkas_default_partitioner() -> None:
+def test_partitions_match_kafkas_default_partitioner() -> None:
     keys = pa.array([b"x", b"21", None, b"foobar", b""], pa.binary()).slice(1)
     expected = [(hashed & 0x7FFFFFFF) % 7 for hashed in (-973932308, -790332482, 275646681)]
     assert partitions_of(keys, 7).to_pylist() == [expected[0], None, expected[1], expected[2]]
@@ -132,6 +132,6 @@ def test_partitions_are_those_of_kafkas_default_partitioner() -> None:
         partitions_of(keys, 0)
 
 
-def test_size_is_exact() -> None:
+def test_encoded_batch_has_the_exact_size() -> None:
     encoder = RowEncoder(pa.array([b"x" * 100] * 10, pa.binary()), now=NOW)
     assert len(encoder.encode(0, 10)) == HEADER_BYTES + 10 * (2 + 1 + 1 + 1 + 1 + 2 + 100 + 1)

@@ -1,4 +1,4 @@
-"""Records of the metadata log: every field is what the facts say, and any bytes are read or refused."""
+"""Records of the metadata log: every field is as Kafka defines it, and any bytes are decoded or refused."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ CASES = [(cls, version) for cls in RECORDS for version in schema_of(cls).version
 
 
 @pytest.mark.parametrize("cls", RECORDS)
-def test_class_is_as_the_facts_say(cls: type) -> None:
+def test_class_matches_kafkas_definition(cls: type) -> None:
     check_message(cls, FACT_OF[cls.__name__])
 
 
 @pytest.mark.parametrize(("cls", "version"), CASES)
-def test_what_is_written_is_read(cls: type, version: int) -> None:
+def test_encoded_record_is_decoded_unchanged(cls: type, version: int) -> None:
     for seed in range(20):
         record = Maker(f"{cls.__name__} {version} {seed}").message(cls, version)
         kind = schema_of(cls).api_key
@@ -36,23 +36,23 @@ def test_what_is_written_is_read(cls: type, version: int) -> None:
         assert decode_metadata(bytes([1, kind, version]) + encode(record, version)) == record
 
 
-def test_other_records_are_passed_over() -> None:
+def test_other_record_types_are_skipped() -> None:
     assert decode_metadata(bytes([1, 0x8C, 0x01, 0, 0])) is None
 
 
 @pytest.mark.parametrize("value", [b"", b"\x80", b"\x02\x02\x00", b"\x01\x02\x01\x00", b"\x01\x02\x00\x05ab"])
-def test_what_is_no_record_is_refused(value: bytes) -> None:
+def test_invalid_record_is_refused(value: bytes) -> None:
     with pytest.raises(Refused):
         decode_metadata(value)
 
 
 @given(st.binary(max_size=100))
-def test_any_bytes_are_read_or_refused(data: bytes) -> None:
+def test_any_bytes_are_decoded_or_refused(data: bytes) -> None:
     with suppress(Refused):
         decode_metadata(b"\x01\x03\x02" + data)
         decode_metadata(data)
 
 
-def test_bytes_of_a_topic() -> None:
+def test_topic_record_has_kafkas_bytes() -> None:
     value = bytes.fromhex("01 02 00 03 6162") + bytes(range(16)) + b"\0"
     assert decode_metadata(value) == TopicRecord(name="ab", topic_id=bytes(range(16)))

@@ -1,4 +1,4 @@
-"""The kernel of log compaction, in both lives: its digest, its map, and which records stay."""
+"""The compaction kernel, compiled and interpreted: the digest, the offset map, and the retained records."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ def compact(request: pytest.FixtureRequest) -> Iterator[ModuleType]:
 
 
 @pytest.mark.parametrize("size", SIPHASH_128)
-def test_the_digest_is_siphash(compact: ModuleType, size: int) -> None:
+def test_digest_is_siphash_128(compact: ModuleType, size: int) -> None:
     assert compact.digest(bytes(range(size)), SEED).hex() == SIPHASH_128[size]
 
 
-def test_another_seed_makes_another_digest(compact: ModuleType) -> None:
+def test_digest_depends_on_the_seed(compact: ModuleType) -> None:
     assert len({compact.digest(b"key", bytes([seed]) * 16) for seed in range(50)}) == 50
 
 
@@ -55,8 +55,8 @@ def resident_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * sysconf("SC_PAGE_SIZE")
 
 
-def test_a_large_map_costs_nothing_before_it_is_used(compact: ModuleType) -> None:
-    """To write zeros into all of it took 40 ms for 100 MB, in which no other thread got the interpreter."""
+def test_unused_map_occupies_no_memory(compact: ModuleType) -> None:
+    """Zeroing a map of 100 MB up front took 40 ms, during which no other thread could run."""
     before = resident_bytes()
     offsets = compact.OffsetMap(256 << 20, SEED)
     assert resident_bytes() - before < 64 << 20
@@ -64,7 +64,7 @@ def test_a_large_map_costs_nothing_before_it_is_used(compact: ModuleType) -> Non
     assert offsets.get(b"a") == 1
 
 
-def test_the_last_offset_of_a_key_is_found(compact: ModuleType) -> None:
+def test_map_returns_the_last_offset_of_a_key(compact: ModuleType) -> None:
     offsets = compact.OffsetMap(10 * SLOT_BYTES, SEED)
     assert (len(offsets), offsets.slots, offsets.latest, offsets.get(b"a")) == (0, 10, -1, -1)
     for offset, key in enumerate([b"a", b"b", b"", b"a"]):
@@ -79,19 +79,19 @@ def test_offsets_have_63_bits(compact: ModuleType) -> None:
     offsets = compact.OffsetMap(SLOT_BYTES, SEED)
     offsets.put(b"a", 2**63 - 1)
     assert offsets.get(b"a") == offsets.latest == 2**63 - 1
-    with pytest.raises(ValueError, match="-1 is no offset"):
+    with pytest.raises(ValueError, match="Invalid offset -1"):
         offsets.put(b"a", -1)
 
 
 @pytest.mark.parametrize("slots", [1, 2, 7, 500])
-def test_every_slot_can_be_used(compact: ModuleType, slots: int) -> None:
-    """And for whoever is sought then, present or not, the search ends."""
+def test_all_slots_of_the_map_can_be_used(compact: ModuleType, slots: int) -> None:
+    """In a full map, the search for a present or absent key still ends."""
     offsets = compact.OffsetMap(slots * SLOT_BYTES + SLOT_BYTES - 1, SEED)
     keys = [b"key %d" % number for number in range(slots)]
     for offset, key in enumerate(keys):
         offsets.put(key, offset)
     assert (len(offsets), offsets.room(1.0)) == (slots, 0)
-    with pytest.raises(ValueError, match="slots of the offset map are taken"):
+    with pytest.raises(ValueError, match="The offset map is full"):
         offsets.put(b"one more", 1000)
     offsets.put(keys[0], 1001)
     assert [offsets.get(key) for key in keys] == [1001, *range(1, slots)]
@@ -99,7 +99,7 @@ def test_every_slot_can_be_used(compact: ModuleType, slots: int) -> None:
     assert offsets.latest == 1001
 
 
-def test_nine_tenths_full(compact: ModuleType) -> None:
+def test_map_at_its_load_factor_finds_all_keys(compact: ModuleType) -> None:
     offsets = compact.OffsetMap(2000 * SLOT_BYTES, SEED)
     assert offsets.room(0.9) == 1800
     for offset in range(1800):
@@ -110,7 +110,7 @@ def test_nine_tenths_full(compact: ModuleType) -> None:
     assert [offsets.get(b"%d" % each) for each in range(1900)] == [*range(1800), *[-1] * 100]
 
 
-def test_a_cleared_map_knows_nothing(compact: ModuleType) -> None:
+def test_cleared_map_is_empty(compact: ModuleType) -> None:
     offsets = compact.OffsetMap(50 * SLOT_BYTES, SEED)
     for seed in (bytes(16), SEED):
         for offset in range(50):
@@ -120,7 +120,7 @@ def test_a_cleared_map_knows_nothing(compact: ModuleType) -> None:
         assert {offsets.get(b"%d" % offset) for offset in range(50)} == {-1}
 
 
-def test_a_map_takes_a_seed_of_its_own(compact: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_map_without_a_seed_generates_one(compact: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     taken = []
     monkeypatch.setattr(compact, "urandom", lambda size: taken.append(size) or SEED)
     offsets = compact.OffsetMap(SLOT_BYTES)
@@ -128,11 +128,11 @@ def test_a_map_takes_a_seed_of_its_own(compact: ModuleType, monkeypatch: pytest.
     assert taken == [16, 16]
 
 
-def test_what_makes_no_map(compact: ModuleType) -> None:
+def test_invalid_map_and_seed_sizes_are_refused(compact: ModuleType) -> None:
     assert (SLOT_BYTES, len(SEED)) == (compact.SLOT_BYTES, compact.SEED_BYTES)
-    with pytest.raises(ValueError, match="23 bytes has no slot"):
+    with pytest.raises(ValueError, match="Invalid offset map size of 23 bytes"):
         compact.OffsetMap(23, SEED)
-    with pytest.raises(ValueError, match="15 bytes instead of 16"):
+    with pytest.raises(ValueError, match="seed of 15 bytes: must be 16 bytes"):
         compact.OffsetMap(SLOT_BYTES, SEED[1:])
 
 
@@ -149,28 +149,28 @@ def put(offsets: Any, batch: Batch, start: int = 0, room: int = 1000) -> int:
     return stopped
 
 
-def test_records_without_a_key_are_passed_by(compact: ModuleType) -> None:
+def test_records_without_a_key_are_not_mapped(compact: ModuleType) -> None:
     offsets = compact.OffsetMap(10 * SLOT_BYTES, SEED)
     assert put(offsets, batch_of(b"a", None, b"b", b"a", None)) == compact.ALL == -1
     assert [offsets.get(key) for key in (b"a", b"b", b"")] == [103, 102, -1]
     assert (len(offsets), offsets.latest) == (2, 103)
 
 
-def test_records_before_the_start_are_left_out(compact: ModuleType) -> None:
+def test_records_before_the_start_offset_are_not_mapped(compact: ModuleType) -> None:
     offsets = compact.OffsetMap(10 * SLOT_BYTES, SEED)
     assert put(offsets, batch_of(b"a", b"b", b"c"), start=101) == compact.ALL
     assert [offsets.get(key) for key in (b"a", b"b", b"c")] == [-1, 101, 102]
 
 
-def test_there_are_no_negative_offsets(compact: ModuleType) -> None:
+def test_records_at_negative_offsets_are_not_mapped(compact: ModuleType) -> None:
     offsets = compact.OffsetMap(10 * SLOT_BYTES, SEED)
     assert offsets.put_records(batch_of(b"a", b"b", b"c", base=0).payload, 3, -2, -5, 10) == compact.ALL
     assert (len(offsets), offsets.get(b"c"), offsets.latest) == (1, 0, 0)
 
 
 @pytest.mark.parametrize("room", range(6))
-def test_it_stops_at_the_first_new_key_without_room(compact: ModuleType, room: int) -> None:
-    """Up to there the map is right; a key that it knows needs no room."""
+def test_mapping_stops_at_the_first_new_key_without_room(compact: ModuleType, room: int) -> None:
+    """The map covers all records before that; known keys need no room."""
     keys = [b"a", None, b"a", b"b", b"a", b"b", b"c", b"a", b"d", b"e"]
     offsets = compact.OffsetMap(100 * SLOT_BYTES, SEED)
     stopped = put(offsets, batch_of(*keys), room=room)
@@ -181,7 +181,7 @@ def test_it_stops_at_the_first_new_key_without_room(compact: ModuleType, room: i
     assert (len(offsets), offsets.latest) == (room, max(last.values(), default=-1))
 
 
-def test_room_is_counted_over_batches_and_ends_with_the_slots(compact: ModuleType) -> None:
+def test_mapping_stops_when_all_slots_are_used(compact: ModuleType) -> None:
     offsets = compact.OffsetMap(40 * SLOT_BYTES, SEED)
     assert put(offsets, batch_of(*(b"%d" % each for each in range(30)))) == compact.ALL
     assert put(offsets, batch_of(*(b"%d" % each for each in range(20, 60)), base=130)) == 150
@@ -192,7 +192,7 @@ def test_room_is_counted_over_batches_and_ends_with_the_slots(compact: ModuleTyp
 
 
 def filtered(found: Any, batch: Batch, upto: int = 1000, keep: bool = True, base: int | None = None) -> list[Record]:
-    """Runs the filter; the records that stay as somebody reads them."""
+    """Run the filter, and return the retained records as a reader decodes them."""
     args = (batch.payload, batch.records_count, batch.base_offset, batch.base_timestamp, upto, keep, base)
     data = found.run(*args, HEADER_BYTES)
     if data is None:
@@ -212,7 +212,7 @@ def offsets_of(records: list[Record]) -> list[int]:
     return [record.offset for record in records]
 
 
-def test_only_the_last_of_a_key_stays(compact: ModuleType) -> None:
+def test_only_the_last_record_of_a_key_is_retained(compact: ModuleType) -> None:
     offsets = compact.OffsetMap(100 * SLOT_BYTES, SEED)
     batch = batch_of(b"a", b"b", None, b"a", b"", b"c", b"")
     put(offsets, batch)
@@ -223,8 +223,8 @@ def test_only_the_last_of_a_key_stays(compact: ModuleType) -> None:
     assert (found.last_offset, found.max_timestamp, found.max_timestamp_offset) == (106, 1006, 106)
 
 
-def test_what_the_map_does_not_cover_stays(compact: ModuleType) -> None:
-    """Behind its end all stays, with a key or without; before it also what has no other record of its key."""
+def test_records_outside_the_map_are_retained(compact: ModuleType) -> None:
+    """All records beyond the map's end stay; below it, the last record of each key stays."""
     offsets = compact.OffsetMap(100 * SLOT_BYTES, SEED)
     put(offsets, batch_of(b"a", b"a", base=150))
     found = compact.Filter(offsets)
@@ -233,7 +233,7 @@ def test_what_the_map_does_not_cover_stays(compact: ModuleType) -> None:
     assert offsets_of(filtered(found, batch, upto=0)) == [100, 101, 102, 103, 104]
 
 
-def test_tombstones_stay_until_they_are_not_to_be_kept(compact: ModuleType) -> None:
+def test_tombstones_are_removed_only_if_requested(compact: ModuleType) -> None:
     offsets = compact.OffsetMap(100 * SLOT_BYTES, SEED)
     batch = Batch.verified(encode_batch([(b"a", b"1", (), 5), (b"a", None, (), 6), (b"b", b"", (), 7)]))
     put(offsets, batch)
@@ -243,7 +243,7 @@ def test_tombstones_stay_until_they_are_not_to_be_kept(compact: ModuleType) -> N
     assert offsets_of(filtered(found, batch, keep=False, upto=1)) == [1, 2] and found.has_tombstones
 
 
-def test_nothing_is_copied_if_all_stay(compact: ModuleType) -> None:
+def test_filter_copies_nothing_if_all_records_are_retained(compact: ModuleType) -> None:
     offsets = compact.OffsetMap(100 * SLOT_BYTES, SEED)
     batch = batch_of(b"a", b"b", b"c")
     put(offsets, batch)
@@ -253,7 +253,7 @@ def test_nothing_is_copied_if_all_stay(compact: ModuleType) -> None:
     assert (found.kept, found.dropped, found.max_timestamp, found.last_offset) == (3, 0, 1002, 102)
 
 
-def test_nothing_stays(compact: ModuleType) -> None:
+def test_filter_may_remove_all_records(compact: ModuleType) -> None:
     found = compact.Filter(compact.OffsetMap(SLOT_BYTES, SEED))
     assert found.run(batch_of(None, None).payload, 2, 0, 0, 10, True, 5, 7) == bytearray(7)
     assert (found.kept, found.dropped, found.has_tombstones) == (0, 2, False)
@@ -262,7 +262,7 @@ def test_nothing_stays(compact: ModuleType) -> None:
     assert (found.kept, found.dropped) == (0, 0)
 
 
-def test_the_greatest_time_is_that_of_the_first_who_has_it(compact: ModuleType) -> None:
+def test_max_timestamp_offset_is_the_first_with_that_timestamp(compact: ModuleType) -> None:
     rows = [(None, b"", (), time) for time in (-9, -3, -3, -7)]
     found = compact.Filter(compact.OffsetMap(SLOT_BYTES, SEED))
     filtered(found, Batch.verified(encode_batch(rows)), upto=0)
@@ -270,8 +270,8 @@ def test_the_greatest_time_is_that_of_the_first_who_has_it(compact: ModuleType) 
 
 
 @pytest.mark.parametrize("base", [0, 1000, 1063, -(2**40), 2**63 - 1, -(2**63)])
-def test_with_another_base_each_record_keeps_its_time(compact: ModuleType, base: int) -> None:
-    """Deltas of 1 to 10 bytes, in records whose length takes one byte before and two behind, and the other way."""
+def test_record_timestamps_do_not_depend_on_the_base_timestamp(compact: ModuleType, base: int) -> None:
+    """Deltas take 1 to 10 bytes, so the length field of a record may grow from one byte to two, or shrink."""
     rows = [(b"%d" % n, b"v" * (52 + n), [("h", None)], 1000 + 40 * n - 7 * n * n) for n in range(12)]
     batch = Batch.verified(encode_batch([*rows, (b"0", b"", (), 3)], base_offset=Offset(20)))
     offsets = compact.OffsetMap(100 * SLOT_BYTES, SEED)
@@ -279,15 +279,15 @@ def test_with_another_base_each_record_keeps_its_time(compact: ModuleType, base:
     assert filtered(compact.Filter(offsets), batch, base=base) == decode(batch)[1:]
 
 
-def test_what_is_returned_can_be_resized(compact: ModuleType) -> None:
+def test_returned_buffer_can_be_resized(compact: ModuleType) -> None:
     found = compact.Filter(compact.OffsetMap(SLOT_BYTES, SEED))
     data = found.run(batch_of(None, b"a").payload, 2, 0, 0, 10, True, 5)
     data += b"more"
     assert data.endswith(b"more")
 
 
-def test_attributes_of_records_stay(compact: ModuleType) -> None:
-    """Nothing is said in them, so far."""
+def test_record_attributes_are_retained(compact: ModuleType) -> None:
+    """The attributes are unused so far."""
     payload = bytearray(batch_of(b"a", None).payload)
     payload[1] = 0x55
     found = compact.Filter(compact.OffsetMap(SLOT_BYTES, SEED))
@@ -303,8 +303,8 @@ def around(payload: bytes, count: int = 1) -> Batch:
 
 
 @pytest.mark.parametrize("base", [None, 7])
-def test_longer_varints_than_needed_are_read_as_ever(compact: ModuleType, base: int | None) -> None:
-    """Bits beyond the 32nd, or the 64th of a timestamp, are dropped."""
+def test_overlong_varints_are_accepted(compact: ModuleType, base: int | None) -> None:
+    """Bits beyond the 32nd, or beyond the 64th of a timestamp, are dropped."""
     delta = bytes([0x82, *[0x80] * 8, 0x7E])
     body = b"\x00" + delta + b"\x86\x80\x80\x80\x70" + b"\x82\x80\x80\x80\x10k" + b"\x81\x80\x00" + b"\x80\x00"
     record = bytes([0x80 | 2 * len(body), 0x80, 0x80, 0x80, 0x50]) + body
@@ -317,7 +317,7 @@ def test_longer_varints_than_needed_are_read_as_ever(compact: ModuleType, base: 
 
 
 @pytest.mark.parametrize("tail", [b"\x01", b"\x02\x01\x01", b"\x04\x00\x01\x01\x01"], ids=["-1", "null", "second"])
-def test_headers_have_a_count_and_names(compact: ModuleType, tail: bytes) -> None:
+def test_invalid_headers_are_refused(compact: ModuleType, tail: bytes) -> None:
     body = b"\x00\x00\x00\x01\x01" + tail
     record = bytes([2 * len(body)]) + body
     with pytest.raises(Refused):
@@ -328,9 +328,9 @@ def test_headers_have_a_count_and_names(compact: ModuleType, tail: bytes) -> Non
 
 @pytest.mark.parametrize(
     ("count", "told"),
-    [(4, "record 3 of 4"), (2, "behind the last of 2"), (0, "behind the last of 0"), (-1, "record 0 of -1")],
+    [(4, "record 3 of 4"), (2, "after the last of 2"), (0, "after the last of 0"), (-1, "record 0 of -1")],
 )
-def test_counts_that_the_records_do_not_have(compact: ModuleType, count: int, told: str) -> None:
+def test_wrong_record_count_is_refused(compact: ModuleType, count: int, told: str) -> None:
     payload = batch_of(b"a", b"b", b"c").payload
     offsets = compact.OffsetMap(100 * SLOT_BYTES, SEED)
     with pytest.raises(compact.BadRecords, match=told):
@@ -339,7 +339,7 @@ def test_counts_that_the_records_do_not_have(compact: ModuleType, count: int, to
         compact.Filter(offsets).run(payload, count, 0, 0, 100, True)
 
 
-def test_a_count_that_cannot_be_costs_no_memory(compact: ModuleType) -> None:
+def test_impossible_record_count_allocates_no_memory(compact: ModuleType) -> None:
     offsets = compact.OffsetMap(100 * SLOT_BYTES, SEED)
     payload = batch_of(b"a").payload
     with pytest.raises(compact.BadRecords):
@@ -348,7 +348,7 @@ def test_a_count_that_cannot_be_costs_no_memory(compact: ModuleType) -> None:
         offsets.put_records(payload, 2**62, 0, 0, 100)
 
 
-def test_a_record_cut_short_anywhere_is_bad(compact: ModuleType) -> None:
+def test_truncated_record_is_refused(compact: ModuleType) -> None:
     rows = [(b"key", b"value", [("name", b"x"), ("n", None)], 1000)]
     payload = bytes(Batch.verified(encode_batch(rows)).payload)
     offsets = compact.OffsetMap(100 * SLOT_BYTES, SEED)
@@ -366,7 +366,7 @@ def test_a_record_cut_short_anywhere_is_bad(compact: ModuleType) -> None:
 
 @pytest.fixture
 def no_switches() -> Iterator[None]:
-    """Only who waits lets go of the interpreter."""
+    """Disable thread switches: only a thread that waits releases the interpreter lock."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1000)
     yield
@@ -375,7 +375,7 @@ def no_switches() -> Iterator[None]:
 
 @pytest.mark.usefixtures("no_switches")
 @pytest.mark.parametrize("step", ["put_records", "run", "restamp"])
-def test_others_run_meanwhile(step: str) -> None:
+def test_kernel_releases_the_interpreter_lock(step: str) -> None:
     compact = kernel("compact", "compiled")
     record = bytearray()
     encode_record(record, 0, 0, b"a key", None)

@@ -1,4 +1,4 @@
-"""Runs of batches when a log is compacted, in both lives.  That they do what single batches do is a property test."""
+"""Compaction of runs of batches, compiled and interpreted. A property test compares it with single batches."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def marker(offset: int) -> bytes:
 
 
 def log_of(*batches: bytes) -> tuple[bytes, list[int]]:
-    """Batches back to back, and where each begins."""
+    """Return the concatenated batches, and the position of each."""
     return b"".join(batches), [0, *accumulate(map(len, batches))]
 
 
@@ -52,7 +52,7 @@ def mangled(batch: bytes, at: int, data: bytes) -> bytes:
 
 
 def resealed(batch: bytes, at: int, data: bytes) -> bytes:
-    """The batch with other bytes there, and the length and the checksum that it then has to have."""
+    """Return the batch with a replaced range of bytes, and with its length and checksum updated."""
     made = bytearray(mangled(batch, at, data))
     made[8:12] = (len(made) - LOG_OVERHEAD_BYTES).to_bytes(4)
     made[CRC_POSITION:CHECKSUMMED_FROM] = crc32c(made[CHECKSUMMED_FROM:]).to_bytes(4)
@@ -65,7 +65,7 @@ def life(request: pytest.FixtureRequest) -> str:
 
 
 class Runs:
-    """Both kinds of runs over one chunk, with a map of the chunk's keys."""
+    """Both kinds of runs over one chunk, with an offset map of the chunk's keys."""
 
     def __init__(self, life: str, data: bytes, *, first: int = 0, upper: int = HIGHEST, slots: int = 1000) -> None:
         module = kernel("compact_runs", life)
@@ -116,7 +116,7 @@ SINGLES = {
 
 
 @pytest.mark.parametrize("kind", SINGLES)
-def test_a_run_ends_before_a_batch(life: str, kind: str) -> None:
+def test_run_ends_before_a_batch_that_needs_special_handling(life: str, kind: str) -> None:
     data, starts = log_of(batch_of(0, b"a"), SINGLES[kind])
     runs = Runs(life, data)
     assert (runs.put(), runs.keys.next_offset) == (starts[1], 1)
@@ -128,8 +128,8 @@ def test_a_run_ends_before_a_batch(life: str, kind: str) -> None:
 
 @pytest.mark.parametrize("log_append_time", [False, True])
 @pytest.mark.parametrize("producer", [-1, 7])
-def test_all_plain_batches_are_one_run(life: str, producer: int, log_append_time: bool) -> None:
-    """Those of idempotent producers too, and those with the time of the append."""
+def test_all_plain_batches_form_one_run(life: str, producer: int, log_append_time: bool) -> None:
+    """This includes batches of idempotent producers and batches with log append time."""
     batches = []
     for offset in range(0, 60, 3):
         numbers = {"producer_id": ProducerId(producer), "producer_epoch": ProducerEpoch(0), "base_sequence": offset}
@@ -151,27 +151,27 @@ def test_all_plain_batches_are_one_run(life: str, producer: int, log_append_time
         assert (batch.producer_id, batch.next_offset - batch.base_offset) == (producer, 3)
 
 
-def test_batches_below_the_first_offset_are_passed_by(life: str) -> None:
+def test_keys_below_the_first_offset_are_not_mapped(life: str) -> None:
     data, _ = log_of(batch_of(0, b"a", b"b"), batch_of(2, b"c", b"d"), batch_of(4, b"e"))
     runs = Runs(life, data, first=3)
     assert (runs.put(), runs.keys.next_offset) == (len(data), 5)
     assert [runs.map.get(key) for key in (b"a", b"b", b"c", b"d", b"e")] == [-1, -1, -1, 3, 4]
 
 
-def test_a_run_ends_where_the_dirty_part_does(life: str) -> None:
+def test_run_ends_at_the_end_of_the_dirty_part(life: str) -> None:
     data, starts = log_of(batch_of(0, b"a"), batch_of(1, b"b"), batch_of(2, b"c"))
     runs = Runs(life, data, upper=2)
     assert (runs.put(), runs.keys.next_offset) == (starts[2], 2)
 
 
-def test_a_run_ends_before_a_batch_whose_keys_do_not_fit(life: str) -> None:
+def test_run_ends_before_a_batch_whose_keys_do_not_fit(life: str) -> None:
     data, starts = log_of(batch_of(0, b"a", b"b"), batch_of(2, b"a", b"c", b"d"), batch_of(5, b"a"))
     runs = Runs(life, data)
     assert (runs.put(room=3), runs.keys.next_offset) == (starts[1], 2)
     assert runs.put(starts[1], 2, room=0) == 0
 
 
-def test_what_is_beyond_the_map_stays(life: str) -> None:
+def test_records_beyond_the_map_are_retained(life: str) -> None:
     data, _ = log_of(batch_of(0, b"a"), batch_of(1, b"b"), batch_of(4, b"b", value=None), batch_of(5, b"b"))
     runs = Runs(life, data)
     runs.put()
@@ -180,7 +180,7 @@ def test_what_is_beyond_the_map_stays(life: str) -> None:
     assert (found.dropped, kept(found)) == (1, [(0, b"a"), (4, b"b"), (5, b"b")])
 
 
-def test_a_batch_that_stays_without_records_ends_a_run(life: str) -> None:
+def test_run_ends_before_a_batch_retained_without_records(life: str) -> None:
     data, starts = log_of(batch_of(0, b"a"), batch_of(1, b"a"), batch_of(2, b"a"), batch_of(3, b"a"))
     runs = Runs(life, data)
     runs.put()
@@ -194,7 +194,7 @@ def test_a_batch_that_stays_without_records_ends_a_run(life: str) -> None:
     assert run(runs.filter()) == starts[3]
 
 
-def test_a_tombstone_goes_after_its_horizon(life: str) -> None:
+def test_tombstone_is_removed_after_its_delete_horizon(life: str) -> None:
     gone, horizon = batch_of(1, b"b", value=None), T0 + 60
     stamped = resealed(mangled(gone, 27, horizon.to_bytes(8)), 21, bytes([0, 0x40]))
     data, starts = log_of(batch_of(0, b"a"), stamped, batch_of(2, b"c"))
@@ -211,7 +211,7 @@ def test_a_tombstone_goes_after_its_horizon(life: str) -> None:
     assert run(runs.filter(), now=horizon) == starts[1], "it has to get a horizon first"
 
 
-def test_a_run_ends_where_a_segment_is_full(life: str) -> None:
+def test_run_ends_when_the_segment_is_full(life: str) -> None:
     data, starts = log_of(batch_of(0, b"a"), batch_of(1, b"b"), batch_of(INT32_MAX, b"c"))
     runs = Runs(life, data)
     runs.put()
@@ -220,8 +220,8 @@ def test_a_run_ends_where_a_segment_is_full(life: str) -> None:
     assert runs.filter().run(0, 0, 0, False, 1 << 30, INT32_MAX) == len(data)
 
 
-def test_no_more_is_kept_than_there_is(life: str) -> None:
-    """Whoever asks twice for the same batches gets no second copy of them."""
+def test_batches_are_retained_once(life: str) -> None:
+    """A repeated call for the same batches returns no second copy of them."""
     data, starts = log_of(batch_of(0, b"a"), batch_of(1, b"b"))
     runs = Runs(life, data)
     runs.put()
@@ -232,7 +232,7 @@ def test_no_more_is_kept_than_there_is(life: str) -> None:
     assert runs.put(-5) == runs.put(starts[2] + 100) == 0
 
 
-def test_garbage_is_no_run(life: str) -> None:
+def test_damaged_batches_are_not_part_of_a_run(life: str) -> None:
     random = Random(3)
     for _ in range(2000 if life == "compiled" else 200):
         data, starts = log_of(*[batch_of(offset, b"%d" % (offset % 3), b"x") for offset in range(0, 12, 2)])

@@ -1,4 +1,4 @@
-"""Framings byte by byte, the other framings that clients send, and bombs."""
+"""Compression formats byte by byte, variants written by other clients, and decompression bombs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_round_trip(codec: Codec, data: bytes, level: int | None) -> None:
     assert decompress(codec, memoryview(bytearray(packed)), len(data)) == data
 
 
-def test_framings_are_those_of_kafkas_java_client() -> None:
+def test_framing_matches_kafkas_java_client() -> None:
     assert compress(Codec.GZIP, TEXT)[:3] == b"\x1f\x8b\x08"
     assert compress(Codec.SNAPPY, TEXT)[:16] == b"\x82SNAPPY\0\0\0\0\1\0\0\0\1"
     # Version 1, independent blocks of 64 KiB, no checksum of blocks or content, no content size.
@@ -40,7 +40,7 @@ def test_framings_are_those_of_kafkas_java_client() -> None:
     assert compress(Codec.ZSTD, TEXT)[:4] == bytes.fromhex("28b52ffd")
 
 
-def test_lz4_keeps_what_does_not_shrink_as_it_is() -> None:
+def test_lz4_stores_incompressible_data_uncompressed() -> None:
     noise = b"".join(sha256(bytes([i])).digest() for i in range(10))[:300]
     packed = compress(Codec.LZ4, noise)
     assert packed == bytes.fromhex("04224d18604082") + (300 | 1 << 31).to_bytes(4, "little") + noise + bytes(4)
@@ -58,12 +58,12 @@ def test_lz4_keeps_what_does_not_shrink_as_it_is() -> None:
     ],
     ids=["gzip", "two gzip members", "bare snappy", "two xerial streams", "lz4 with checksums", "zstd 19"],
 )
-def test_other_framings_are_read(codec: Codec, packed: bytes) -> None:
+def test_framings_of_other_clients_are_decompressed(codec: Codec, packed: bytes) -> None:
     assert decompress(codec, packed) == TEXT
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_broken_input_is_corrupt(codec: Codec) -> None:
+def test_damaged_input_is_refused_as_corrupt(codec: Codec) -> None:
     packed = compress(codec, TEXT)
     for broken in (b"", b"x", packed[:-1], packed[: len(packed) // 2], packed[:5], b"\xff" * 50, packed + b"junk!"):
         with pytest.raises(Refused) as caught:
@@ -72,7 +72,7 @@ def test_broken_input_is_corrupt(codec: Codec) -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_one_byte_too_much_is_refused(codec: Codec) -> None:
+def test_output_larger_than_the_bound_is_refused(codec: Codec) -> None:
     with pytest.raises(Refused, match="more than"):
         decompress(codec, compress(codec, TEXT), len(TEXT) - 1)
 
@@ -81,7 +81,7 @@ BOMBS: dict[Codec, bytes] = {codec: compress(codec, bytes(64 * MIB)) for codec i
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_a_bomb_gets_no_more_memory_than_its_bound(codec: Codec) -> None:
+def test_decompression_bomb_uses_no_more_memory_than_the_bound(codec: Codec) -> None:
     bound = 4 * MIB
     tracemalloc.start()
     try:
@@ -94,21 +94,21 @@ def test_a_bomb_gets_no_more_memory_than_its_bound(codec: Codec) -> None:
     assert peak <= 2 * bound + MIB, f"{peak} bytes"
 
 
-def test_beyond_a_harmless_size_the_ratio_counts() -> None:
+def test_compression_ratio_is_limited_above_a_harmless_size() -> None:
     assert len(decompress(Codec.ZSTD, compress(Codec.ZSTD, bytes(DECOMPRESSION_UNCHECKED_BYTES)))) == 16 * MIB
     with pytest.raises(Refused, match="more than 16777216"):
         decompress(Codec.ZSTD, BOMBS[Codec.ZSTD])
 
 
-def test_a_promised_size_buys_nothing() -> None:
-    """4 GiB claimed by the first bytes of a snappy block, and a frame of zstd that says so in its header."""
+def test_declared_size_allocates_no_memory() -> None:
+    """A snappy block and a zstd frame header that each declare a size of about 4 GiB."""
     with pytest.raises(Refused, match="cannot decompress to the declared"):
         decompress(Codec.SNAPPY, b"\xff\xff\xff\xff\x0f" + b"abc")
     with pytest.raises(Refused):
         decompress(Codec.ZSTD, bytes.fromhex("28b52ffda0") + (0xFFFFFFF0).to_bytes(4, "little") + b"\x01\x00\x00")
 
 
-def test_no_codec_is_no_copy() -> None:
+def test_uncompressed_data_is_not_copied() -> None:
     data = bytearray(b"abc")
     view = decompress(Codec.NONE, data)
     data[0] = ord("x")
@@ -116,7 +116,7 @@ def test_no_codec_is_no_copy() -> None:
 
 
 class Counted:
-    """zlib's decompressor, with all bytes that go into it or are left over counted: those are what it copies."""
+    """A zlib decompressor that counts its input and leftover bytes, since it copies both."""
 
     bytes = 0
 
@@ -134,9 +134,7 @@ class Counted:
 
 
 @pytest.mark.parametrize("member_bytes", [0, 1, 300, 70_000])
-def test_gzip_work_grows_with_the_input_whatever_the_members_are(
-    member_bytes: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_gzip_work_is_linear_for_any_member_size(member_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compression, "zlib", SimpleNamespace(**vars(zlib) | {"decompressobj": Counted}))
     member = gzip.compress(random.Random(1).randbytes(member_bytes))
     work = []
@@ -151,7 +149,7 @@ def test_gzip_work_grows_with_the_input_whatever_the_members_are(
 
 @pytest.mark.parametrize("size", [1, 100_000, 5 * MIB, 16 * MIB])
 @pytest.mark.parametrize("codec", [Codec.LZ4, Codec.ZSTD])
-def test_trying_larger_buffers_costs_a_small_multiple_of_the_output(
+def test_growing_the_buffer_costs_a_small_multiple_of_the_output(
     codec: Codec, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     packed = compress(codec, bytes(size))
@@ -168,7 +166,7 @@ def test_trying_larger_buffers_costs_a_small_multiple_of_the_output(
     assert sum(tried_in_vain) <= 1.4 * size
 
 
-def test_what_is_large_does_not_stay_with_the_allocator() -> None:
-    """Pages of the system for it: an allocator keeps them."""
+def test_large_output_is_memory_mapped() -> None:
+    """Large buffers are mapped pages, which are returned to the system; an allocator would keep them."""
     for codec in CODECS:
         assert isinstance(decompress(codec, compress(codec, bytes(8 * MIB))).obj, mmap), codec

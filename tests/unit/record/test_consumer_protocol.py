@@ -1,4 +1,4 @@
-"""What consumers tell each other through the broker, and whatever else they put there."""
+"""Messages that consumers exchange through the broker, and invalid bytes in their place."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ garbage = st.one_of(st.binary(max_size=200), plausible)
 @pytest.mark.parametrize(
     "cls", [ConsumerProtocolSubscription, ConsumerProtocolAssignment], ids=lambda cls: cls.__name__
 )
-def test_class_is_as_the_facts_say(cls: type) -> None:
+def test_class_matches_kafkas_definition(cls: type) -> None:
     check_message(cls, FACT_OF[cls.__name__])
 
 
@@ -50,7 +50,7 @@ def test_round_trip(version: int) -> None:
     check()
 
 
-def test_a_newer_version_is_read_as_the_newest() -> None:
+def test_newer_version_is_decoded_as_the_latest_known() -> None:
     subscription = ConsumerProtocolSubscription(topics=["a", "b"], generation_id=4, rack_id="r")
     data = encode_subscription(subscription, 3)
     assert decode_subscription(pack(">h", 9) + data[2:] + b"what version 9 adds") == subscription
@@ -59,7 +59,7 @@ def test_a_newer_version_is_read_as_the_newest() -> None:
 
 
 @pytest.mark.parametrize("data", ["", "00", "0000", "ffff 00000000 ffffffff", "0001 00000000 ffffffff"])
-def test_what_is_no_subscription_is_refused(data: str) -> None:
+def test_invalid_subscription_is_refused(data: str) -> None:
     with pytest.raises(Refused) as caught:
         decode_subscription(bytes.fromhex(data))
     assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
@@ -67,8 +67,8 @@ def test_what_is_no_subscription_is_refused(data: str) -> None:
 
 @settings(max_examples=500, deadline=None, database=None)
 @given(garbage, st.integers(-1, 5))
-def test_garbage(data: bytes, version: int) -> None:
-    """Garbage is read or refused as corrupt, never anything else."""
+def test_any_bytes_are_decoded_or_refused(data: bytes, version: int) -> None:
+    """Any bytes are decoded or refused as corrupt; no other error is raised."""
     for prefixed in (data, pack(">h", version) + data):
         for read in (decode_subscription, decode_assignment):
             try:
@@ -77,7 +77,7 @@ def test_garbage(data: bytes, version: int) -> None:
                 assert refused.code is ErrorCode.CORRUPT_MESSAGE
 
 
-def test_many_elements_are_refused_before_they_are_made() -> None:
-    """A member's metadata may be as large as its request; what is made of it is not."""
+def test_too_many_elements_are_refused_before_decoding() -> None:
+    """The metadata of a member may be as large as its request; the decoded objects may not."""
     with pytest.raises(Refused):
         decode_subscription(pack(">hi", 0, 200_000) + bytes(400_004))

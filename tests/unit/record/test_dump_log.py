@@ -1,4 +1,4 @@
-"""Apache Kafka's own dump-log reads our batches: every codec, as a segment file."""
+"""Apache Kafka's dump-log tool reads our batches with every codec from a segment file."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def payloads(name: str, out: str) -> list[int]:
     return [int(number) for number in re.findall(rf"payload: {name}-(\d+)$", out, re.MULTILINE)]
 
 
-def test_dump_log_reads_every_codec(tmp_path: Path) -> None:
+def test_kafkas_dump_log_reads_every_codec(tmp_path: Path) -> None:
     file = tmp_path / "00000000000000000000.log"
     file.write_bytes(segment())
     out = dumped(file)

@@ -1,4 +1,4 @@
-"""The marker of a transaction's end: Kafka's bytes, and what is none."""
+"""End transaction markers: Kafka's bytes, and batches that are not markers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def control(*records: tuple[bytes | None, bytes | None]) -> Batch:
     return Batch.trusted(memoryview(encode_batch(entries, producer_id=ProducerId(1), is_control=True)))
 
 
-def test_kafkas_markers() -> None:
+def test_markers_have_kafkas_bytes() -> None:
     files = sorted(GOLDEN.glob("*.log"))
     markers = [batch for file in files for batch in iter_batches(file.read_bytes()) if batch.is_control]
     assert [end_marker(batch) for batch in markers] == [EndMarker(True, 0), EndMarker(False, 0), EndMarker(True, 0)]
@@ -59,18 +59,18 @@ def test_round_trip(commit: bool, coordinator_epoch: int, producer_id: int, epoc
         [(struct.pack(">hh", 0, 1), b"\0\0")],
     ],
 )
-def test_what_ends_nothing(records: list[tuple[bytes | None, bytes | None]]) -> None:
+def test_other_control_records_are_not_markers(records: list[tuple[bytes | None, bytes | None]]) -> None:
     assert end_marker(control(*records)) is None
 
 
-def test_one_that_compaction_emptied_ends_nothing() -> None:
+def test_control_batch_emptied_by_compaction_is_not_a_marker() -> None:
     raw = control((struct.pack(">hh", 0, 1), struct.pack(">hi", 0, 5))).view[:61]
     struct.pack_into(">i", raw, 57, 0)
     assert end_marker(Batch.trusted(raw)) is None
 
 
 @given(st.binary(max_size=40))
-def test_garbage_ends_nothing_or_something(payload: bytes) -> None:
+def test_any_payload_is_decoded_or_is_not_a_marker(payload: bytes) -> None:
     raw = bytearray(control((b"k", b"v")).view[:61]) + payload
     marker = end_marker(Batch.trusted(raw))
     assert marker is None or isinstance(marker, EndMarker)

@@ -1,7 +1,4 @@
-"""Segments that Apache Kafka 4.3.0 wrote for its own Java client and for librdkafka: one batch for each codec.
-
-Ten records without a codec, then 1,200 with each, more than one block of any framing.
-"""
+"""Segments written by Apache Kafka 4.3.0 for its Java client and for librdkafka: one batch for each codec."""
 
 from __future__ import annotations
 
@@ -24,12 +21,12 @@ def value(codec: Codec, line: int) -> bytes:
     return TEXT.format(codec=codec.name.lower(), line=line).encode()
 
 
-def test_both_are_there() -> None:
+def test_segments_of_both_clients_are_present() -> None:
     assert [path.name for path in SEGMENTS] == ["java_client_4.3.0.log", "librdkafka_2.16.0.log"]
 
 
 @pytest.mark.parametrize("path", SEGMENTS, ids=lambda path: path.stem)
-def test_every_record(path: Path) -> None:
+def test_all_records_are_decoded(path: Path) -> None:
     batches = list(iter_batches(path.read_bytes()))
     assert [batch.codec for batch in batches] == list(Codec)
     assert sum(batch.size for batch in batches) == path.stat().st_size
@@ -43,7 +40,7 @@ def test_every_record(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", SEGMENTS, ids=lambda path: path.stem)
-def test_arrow_has_the_same(path: Path) -> None:
+def test_arrow_rows_match_the_records(path: Path) -> None:
     batches = list(iter_batches(path.read_bytes()))
     rows = [row for table in decode_batches(batches, "t", 0, Wanted(headers=True)) for row in table.to_pylist()]
     records = [record for batch in batches for record in decode(batch)]
@@ -55,8 +52,8 @@ def test_arrow_has_the_same(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", SEGMENTS, ids=lambda path: path.stem)
-def test_sealed_again_it_is_the_same_batch(path: Path) -> None:
-    """Without a codec, that is: compressed bytes depend on the library."""
+def test_sealing_a_batch_again_reproduces_its_bytes(path: Path) -> None:
+    """Only without a codec: compressed bytes depend on the library."""
     batch = next(iter_batches(path.read_bytes()))
     again = seal_batch(
         bytearray(batch.view),

@@ -1,4 +1,4 @@
-"""The records of the internal topics: every field is what the facts say, and any bytes are read or refused."""
+"""Records of the internal topics: every field is as Kafka defines it, and any bytes are decoded or refused."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ garbage = st.one_of(st.binary(max_size=200), plausible)
 
 
 @pytest.mark.parametrize("cls", [*RECORDS, *RECORDS.values()], ids=lambda cls: cls.__name__)
-def test_class_is_as_the_facts_say(cls: type) -> None:
+def test_class_matches_kafkas_definition(cls: type) -> None:
     check_message(cls, FACT_OF[cls.__name__])
 
 
-def test_key_and_value_of_a_record_have_one_type() -> None:
+def test_key_and_value_of_a_record_have_the_same_type() -> None:
     assert all(schema_of(key).api_key == schema_of(value).api_key for key, value in RECORDS.items())
 
 
-def test_records_of_offsets_classic_and_consumer_groups_are_all_here() -> None:
+def test_all_offset_and_group_record_types_are_defined() -> None:
     ours = {schema_of(key).api_key for key in GROUP_RECORDS}
     theirs = {fact["apiKey"] for name, fact in FACT_OF.items() if fact["type"] == "coordinator-key" and is_ours(name)}
     assert ours == theirs == {0, 1, 2, 3, 4, 5, 6, 7, 8, 16}
@@ -67,7 +67,7 @@ def is_ours(name: str) -> bool:
 
 @pytest.mark.parametrize(("key_cls", "value_cls", "version"), CASES, ids=lambda each: getattr(each, "__name__", each))
 def test_round_trip(key_cls: type, value_cls: type, version: int) -> None:
-    """What is written is what the dumb encoder writes behind two numbers, and it is read again as it was."""
+    """Records are encoded like the reference encoder does after two numbers, and are decoded unchanged."""
 
     @settings(max_examples=30, deadline=None, database=None)
     @given(st.integers())
@@ -97,7 +97,7 @@ def as_read(key: object) -> object:
     return key
 
 
-def test_bytes_of_an_offset() -> None:
+def test_offset_commit_has_kafkas_bytes() -> None:
     key = OffsetCommitKey(group="g", topic="tt", partition=3)
     value = OffsetCommitValue(offset=5, leader_epoch=2, metadata="", commit_timestamp=7)
     key_bytes, value_bytes = encode(key, value, 3)
@@ -114,8 +114,8 @@ def test_bytes_of_an_offset() -> None:
     ],
     ids=["consumer protocol", "empty", "classic protocol"],
 )
-def test_bytes_of_a_member(metadata: ClassicMemberMetadata | None, tagged: str) -> None:
-    """Apache Kafka 4.3.0 leaves out the empty struct, and says null: it has a default that nobody uses."""
+def test_consumer_group_member_has_kafkas_bytes(metadata: ClassicMemberMetadata | None, tagged: str) -> None:
+    """Apache Kafka 4.3.0 omits the empty struct and writes null; the struct's default is unused."""
     key = ConsumerGroupMemberMetadataKey(group_id="g", member_id="m")
     value = ConsumerGroupMemberMetadataValue(
         instance_id=None,
@@ -134,7 +134,7 @@ def test_bytes_of_a_member(metadata: ClassicMemberMetadata | None, tagged: str) 
     assert decode_value(key, value_bytes) == value
 
 
-def test_a_legacy_offset_is_read_as_an_offset() -> None:
+def test_legacy_offset_commit_is_decoded_as_an_offset_commit() -> None:
     legacy = LegacyOffsetCommitKey(group="g", topic="t", partition=1)
     value = LegacyOffsetCommitValue(offset=4, metadata="m", commit_timestamp=8)
     key_bytes, value_bytes = encode(legacy, value, 0)
@@ -145,42 +145,42 @@ def test_a_legacy_offset_is_read_as_an_offset() -> None:
 
 
 @pytest.mark.parametrize("number", [-1, 9, 10, 15, 17, 24, 32767])
-def test_a_type_that_is_not_known_is_none(number: int) -> None:
+def test_unknown_key_type_is_decoded_as_none(number: int) -> None:
     assert decode_key(pack(">h", number) + b"anything") is None
 
 
-def test_the_topics_have_their_own_types() -> None:
+def test_key_types_are_specific_to_their_topic() -> None:
     offset, _ = encode(OffsetCommitKey(group="g", topic="t", partition=1), None, 3)
     transaction, _ = encode(TransactionLogKey(transactional_id="x"), None, 0)
     assert decode_transaction_key(offset) is None
     assert decode_transaction_key(transaction) == TransactionLogKey(transactional_id="x")
     with pytest.raises(Refused):
-        decode_key(transaction)  # A legacy offset whose topic is missing.
+        decode_key(transaction)  # Decoded as a legacy offset commit, the key lacks its topic.
 
 
 @pytest.mark.parametrize("version", [-1, 5, 32767])
-def test_a_version_that_is_not_known_is_refused(version: int) -> None:
+def test_unknown_value_version_is_refused(version: int) -> None:
     with pytest.raises(Refused) as caught:
         decode_value(GroupMetadataKey(group="g"), pack(">h", version) + bytes(100))
     assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
 
 
 @pytest.mark.parametrize("data", [b"", b"\0", b"\0\1", b"\0\1\0", b"\0\1\0\1", b"\0\2\xff\xff", b"\0\3\0\2g"])
-def test_a_key_that_is_cut_short_is_refused(data: bytes) -> None:
+def test_truncated_key_is_refused(data: bytes) -> None:
     with pytest.raises(Refused) as caught:
         decode_key(data)
     assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
 
 
-def test_what_comes_after_a_record_is_ignored() -> None:
-    """As in Apache Kafka: a later version of the same software may add fields that way."""
+def test_trailing_bytes_are_ignored() -> None:
+    """As in Apache Kafka: a later version of the software may append fields."""
     key = ConsumerGroupMetadataKey(group_id="g")
     assert decode_key(encode(key, None, 0)[0] + b"more") == key
 
 
 @pytest.mark.parametrize(("key_cls", "value_cls", "version"), CASES, ids=lambda each: getattr(each, "__name__", each))
-def test_garbage_values(key_cls: type, value_cls: type, version: int) -> None:
-    """Garbage is read or refused as corrupt, never anything else; what was read can be written again."""
+def test_any_value_bytes_are_decoded_or_refused(key_cls: type, value_cls: type, version: int) -> None:
+    """Any bytes are decoded or refused as corrupt, and decoded values can be encoded again."""
     if key_cls is LegacyOffsetCommitKey:
         key_cls, value_cls = OffsetCommitKey, OffsetCommitValue
     key = Maker("key").message(key_cls, 0)
@@ -205,7 +205,7 @@ def test_garbage_values(key_cls: type, value_cls: type, version: int) -> None:
 
 @settings(max_examples=500, deadline=None, database=None)
 @given(garbage, st.integers(0, 17))
-def test_garbage_keys(data: bytes, number: int) -> None:
+def test_any_key_bytes_are_decoded_or_refused(data: bytes, number: int) -> None:
     for prefixed in (data, pack(">h", number) + data):
         for read in (decode_key, decode_transaction_key):
             try:
@@ -217,7 +217,7 @@ def test_garbage_keys(data: bytes, number: int) -> None:
 
 
 @pytest.mark.parametrize("count", [1 << 20, (1 << 31) - 1])
-def test_a_count_beyond_the_bytes_costs_nothing(count: int) -> None:
+def test_count_beyond_the_data_allocates_no_memory(count: int) -> None:
     key = GroupMetadataKey(group="g")
     front = pack(">hhi", 3, 0, 1) + pack(">hhq", -1, -1, 0)
     assert decode_value(key, front + pack(">i", 0)) == GroupMetadataValue(
@@ -234,7 +234,7 @@ def test_a_count_beyond_the_bytes_costs_nothing(count: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["x" * 32_768, "�" * 11_000])
-def test_a_text_that_is_too_long_is_refused(text: str) -> None:
+def test_too_long_string_is_refused(text: str) -> None:
     value = ConsumerGroupMemberMetadataValue(
         instance_id=None,
         rack_id=None,
@@ -252,7 +252,7 @@ def test_a_text_that_is_too_long_is_refused(text: str) -> None:
         encode(ConsumerGroupMemberMetadataKey(group_id="g", member_id="m"), value, 0)
 
 
-def test_a_version_that_cannot_carry_a_value_is_a_bug() -> None:
+def test_encoding_in_a_version_without_a_set_field_is_an_error() -> None:
     value = TransactionLogValue(
         producer_id=1,
         previous_producer_id=0,

@@ -1,4 +1,4 @@
-"""The kernels' own edges, in both lives.  That they read what records.py reads is a property test."""
+"""Edge cases of the kernels, compiled and interpreted. A property test compares their results with records.py."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def decode(request: pytest.FixtureRequest) -> Iterator[ModuleType]:
 
 @pytest.mark.parametrize("life", LIVES)
 @pytest.mark.parametrize("key", KNOWN_HASHES)
-def test_murmur2(life: str, key: bytes) -> None:
+def test_murmur2_matches_kafkas_hashes(life: str, key: bytes) -> None:
     assert kernel("murmur", life).murmur2(memoryview(key)) == KNOWN_HASHES[key] % (1 << 32)
 
 
@@ -45,7 +45,7 @@ def values(decoder: object, rows: int) -> list[bytes]:
     return [bytes(memoryview(data)[borders[row] : borders[row + 1]]) for row in range(rows)]
 
 
-def test_rows_add_up_over_batches(decode: ModuleType) -> None:
+def test_rows_of_several_batches_accumulate(decode: ModuleType) -> None:
     decoder = decode.Decoder(True, True, False, bytearray)
     for base in range(0, 5000, 500):
         batch = batch_of(500)
@@ -55,7 +55,7 @@ def test_rows_add_up_over_batches(decode: ModuleType) -> None:
     assert values(decoder, 5000) == [b"value"] * 5000
 
 
-def test_a_bad_batch_leaves_no_rows(decode: ModuleType) -> None:
+def test_malformed_batch_adds_no_rows(decode: ModuleType) -> None:
     decoder = decode.Decoder(True, True, True, bytearray)
     good = batch_of(10)
     assert decoder.decode(good.payload, 10, 0, 0, None) == -1
@@ -68,7 +68,7 @@ def test_a_bad_batch_leaves_no_rows(decode: ModuleType) -> None:
     assert decoder.values.nulls == decoder.keys.nulls == 0
 
 
-def test_only_rows_in_the_window(decode: ModuleType) -> None:
+def test_only_rows_in_the_offset_window_are_decoded(decode: ModuleType) -> None:
     decoder = decode.Decoder(False, True, False, bytearray)
     decoder.window(105, 108)
     assert decoder.decode(batch_of(10).payload, 10, 100, 0, None) == -1
@@ -76,7 +76,7 @@ def test_only_rows_in_the_window(decode: ModuleType) -> None:
     assert decoder.rows == 3
 
 
-def test_timestamps_beyond_the_range_stay_at_its_ends(decode: ModuleType) -> None:
+def test_timestamps_are_clamped_to_the_range_of_microseconds(decode: ModuleType) -> None:
     decoder = decode.Decoder(False, False, False, bytearray)
     for timestamp in (2**63 - 1, -(2**63), 9_223_372_036_854_775, 5):
         assert decoder.decode(batch_of(1).payload, 1, 0, timestamp, None) == -1
@@ -90,7 +90,7 @@ def test_timestamps_beyond_the_range_stay_at_its_ends(decode: ModuleType) -> Non
     ]
 
 
-def test_a_count_that_cannot_be_costs_no_memory(decode: ModuleType) -> None:
+def test_impossible_record_count_allocates_no_memory(decode: ModuleType) -> None:
     decoder = decode.Decoder(True, True, True, bytearray)
     assert decoder.decode(batch_of(3).payload, 2**31 - 1, 0, 0, None) == 0
     assert decoder.rows == 0
@@ -99,11 +99,11 @@ def test_a_count_that_cannot_be_costs_no_memory(decode: ModuleType) -> None:
 @pytest.mark.parametrize(
     ("count", "bad"), [(3, -1), (4, 3), (2, 2), (0, 0)], ids=["right", "one too many", "bytes are left", "none"]
 )
-def test_a_check_counts(decode: ModuleType, count: int, bad: int) -> None:
+def test_check_refuses_a_wrong_record_count(decode: ModuleType, count: int, bad: int) -> None:
     assert check(decode).run(batch_of(3).payload, count, 0) == bad
 
 
-def test_a_check_wants_offsets_in_order(decode: ModuleType) -> None:
+def test_check_requires_increasing_offsets(decode: ModuleType) -> None:
     record = bytes(batch_of(1).payload)
     assert check(decode).run(record, 1, 0) == -1
     assert check(decode).run(record + record, 2, 0) == 1
@@ -114,8 +114,8 @@ def check(decode: ModuleType) -> Any:
 
 
 @pytest.mark.waits
-def test_interpreted_without_cython_installed() -> None:
-    """A machine without Cython and without a compiler has the same kernels."""
+def test_kernels_run_without_cython() -> None:
+    """The same kernels run on a machine without Cython and a compiler."""
     program = (
         "import sys; sys.modules['cython'] = None\n"
         "sys.path[:0] = ['tests']\n"

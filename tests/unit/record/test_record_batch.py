@@ -1,4 +1,4 @@
-"""Batches as views.  The table of answers is what Apache Kafka 4.3.0 gave for these bytes in a produce request."""
+"""Batches as views. The expected error codes are Apache Kafka 4.3.0's responses to these bytes in Produce requests."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def good() -> bytearray:
 
 
 def altered(**changes: int) -> bytearray:
-    """A good batch with some header fields changed and the checksum made right again."""
+    """Return a valid batch with changed header fields and an updated checksum."""
     batch = good()
     fields = dict(zip(FIELDS, HEADER.unpack_from(batch), strict=True)) | changes
     HEADER.pack_into(batch, 0, *fields.values())
@@ -85,7 +85,7 @@ REFUSED: dict[str, tuple[Callable[[], bytes | bytearray], ErrorCode]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_refused_with_kafkas_code(name: str) -> None:
+def test_invalid_batch_is_refused_with_kafkas_error_code(name: str) -> None:
     make, code = REFUSED[name]
     with pytest.raises(Refused) as caught:
         Batch.checked(make())
@@ -103,16 +103,16 @@ def test_refused_with_kafkas_code(name: str) -> None:
         {"producer_id": 7, "producer_epoch": 0, "base_sequence": 7},
     ],
 )
-def test_taken_as_kafka_takes_it(change: dict[str, int]) -> None:
+def test_unusual_batch_is_accepted_as_by_kafka(change: dict[str, int]) -> None:
     assert Batch.checked(altered(**change)).records_count == 3
 
 
-def test_a_cut_off_second_batch_is_left_out() -> None:
+def test_truncated_second_batch_is_ignored() -> None:
     assert Batch.checked(good() + good()[:30]).view == good()
     assert Batch.checked(good() + b"12345").view == good()
 
 
-def test_every_field_of_the_header() -> None:
+def test_header_fields_are_read() -> None:
     batch = Batch.checked(
         encode_batch(
             ROWS,
@@ -135,7 +135,7 @@ def test_every_field_of_the_header() -> None:
     assert batch.size == len(batch.view) == HEADER_BYTES + len(batch.payload)
 
 
-def test_stamped_in_place_and_still_intact() -> None:
+def test_stamping_in_place_keeps_the_checksum_valid() -> None:
     data = good()
     batch = Batch.checked(memoryview(data))
     batch.stamp(Offset(2**40), LeaderEpoch(9))
@@ -144,7 +144,7 @@ def test_stamped_in_place_and_still_intact() -> None:
     assert [record.offset for record in decode(Batch.verified(data))] == [2**40, 2**40 + 1, 2**40 + 2]
 
 
-def test_log_append_time_is_every_records_time_until_it_is_undone() -> None:
+def test_log_append_time_replaces_record_timestamps_until_undone() -> None:
     data = good()
     batch = Batch.checked(data)
     batch.stamp_log_append_time(TimestampMs(5_000_000))
@@ -157,12 +157,12 @@ def test_log_append_time_is_every_records_time_until_it_is_undone() -> None:
     assert [record.timestamp for record in decode(restored)] == [1000, 1001, 1002]
 
 
-def test_delete_horizon_is_in_place_of_the_base_timestamp() -> None:
+def test_delete_horizon_is_stored_in_the_base_timestamp() -> None:
     assert Batch.verified(altered(attributes=0x40, base_timestamp=42)).delete_horizon == 42
     assert Batch.verified(good()).delete_horizon is None
 
 
-def test_whole_batches_of_a_run_of_bytes() -> None:
+def test_iter_batches_yields_complete_batches() -> None:
     first, second = encode_batch(ROWS), encode_batch(ROWS[:1], base_offset=Offset(3))
     run = first + second
     assert [batch.base_offset for batch in iter_batches(run)] == [0, 3]
@@ -178,17 +178,17 @@ def test_whole_batches_of_a_run_of_bytes() -> None:
         ({"magic": 1}, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT),
     ],
 )
-def test_a_run_that_is_none(changes: dict[str, int], code: ErrorCode) -> None:
+def test_iter_batches_refuses_an_invalid_batch(changes: dict[str, int], code: ErrorCode) -> None:
     with pytest.raises(Refused) as caught:
         list(iter_batches(good() + altered(**changes)))
     assert caught.value.code == code
 
 
-def test_a_header_is_read_from_anywhere() -> None:
+def test_header_is_read_at_any_position() -> None:
     header = BatchHeader(b"12345" + good()[:HEADER_BYTES], 5)
     assert (header.size, header.records_count) == (len(good()), 3)
 
 
-def test_an_unknown_codec_in_a_stored_batch_is_named() -> None:
+def test_unknown_codec_of_a_stored_batch_is_reported() -> None:
     with pytest.raises(Refused, match="codec 6"):
         _ = Batch.trusted(altered(attributes=6)).codec

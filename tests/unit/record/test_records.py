@@ -1,4 +1,4 @@
-"""Single records by hand-made bytes: what a reader must take, and what it must refuse."""
+"""Single records, given as hand-made bytes: valid ones are decoded, malformed ones refused."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def batch_of(payload: bytes, count: int = 1, codec: Codec = Codec.NONE) -> Batch
 GOOD = bytes([20, 0, 2, 0, 2, ord("k"), 1, 2, 2, ord("h"), 1])
 
 
-def test_a_record_by_hand() -> None:
+def test_handmade_record_is_decoded() -> None:
     assert decode(batch_of(GOOD)) == [Record(Offset(0), TimestampMs(101), b"k", None, (("h", None),))]
 
 
@@ -47,26 +47,26 @@ def test_a_record_by_hand() -> None:
         bytes([32, 0, 2, 0, 2, ord("k"), 1, 2, 2, ord("h"), 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 1]),
     ],
 )
-def test_malformed_records_are_corrupt(payload: bytes) -> None:
+def test_malformed_records_are_refused_as_corrupt(payload: bytes) -> None:
     with pytest.raises(Refused) as caught:
         decode(batch_of(payload))
     assert caught.value.code == ErrorCode.CORRUPT_MESSAGE
 
 
-def test_those_before_a_bad_one_are_read_one_by_one() -> None:
+def test_records_before_a_malformed_one_are_returned() -> None:
     reader = iter_records(batch_of(GOOD + b"\xff", count=2))
     assert next(reader).key == b"k"
     with pytest.raises(Refused):
         next(reader)
 
 
-def test_header_keys_that_are_no_utf_8_are_replaced() -> None:
+def test_invalid_utf8_in_header_keys_is_replaced() -> None:
     payload = bytearray(GOOD)
     payload[9] = 0xFF
     assert decode(batch_of(bytes(payload)))[0].headers == (("�", None),)
 
 
-def test_a_batch_emptied_by_compaction_has_no_records() -> None:
+def test_batch_emptied_by_compaction_has_no_records() -> None:
     assert decode(batch_of(b"", count=0)) == []
 
 
@@ -74,18 +74,18 @@ def test_a_batch_emptied_by_compaction_has_no_records() -> None:
     ("value", "encoded"),
     [(0, "00"), (-1, "01"), (63, "7e"), (-64, "7f"), (64, "8001"), (2**31 - 1, "feffffff0f"), (-(2**31), "ffffffff0f")],
 )
-def test_varints(value: int, encoded: str) -> None:
+def test_varints_are_zigzag_encoded(value: int, encoded: str) -> None:
     out = bytearray()
     write_varint(out, value)
     assert out.hex() == encoded
 
 
-def test_no_batch_without_records() -> None:
+def test_batch_without_records_is_refused() -> None:
     with pytest.raises(ValueError, match="at least one"):
         encode_batch([])
 
 
-def test_a_control_batch() -> None:
+def test_control_batch_is_encoded() -> None:
     marker = encode_batch(
         [(b"\0\0\0\1", b"\0\0\0\0\0\0", (), 5)], is_transactional=True, is_control=True, leader_epoch=LeaderEpoch(3)
     )

@@ -1,4 +1,4 @@
-"""What a broker unpacks is bounded: each record by max.decompressed.message.bytes, a batch by what fits into memory."""
+"""Limits of decompression: max.decompressed.message.bytes for each record, and the available memory for a batch."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def bomb(codec: Codec, size: int, count: int = 1) -> Batch:
 
 
 @pytest.mark.parametrize("codec", PACKING)
-def test_a_record_may_be_as_large_as_the_bound_and_no_larger(codec: Codec) -> None:
+def test_record_larger_than_the_bound_is_refused(codec: Codec) -> None:
     largest = 50 + KEYLESS - 1  # Its length is not counted.
     one = batch([10, 50, 3], codec)
     assert len(unpack(one, largest)) == 63 + 3 * KEYLESS
@@ -38,18 +38,18 @@ def test_a_record_may_be_as_large_as_the_bound_and_no_larger(codec: Codec) -> No
     assert caught.value.code == ErrorCode.INVALID_RECORD
 
 
-def test_without_a_codec_nothing_is_held_to_it() -> None:
+def test_bound_does_not_apply_without_a_codec() -> None:
     one = batch([50], Codec.NONE)
     assert unpack(one, 1) == one.payload
 
 
 @pytest.mark.parametrize("codec", PACKING)
-def test_many_small_records_are_not_held_to_it_together(codec: Codec) -> None:
+def test_bound_applies_to_records_not_to_their_sum(codec: Codec) -> None:
     assert len(unpack(batch([10] * 1_000, codec), 30)) > 10_000
 
 
 @pytest.mark.parametrize("codec", PACKING)
-def test_a_bomb_takes_no_more_memory_than_the_bound_allows(codec: Codec) -> None:
+def test_decompression_bomb_uses_no_more_memory_than_the_bound(codec: Codec) -> None:
     one = bomb(codec, 8 * MIB)
     unpack(one, INT32_MAX)  # Imports what it needs.
     tracemalloc.start()
@@ -62,14 +62,14 @@ def test_a_bomb_takes_no_more_memory_than_the_bound_allows(codec: Codec) -> None
 
 
 @pytest.mark.parametrize("codec", PACKING)
-def test_a_batch_is_bounded_whatever_the_key_says(codec: Codec) -> None:
+def test_size_of_a_batch_is_bounded_regardless_of_the_config(codec: Codec) -> None:
     with pytest.raises(Refused, match="decompresses to more than") as caught:
         unpack(bomb(codec, UNPACKED_BYTES_MAX + 1, count=1_000_000), INT32_MAX)
     assert caught.value.code == ErrorCode.INVALID_RECORD
 
 
 @pytest.mark.parametrize("codec", PACKING)
-def test_what_can_not_be_unpacked_is_damage(codec: Codec) -> None:
+def test_undecompressable_batch_is_refused_as_corrupt(codec: Codec) -> None:
     now = TimestampMs(1)
     data = bytearray(HEADER_BYTES) + b"\xff" * 30
     broken = Batch.checked(seal_batch(data, count=1, base_timestamp=now, max_timestamp=now, attributes=codec))
@@ -78,7 +78,7 @@ def test_what_can_not_be_unpacked_is_damage(codec: Codec) -> None:
     assert caught.value.code == ErrorCode.CORRUPT_MESSAGE
 
 
-def test_a_batch_that_compaction_has_emptied_has_nothing_to_unpack() -> None:
+def test_batch_emptied_by_compaction_is_decompressed_to_nothing() -> None:
     emptied = batch([1], Codec.ZSTD)
     emptied.records_count = 0
     assert not unpack(emptied, 1)

@@ -28,7 +28,7 @@ def check(batch: Batch, *, wants_keys: bool = False, oldest: int = -INT64_MAX, l
 
 
 @pytest.mark.parametrize("codec", Codec)
-def test_sound_records_pass(codec: Codec) -> None:
+def test_valid_records_are_accepted(codec: Codec) -> None:
     assert check(Batch.checked(encode_batch([(b"k", b"v", [("h", None)], i) for i in range(100)], codec))) == 99
 
 
@@ -43,13 +43,15 @@ def test_sound_records_pass(codec: Codec) -> None:
         ([], 3, b"\xff" * 30, "record 0 of 3"),
     ],
 )
-def test_what_the_header_does_not_say(codec: Codec, deltas: list[int], count: int, tail: bytes, why: str) -> None:
+def test_records_that_contradict_the_header_are_refused(
+    codec: Codec, deltas: list[int], count: int, tail: bytes, why: str
+) -> None:
     with pytest.raises(Refused, match=why) as caught:
         check(batch_of(deltas, codec, count, tail))
     assert caught.value.code == ErrorCode.INVALID_RECORD
 
 
-def test_records_without_a_key_are_named() -> None:
+def test_records_without_a_key_are_listed() -> None:
     batch = Batch.checked(encode_batch([(key, b"v", [], 5) for key in (b"k", None, b"", None)]))
     with pytest.raises(RecordsRefused, match="2 record errors in total; the first is record 1") as caught:
         check(batch, wants_keys=True)
@@ -60,7 +62,7 @@ def test_records_without_a_key_are_named() -> None:
     assert len(caught.value.errors(1)) == 1
 
 
-def test_times_out_of_bounds_are_named_before_keys() -> None:
+def test_timestamps_out_of_range_take_precedence_over_missing_keys() -> None:
     batch = Batch.checked(encode_batch([(None, b"v", [], 5), *((b"k", b"v", [], time) for time in (1, 2, -1, 8, 9))]))
     with pytest.raises(RecordsRefused, match="due to invalid timestamp") as caught:
         check(batch, wants_keys=True, oldest=2, latest=8)
@@ -71,8 +73,8 @@ def test_times_out_of_bounds_are_named_before_keys() -> None:
     assert caught.value.errors(9)[2].detail == f"Timestamp 9 of message with offset 5 {bounds}"
 
 
-def test_a_wrong_time_behind_a_missing_key_is_the_one_that_is_told() -> None:
-    """The code says that a time is wrong: so does the sentence, and one of the records that are named."""
+def test_invalid_timestamp_after_missing_keys_is_the_reported_error() -> None:
+    """The error code reports an invalid timestamp, so the message and one of the listed records do, too."""
     rows: list[RecordIn] = [(None, b"v", [], 5), (None, b"v", [], 5), (b"k", b"v", [], 9)]
     with pytest.raises(RecordsRefused, match="due to invalid timestamp; the first is record 2: Timestamp 9") as caught:
         check(Batch.checked(encode_batch(rows)), wants_keys=True, oldest=2, latest=8)
@@ -84,14 +86,14 @@ def test_a_wrong_time_behind_a_missing_key_is_the_one_that_is_told() -> None:
         assert all("without key" in error.detail for error in errors[:-1])
 
 
-def test_a_wrong_time_behind_very_many_missing_keys_is_told() -> None:
+def test_invalid_timestamp_after_very_many_missing_keys_is_reported() -> None:
     rows: list[RecordIn] = [(None, b"v", [], 5)] * (RECORD_ERRORS_MAX + 5) + [(b"k", b"v", [], 9)]
     with pytest.raises(RecordsRefused, match=f"the first is record {RECORD_ERRORS_MAX + 5}: Timestamp 9") as caught:
         check(Batch.checked(encode_batch(rows)), wants_keys=True, oldest=2, latest=8)
     assert caught.value.errors(INT32_MAX)[-1].place == RECORD_ERRORS_MAX + 5
 
 
-def test_of_very_many_the_first_are_named() -> None:
+def test_number_of_listed_records_is_limited() -> None:
     batch = Batch.checked(encode_batch([(None, b"v", [], 5)] * (RECORD_ERRORS_MAX + 5)))
     with pytest.raises(RecordsRefused, match=f"{RECORD_ERRORS_MAX + 5} record errors") as caught:
         check(batch, wants_keys=True)

@@ -1,4 +1,4 @@
-"""From bounds to the ranges of a batch: a start after its end is refused, as Spark's own source does."""
+"""Ranges of a batch, computed from its bounds: a start after its end is refused, as by Spark's own source."""
 
 import pytest
 
@@ -14,7 +14,7 @@ PARTITIONS = tuple(TopicPartition(TopicName("t"), number) for number in (0, 1))
 
 
 class Log:
-    """Two partitions with the same offsets and times."""
+    """Two partitions with the same offsets and timestamps."""
 
     def offsets(self, wanted):
         return {at: self.offset(when) for at, when in wanted.items()}
@@ -30,7 +30,7 @@ def ranges(**options):
     return [(span.partition, span.start, span.end) for span in found]
 
 
-def test_a_start_at_its_end_is_nothing_to_read():
+def test_start_at_the_end_gives_no_range():
     assert ranges(startingOffsets='{"t":{"0":10,"1":-2}}') == [(1, 5, 10)]
     assert ranges(startingTimestamp="107", endingTimestamp="107") == []
     assert ranges(startingTimestamp="900", startingOffsetsByTimestampStrategy="latest") == []
@@ -58,7 +58,7 @@ def test_a_start_at_its_end_is_nothing_to_read():
         ),
     ],
 )
-def test_a_start_after_its_end_is_refused(loss, options, says):
+def test_start_after_the_end_is_refused(loss, options, says):
     with pytest.raises(BadOption) as refused:
         ranges(failOnDataLoss=loss, **options)
     assert str(refused.value) == says

@@ -1,4 +1,4 @@
-"""Offset JSON: Spark's shape, one canonical order, and one sentence for whatever is not it."""
+"""Offsets as JSON: Spark's format, one canonical order, and one-sentence errors for any other input."""
 
 import json
 from contextlib import suppress
@@ -25,7 +25,7 @@ OFFSETS = st.dictionaries(PARTITIONS, st.integers(0, INT64_MAX), max_size=30)
 
 
 @given(OFFSETS, st.randoms(use_true_random=False))
-def test_the_text_depends_on_nothing_but_the_offsets(offsets, random):
+def test_text_does_not_depend_on_insertion_order(offsets, random):
     shuffled = list(offsets.items())
     random.shuffle(shuffled)
     assert to_text(dict(shuffled)) == to_text(offsets)
@@ -33,16 +33,16 @@ def test_the_text_depends_on_nothing_but_the_offsets(offsets, random):
 
 
 @given(OFFSETS)
-def test_what_was_written_is_read_back(offsets):
+def test_offsets_round_trip(offsets):
     assert from_text(to_text(offsets)) == offsets
 
 
-def test_partitions_are_in_order_of_their_number():
+def test_partitions_are_sorted_numerically():
     offsets = {TopicPartition(TopicName("t"), n): n for n in (10, 9, 2, 0)}
     assert to_text(offsets) == '{"t":{"0":0,"2":2,"9":9,"10":10}}'
 
 
-def test_the_special_offsets_are_allowed_where_they_are_asked_for():
+def test_special_offsets_are_accepted_only_on_request():
     assert from_text('{"t":{"0":-2,"1":-1}}', EARLIEST) == {
         TopicPartition(TopicName("t"), 0): -2,
         TopicPartition(TopicName("t"), 1): -1,
@@ -66,7 +66,7 @@ def test_the_special_offsets_are_allowed_where_they_are_asked_for():
         ('{"t":{"0":9223372036854775808}}', "invalid offset"),
     ],
 )
-def test_other_text_is_refused_in_one_sentence(text, says):
+def test_invalid_text_is_refused_with_one_sentence(text, says):
     with pytest.raises(BadOffsets, match=says):
         from_text(text)
 
@@ -76,12 +76,12 @@ def test_other_text_is_refused_in_one_sentence(text, says):
         st.none() | st.booleans() | st.integers() | st.text(), lambda s: st.lists(s) | st.dictionaries(st.text(), s)
     )
 )
-def test_any_json_is_offsets_or_refused(tree):
+def test_any_json_is_parsed_or_refused(tree):
     with suppress(BadOffsets):
         from_json(tree)
 
 
-def test_assignment():
+def test_assignment_is_parsed():
     assert assignment_from_text('{"b":[1,0,1],"a":[3]}') == [("a", 3), ("b", 0), ("b", 1)]
     for text, says in (
         ("{}", "no partition"),

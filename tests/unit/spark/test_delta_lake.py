@@ -1,4 +1,4 @@
-"""The table: data and offsets in one commit, one loader at a time, and clear words for a folder that will not do."""
+"""The Delta table: atomic commits of data and offsets, a single loader, and clear errors for unsuitable folders."""
 
 import json
 import os
@@ -64,7 +64,7 @@ def offsets(path):
     return sorted(DeltaTable(path).to_pyarrow_table(columns=["offset"])["offset"].to_pylist())
 
 
-def test_a_commit_moves_rows_and_offsets(tmp_path):
+def test_commit_adds_rows_and_advances_offsets(tmp_path):
     lake = opened(tmp_path / "lake")
     assert (lake.version, lake.batch, lake.next_offset(AT)) == (0, 0, None)
     load(lake, 5, 20)
@@ -76,7 +76,7 @@ def test_a_commit_moves_rows_and_offsets(tmp_path):
     assert (newest["odradek.start"], newest["odradek.end"]) == ('{"t":{"0":25}}', '{"t":{"0":30}}')
 
 
-def test_offsets_outlive_checkpoints_and_log_cleanup(tmp_path):
+def test_offsets_survive_checkpoints_and_log_cleanup(tmp_path):
     lake = opened(tmp_path / "lake")
     load(lake, 0, 10)
     table = DeltaTable(folder_of(lake))
@@ -88,7 +88,7 @@ def test_offsets_outlive_checkpoints_and_log_cleanup(tmp_path):
     assert offsets(folder_of(lake)) == list(range(20))
 
 
-def test_the_slower_of_two_loaders_is_refused(tmp_path):
+def test_slower_of_two_loaders_is_fenced(tmp_path):
     first, second = opened(tmp_path / "lake"), opened(tmp_path / "lake")
     load(first, 0, 10)
     with pytest.raises(Fenced, match="No records were loaded twice"):
@@ -102,7 +102,7 @@ def test_the_slower_of_two_loaders_is_refused(tmp_path):
     assert offsets(folder_of(first)) == list(range(20))
 
 
-def test_optimize_by_somebody_else_does_not_fence(tmp_path):
+def test_concurrent_optimize_does_not_fence_the_loader(tmp_path):
     lake = opened(tmp_path / "lake")
     load(lake, 0, 10)
     load(lake, 10, 10)
@@ -124,7 +124,7 @@ OTHERS_CHANGES = {
 
 
 @pytest.mark.parametrize("change", OTHERS_CHANGES)
-def test_what_another_writer_did_meanwhile_is_no_other_loader(tmp_path, change):
+def test_changes_by_other_writers_do_not_fence_the_loader(tmp_path, change):
     lake = opened(tmp_path / "lake")
     load(lake, 0, 10)
     load(lake, 10, 10)
@@ -136,7 +136,7 @@ def test_what_another_writer_did_meanwhile_is_no_other_loader(tmp_path, change):
     assert (opened(folder_of(lake)).next_offset(AT), opened(folder_of(lake)).batch) == (40, 4)
 
 
-def test_a_table_that_would_be_written_wrongly_is_left_alone(tmp_path):
+def test_table_with_unsupported_constraints_is_refused(tmp_path):
     lake = opened(tmp_path / "lake")
     load(lake, 0, 10)
     DeltaTable(folder_of(lake)).alter.add_constraint({"small": "offset < 100"})
@@ -149,8 +149,8 @@ def test_a_table_that_would_be_written_wrongly_is_left_alone(tmp_path):
     assert offsets(folder_of(lake)) == list(range(20))
 
 
-def test_a_commit_whose_answer_was_lost_is_found_in_the_table(tmp_path):
-    """As with a store that goes away after it did what it was asked: the table says so, and nobody else wrote."""
+def test_commit_with_a_lost_response_is_found_in_the_table(tmp_path):
+    """The table shows that the commit succeeded, and that no other loader wrote."""
     lake = opened(tmp_path / "lake")
     load(lake, 0, 10)
     table = lake._table
@@ -163,7 +163,7 @@ def test_a_commit_whose_answer_was_lost_is_found_in_the_table(tmp_path):
 
 
 class Forgetful:
-    """A table that does what it is asked, and then says that the store did not answer."""
+    """A table whose store executes each commit, but fails to respond."""
 
     def __init__(self, table):
         self._table = table
@@ -176,7 +176,7 @@ class Forgetful:
         raise OSError("Generic S3 error: operation timed out")
 
 
-def test_a_topic_made_again_with_fewer_partitions_is_forgotten_as_a_whole(tmp_path):
+def test_recreated_topic_discards_the_offsets_of_all_partitions(tmp_path):
     lake = opened(tmp_path / "lake")
     parts = [TopicPartition(TopicName("t"), number) for number in range(3)]
     lake.commit([], dict.fromkeys(parts, 0), dict.fromkeys(parts, 7), {"t": ID})
@@ -186,7 +186,7 @@ def test_a_topic_made_again_with_fewer_partitions_is_forgotten_as_a_whole(tmp_pa
         assert seen.is_same_topic("t", OTHER_ID)
 
 
-def test_files_that_no_version_needs_are_found_and_removed(tmp_path):
+def test_vacuum_removes_old_unused_files(tmp_path):
     lake = opened(tmp_path / "lake")
     load(lake, 0, 10)
     (lost,) = written(folder_of(lake), 10, 10)
@@ -208,7 +208,7 @@ def test_files_that_no_version_needs_are_found_and_removed(tmp_path):
 
 @pytest.fixture
 def synced(monkeypatch):
-    """The names of files and folders that were told to go to disk, in order."""
+    """Record the names of synced files and folders, in order."""
     names, sync = [], os.fsync
 
     def noted(descriptor):
@@ -219,7 +219,7 @@ def synced(monkeypatch):
     return names
 
 
-def test_what_the_next_batch_builds_on_is_on_disk(tmp_path, synced):
+def test_commit_syncs_data_and_log_to_disk(tmp_path, synced):
     lake = opened(tmp_path / "lake")
     assert f"{0:020d}.json" in synced
     synced.clear()
@@ -243,7 +243,7 @@ def test_what_the_next_batch_builds_on_is_on_disk(tmp_path, synced):
     assert [f"{version:020d}.json" for version in range(5)] == [name for name in synced if name.endswith(".json")]
 
 
-def test_the_command_lists_and_then_removes(tmp_path, capsys):
+def test_vacuum_command_lists_files_and_removes_them_with_execute(tmp_path, capsys):
     lake = opened(tmp_path / "lake")
     load(lake, 0, 10)
     (lost,) = written(folder_of(lake), 10, 10)
@@ -268,7 +268,7 @@ def test_the_command_lists_and_then_removes(tmp_path, capsys):
         assert error.count("\n") == 1
 
 
-def test_files_of_a_lost_attempt_are_not_in_the_table(tmp_path):
+def test_files_of_a_failed_attempt_are_not_in_the_table(tmp_path):
     lake = opened(tmp_path / "lake")
     written(folder_of(lake), 0, 10)
     load(lake, 0, 10)
@@ -276,14 +276,14 @@ def test_files_of_a_lost_attempt_are_not_in_the_table(tmp_path):
     assert len(list(folder_of(lake).glob("*.parquet"))) == 2
 
 
-def test_an_unfinished_file_is_taken_away(tmp_path):
+def test_unfinished_file_is_removed(tmp_path):
     with pytest.raises(ZeroDivisionError), ParquetFiles(Place.of(tmp_path), "part") as files:
         files.write(batch(0, 5))
         raise ZeroDivisionError
     assert list(tmp_path.iterdir()) == []
 
 
-def test_files_are_cut_to_size_and_described(tmp_path):
+def test_files_are_limited_in_size_and_have_statistics(tmp_path):
     assert [file.rows for file in written(tmp_path, 0, 25, file_bytes=1)] == [10, 10, 5]
     files = written(tmp_path, 100, 30)
     stats = json.loads(files[0].stats)
@@ -295,7 +295,7 @@ def test_files_are_cut_to_size_and_described(tmp_path):
     assert (tmp_path / files[0].name).stat().st_size == files[0].size
 
 
-def test_times_that_python_cannot_tell_are_left_out_of_the_description(tmp_path):
+def test_timestamps_beyond_pythons_range_have_no_statistics(tmp_path):
     far = batch(0, 3).set_column(5, SCHEMA.field(5), pa.array([0, 1, 2**63 - 1], pa.timestamp("us", tz="UTC")))
     with ParquetFiles(Place.of(tmp_path), "part") as files:
         files.write(far)
@@ -303,7 +303,7 @@ def test_times_that_python_cannot_tell_are_left_out_of_the_description(tmp_path)
     assert stats["maxValues"] == {"topic": "t", "partition": 0, "offset": 2}
 
 
-def test_a_topic_that_was_created_again_is_known(tmp_path):
+def test_recreated_topic_is_detected_by_its_id(tmp_path):
     lake = opened(tmp_path / "lake")
     assert lake.is_same_topic("t", ID)
     load(lake, 0, 10)
@@ -312,7 +312,7 @@ def test_a_topic_that_was_created_again_is_known(tmp_path):
     assert not lake.is_same_topic("t", OTHER_ID)
 
 
-def test_only_the_same_topics_go_into_a_table(tmp_path):
+def test_table_accepts_only_its_original_topics(tmp_path):
     opened(tmp_path / "lake", Subscribe(("b", "a")))
     opened(tmp_path / "lake", Subscribe(("a", "b")))
     for other in (T, SubscribePattern("a|b")):
@@ -321,7 +321,7 @@ def test_only_the_same_topics_go_into_a_table(tmp_path):
     assert source_text(SubscribePattern("a|b")) == '{"pattern": "a|b"}'
 
 
-def test_folders_that_are_no_lake(tmp_path):
+def test_unsuitable_folders_are_refused(tmp_path):
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "holiday.jpg").touch()
     (tmp_path / "file").touch()
@@ -341,6 +341,6 @@ def test_folders_that_are_no_lake(tmp_path):
         opened(tmp_path / "file" / "below")
 
 
-def test_a_loader_killed_while_it_made_the_table_is_no_obstacle(tmp_path):
+def test_table_of_a_loader_killed_during_creation_is_created(tmp_path):
     (tmp_path / "lake" / "_delta_log").mkdir(parents=True)
     assert opened(tmp_path / "lake").version == 0

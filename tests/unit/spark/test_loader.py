@@ -1,4 +1,4 @@
-"""The parts of the loader that need no Spark."""
+"""Parts of the loader that do not need Spark."""
 
 from io import StringIO
 
@@ -10,7 +10,7 @@ from odradek.spark.load_session import comes_of_a_stop
 from odradek.spark.loader import LoadFailed, reason_of
 
 
-def test_the_reason_inside_sparks_message():
+def test_reason_is_extracted_from_sparks_message():
     message = (
         "An exception was thrown from the Python worker. Please see the stack trace below.\n"
         "Traceback (most recent call last):\n"
@@ -26,8 +26,8 @@ def test_the_reason_inside_sparks_message():
     assert reason_of("") == ""
 
 
-def test_what_fails_because_of_a_stop_is_a_stop() -> None:
-    """As in py4j: the signal comes while it waits for Java, and closing the connection fails on top of that."""
+def test_failure_caused_by_a_stop_counts_as_a_stop() -> None:
+    """In py4j, the signal arrives while it waits for Java, and closing the connection then fails as well."""
     stop, closing = KeyboardInterrupt(), OSError(107, "Transport endpoint is not connected")
     closing.__context__ = stop
     failed = LoadFailed("Spark's Java process ended")
@@ -37,7 +37,7 @@ def test_what_fails_because_of_a_stop_is_a_stop() -> None:
 
 
 @pytest.mark.parametrize("is_terminal", [False, True])
-def test_a_pattern_in_brackets_is_shown_as_it_is(is_terminal: bool) -> None:
+def test_brackets_of_a_pattern_are_not_interpreted_as_markup(is_terminal: bool) -> None:
     console = Console(file=StringIO(), force_terminal=is_terminal, width=100)
     with bar(console, "[a-z]+-orders") as progress:
         progress.waiting(10)

@@ -1,4 +1,4 @@
-"""Ranges, rates and tasks: every offset in exactly one task, the same plan for the same arguments."""
+"""Ranges, rate limits and tasks: every offset belongs to exactly one task, and equal arguments give equal plans."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -44,7 +44,7 @@ def test_each_offset_is_in_exactly_one_task(sizes, split, cores):
 
 
 @given(SIZES, SPLITS, st.integers(1, 8))
-def test_limits_of_a_task_hold(sizes, split, cores):
+def test_task_limits_are_respected(sizes, split, cores):
     tasks = tasks_of(ranges(sizes), split, cores)
     if split.max_records:
         assert max(map(total, tasks)) <= split.max_records
@@ -52,25 +52,25 @@ def test_limits_of_a_task_hold(sizes, split, cores):
         assert len(tasks) >= split.min_partitions * 3 // 5, "a piece may be 1.25 shares, and pieces are packed"
 
 
-def test_many_small_partitions_become_few_tasks():
+def test_small_partitions_are_combined_into_few_tasks():
     assert len(tasks_of(ranges([10] * 100), Split(), 2)) == 1
     assert len(tasks_of(ranges([10 * OFFSETS_PER_TASK_MIN] * 100), Split(), 2)) == 2
 
 
-def test_one_large_partition_is_cut():
+def test_large_partition_is_split():
     assert [total(task) for task in tasks_of(ranges([1_000_000]), Split(), 4)] == [250_000] * 4
     assert len(tasks_of(ranges([1_000_000]), Split(min_partitions=10), 2)) == 10
     assert len(tasks_of(ranges([1_000_000]), Split(max_records=300_000), 2)) == 4
 
 
-def test_nothing_to_read_is_no_task():
+def test_no_ranges_give_no_task():
     assert tasks_of([], Split(), 4) == []
 
 
 @given(
     st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 10**6)), min_size=1, max_size=20), st.integers(1, 10**6)
 )
-def test_a_limited_batch_moves_every_partition_that_can(spans, limit):
+def test_rate_limited_batch_advances_every_partition_with_records(spans, limit):
     start = {at(n): first for n, (first, _) in enumerate(spans)}
     latest = {at(n): first + size for n, (first, size) in enumerate(spans)}
     ends = rate_limited(start, latest, limit)
@@ -83,15 +83,15 @@ def test_a_limited_batch_moves_every_partition_that_can(spans, limit):
         assert ends == latest
 
 
-def test_the_limit_is_split_in_proportion():
+def test_rate_limit_is_split_in_proportion():
     start = {at(0): 0, at(1): 0, at(2): 0}
     latest = {at(0): 900, at(1): 100, at(2): 0}
     assert rate_limited(start, latest, 100) == {at(0): 90, at(1): 10, at(2): 0}
 
 
-def test_a_new_partition_begins_at_0():
+def test_new_partition_starts_at_offset_0():
     assert ranges_between({at(0): 5}, {at(0): 5, at(1): 3}) == [OffsetRange(TOPIC, 1, 0, 3)]
 
 
-def test_a_partition_that_went_back_is_not_read_backwards():
+def test_truncated_partition_gives_no_range():
     assert ranges_between({at(0): 23}, {at(0): 0}) == []

@@ -1,4 +1,4 @@
-"""From topics and bounds to partitions and offsets, with a cluster that is a few dicts."""
+"""Partitions and offsets, resolved from topics and bounds by a cluster made of dicts."""
 
 import pytest
 
@@ -24,7 +24,7 @@ def at(topic, partition):
 
 
 class Cluster:
-    """Each partition is (first offset, timestamps of its records)."""
+    """A cluster whose partitions are tuples of first offset and record timestamps."""
 
     def __init__(self, logs):
         self.logs = logs
@@ -54,7 +54,7 @@ class Cluster:
 CLUSTER = Cluster({at("a", 0): (5, [10, 20, 30]), at("a", 1): (0, [15]), at("ab", 0): (0, []), at("b", 0): (0, [99])})
 
 
-def test_find():
+def test_partitions_are_found_by_each_kind_of_selection():
     assert find_partitions(CLUSTER, Subscribe(("a", "b"))).partitions == (at("a", 0), at("a", 1), at("b", 0))
     assert find_partitions(CLUSTER, Assign((at("a", 1),))).partitions == (at("a", 1),)
     assert find_partitions(CLUSTER, SubscribePattern("a.*")).partitions == (at("a", 0), at("a", 1), at("ab", 0))
@@ -65,14 +65,14 @@ def test_find():
     assert find_partitions(CLUSTER, Subscribe(("a", "z")), missing_ok=True).partitions == (at("a", 0), at("a", 1))
 
 
-def test_what_is_named_must_exist():
+def test_missing_topic_or_partition_is_refused():
     with pytest.raises(NoSuchTopic, match="Topic 'z' does not exist"):
         find_partitions(CLUSTER, Subscribe(("a", "z")))
     with pytest.raises(NoSuchTopic, match="Partition a-7 does not exist"):
         find_partitions(CLUSTER, Assign((at("a", 7),)))
 
 
-def test_is_selected_agrees_with_find():
+def test_is_selected_matches_find_partitions():
     for selection in (Subscribe(("a",)), Assign((at("a", 1),)), SubscribePattern("a.*")):
         found = find_partitions(CLUSTER, selection).partitions
         assert tuple(sorted(where for where in CLUSTER.logs if is_selected(where, selection))) == found
@@ -89,12 +89,12 @@ def test_is_selected_agrees_with_find():
         (AtTimes({at("a", 0): 21, at("a", 1): 0}), (7, 0)),
     ],
 )
-def test_bounds(bound, expected):
+def test_bounds_are_resolved_to_offsets(bound, expected):
     found = offsets_at(CLUSTER, (at("a", 0), at("a", 1)), bound, "starting", False)
     assert (found[at("a", 0)], found[at("a", 1)]) == expected
 
 
-def test_a_time_after_the_last_record():
+def test_time_after_the_last_record_is_the_end_or_refused():
     where = (at("a", 0), at("a", 1))
     assert offsets_at(CLUSTER, where, AtTime(20), "ending", True) == {at("a", 0): 6, at("a", 1): 1}
     assert offsets_at(CLUSTER, where, AtTime(20), "starting", True) == {at("a", 0): 6, at("a", 1): 1}
@@ -102,7 +102,7 @@ def test_a_time_after_the_last_record():
         offsets_at(CLUSTER, where, AtTime(20), "starting", False)
 
 
-def test_offsets_must_name_exactly_what_is_read():
+def test_given_offsets_must_match_the_partitions():
     with pytest.raises(BadOption, match="a-1 is missing"):
         offsets_at(CLUSTER, (at("a", 0), at("a", 1)), AtOffsets({at("a", 0): 1}), "starting", False)
     with pytest.raises(BadOption, match="contains b-0"):

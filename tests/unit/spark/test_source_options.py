@@ -1,4 +1,4 @@
-"""What .option(...) may say: the names of Spark's own source, and one sentence for what makes no sense."""
+"""Values of .option(...): the names of Spark's own source, and one-sentence errors for invalid values."""
 
 import pytest
 
@@ -30,7 +30,7 @@ def parsed(mode=Mode.BATCH, **given):
     return read_options(BASE | {"subscribe": "t"} | given, mode)
 
 
-def test_the_defaults_are_those_of_sparks_own_source():
+def test_defaults_match_sparks_own_source():
     batch, stream = parsed(), parsed(Mode.STREAM)
     assert (batch.starting, batch.ending) == (Everywhere(-2), Everywhere(-1))
     assert (stream.starting, stream.ending) == (Everywhere(-1), Everywhere(-1))
@@ -41,14 +41,14 @@ def test_the_defaults_are_those_of_sparks_own_source():
     assert batch.reading.poll_timeout_ms == 120_000
 
 
-def test_names_are_known_in_any_case():
+def test_option_names_are_case_insensitive():
     options = parsed(startingoffsets="earliest", MAXOFFSETSPERTRIGGER="7", failondataloss="FALSE")
     assert options.starting == Everywhere(-2)
     assert options.pace.max_offsets == 7
     assert not options.reading.fail_on_data_loss
 
 
-def test_the_three_ways_to_select():
+def test_topics_are_selected_in_three_ways():
     assert parsed(subscribe=" b, a ,b").selection == Subscribe(("a", "b"))
     assert read_options(BASE | {"subscribepattern": "a.*"}, Mode.BATCH).selection == SubscribePattern("a.*")
     assert read_options(BASE | {"assign": '{"a":[1,0]}'}, Mode.BATCH).selection == Assign(
@@ -56,7 +56,7 @@ def test_the_three_ways_to_select():
     )
 
 
-def test_a_time_for_all_wins_over_times_and_they_over_offsets():
+def test_common_timestamp_takes_precedence_over_timestamps_and_offsets():
     times, offsets = '{"t":{"0":5}}', '{"t":{"0":9}}'
     assert parsed(startingTimestamp="1", startingOffsetsByTimestamp=times, startingOffsets=offsets).starting == AtTime(
         1
@@ -66,7 +66,7 @@ def test_a_time_for_all_wins_over_times_and_they_over_offsets():
     assert parsed(endingOffsets=offsets).ending == AtOffsets({TopicPartition(TopicName("t"), 0): 9})
 
 
-def test_kafka_settings_go_to_the_client():
+def test_kafka_options_are_passed_to_the_client():
     client = parsed(**{"kafka.isolation.level": "read_committed", "kafka.group.id": "g"}).reading.client
     assert client.client_id == "odradek-spark"
     assert parsed(**{"kafka.client.id": "mine"}).reading.client.client_id == "mine"
@@ -74,7 +74,7 @@ def test_kafka_settings_go_to_the_client():
     assert client.bootstrap_servers == "localhost:9092"
 
 
-def test_the_rest():
+def test_other_options_are_parsed():
     options = parsed(
         minPartitions="4", maxRecordsPerPartition="10", minOffsetsPerTrigger="3", maxTriggerDelay="2m",
         startingOffsetsByTimestampStrategy="latest", **{"fetchOffset.numRetries": "0"},
@@ -135,18 +135,18 @@ def test_the_rest():
         ),
     ],
 )
-def test_nonsense_is_refused_in_one_sentence(given, says):
+def test_invalid_option_is_refused_with_one_sentence(given, says):
     with pytest.raises(BadOption, match=says) as refused:
         read_options(given, Mode.BATCH)
     assert "\n" not in str(refused.value)
 
 
-def test_a_stream_has_no_end():
+def test_stream_refuses_an_ending_bound():
     with pytest.raises(BadOption, match="endingTimestamp is only valid in batch"):
         parsed(Mode.STREAM, endingTimestamp="5")
 
 
-def test_what_a_sink_needs():
+def test_sink_options_are_parsed():
     assert write_options(BASE | {"topic": "t"}).topic == "t"
     assert write_options(BASE).topic is None
     assert write_options(BASE | {"kafka.compression.type": "ZSTD"}).codec is Codec.ZSTD
@@ -160,5 +160,5 @@ def test_what_a_sink_needs():
     ("text", "milliseconds"),
     [("15m", 900_000), ("10 seconds", 10_000), ("500ms", 500), ("7", 7), ("2 hours", 7_200_000)],
 )
-def test_durations(text, milliseconds):
+def test_durations_are_parsed(text, milliseconds):
     assert duration_ms(text, "x") == milliseconds

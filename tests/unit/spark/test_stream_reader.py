@@ -1,4 +1,4 @@
-"""How far a stream goes: the reader against a cluster that is a dict, without Spark and without waiting."""
+"""Progress of a stream: the reader with a cluster made of a dict, without Spark and without waiting."""
 
 import json
 import pickle
@@ -17,7 +17,7 @@ from odradek.spark.stream_reader import StreamReader
 
 
 class Cluster:
-    """Topics of one name each with the ends of their partitions; every log starts at 0."""
+    """A cluster with the end offsets of each topic's partitions; every log starts at 0."""
 
     def __init__(self, **ends):
         self.ends = {name: list(parts) for name, parts in ends.items()}
@@ -62,7 +62,7 @@ def latest(reading, start, limit=None):
     return reading.latestOffset(start, limit or reading.getDefaultReadLimit())
 
 
-def test_a_stream_begins_at_the_end_unless_told_otherwise():
+def test_stream_starts_at_the_configured_offsets():
     cluster = Cluster(t=[5, 7])
     reading = reader(cluster, startingOffsets="latest")
     assert reading.initialOffset() == {"t": {"0": 5, "1": 7}}
@@ -71,22 +71,22 @@ def test_a_stream_begins_at_the_end_unless_told_otherwise():
     assert reader(cluster).initialOffset() == {"t": {"0": 0, "1": 0}}
 
 
-def test_the_first_batch_of_a_stream_that_begins_at_the_end_only_says_where_that_was():
-    """Killed in its first batch, it would ask for the end once more, and leave out what came in between."""
+def test_first_batch_of_a_stream_from_latest_is_empty():
+    """Otherwise a query killed in its first batch would look up the end again, and skip the records between."""
     cluster = Cluster(t=[5])
     first = reader(cluster, startingOffsets="latest")
     start = first.initialOffset()
     cluster.ends["t"] = [8]
     assert latest(first, start) == {"t": {"0": 5}}
-    again = reader(cluster, startingOffsets="latest")  # As Spark does it: where it began, its batch, what is next.
+    again = reader(cluster, startingOffsets="latest")  # Spark asks for the start, its batch, and then the next end.
     assert again.initialOffset() == {"t": {"0": 8}}
     assert again.partitions(again.initialOffset(), {"t": {"0": 5}}) == []
     ends = [latest(again, {"t": {"0": 5}}) for _ in range(2)]
     assert ends[-1] == {"t": {"0": 8}}
 
 
-def test_a_start_beyond_the_end_of_a_log(caplog):
-    """That is no topic that was created again: nothing was read of it."""
+def test_start_beyond_the_end_of_the_log_is_refused_or_limited(caplog):
+    """This does not mean that the topic was recreated: nothing was read from it before."""
     given = {"startingOffsets": '{"t":{"0":10,"1":1000}}'}
     with pytest.raises(BadOption, match="startingOffsets starts partition t-1 at offset 1000, but its log ends at 7"):
         reader(Cluster(t=[10, 7]), **given).initialOffset()
@@ -100,7 +100,7 @@ def test_a_start_beyond_the_end_of_a_log(caplog):
     assert latest(lenient, start) == {"t": {"0": 10, "1": 9}}
 
 
-def test_nothing_new_is_the_same_text():
+def test_offsets_without_new_records_have_the_same_text():
     reading = reader(Cluster(b=[5] * 12, a=[1]), subscribePattern=".*")
     end = latest(reading, reading.initialOffset())
     assert list(end) == ["a", "b"]
@@ -109,7 +109,7 @@ def test_nothing_new_is_the_same_text():
     assert json.dumps(latest(reading, shuffled)) == json.dumps(end)
 
 
-def test_a_new_partition_begins_at_0():
+def test_new_partition_starts_at_offset_0():
     cluster = Cluster(t=[5])
     reading = reader(cluster)
     start = latest(reading, reading.initialOffset())
@@ -119,7 +119,7 @@ def test_a_new_partition_begins_at_0():
     assert [tuple(task.ranges) for task in reading.partitions(start, end)] == [(("t", 1, 0, 3),)]
 
 
-def test_the_plan_depends_on_its_arguments_only():
+def test_plan_depends_only_on_its_arguments():
     start, end = {"t": {"0": 5, "1": 5}}, {"t": {"0": 900_000, "1": 7}}
     fresh = reader(Cluster(), parallelism="3")
     used = reader(Cluster(t=[900_000, 7]), parallelism="3")
@@ -130,7 +130,7 @@ def test_the_plan_depends_on_its_arguments_only():
     assert len(plans[0]) == 3
 
 
-def test_the_rate_is_limited_but_not_for_trigger_once():
+def test_rate_is_limited_except_for_trigger_once():
     reading = reader(Cluster(t=[900, 100]), maxOffsetsPerTrigger="100")
     start = reading.initialOffset()
     assert reading.getDefaultReadLimit() == ReadMaxRows(100)
@@ -138,7 +138,7 @@ def test_the_rate_is_limited_but_not_for_trigger_once():
     assert latest(reading, start, ReadAllAvailable()) == {"t": {"0": 900, "1": 100}}
 
 
-def test_available_now_ends_where_it_began():
+def test_available_now_stops_at_the_end_found_at_its_start():
     cluster = Cluster(t=[10])
     reading = reader(cluster, maxOffsetsPerTrigger="6", minOffsetsPerTrigger="5")
     reading.prepareForTriggerAvailableNow()
@@ -149,8 +149,8 @@ def test_available_now_ends_where_it_began():
         assert at == {"t": {"0": expected}}, "too few or not"
 
 
-def test_available_now_may_be_asked_to_begin_after_its_target():
-    """With startingOffsets=latest, and records and a partition that come between the two questions."""
+def test_available_now_may_start_after_its_target():
+    """With startingOffsets=latest, if records and a partition are added between the two lookups."""
     cluster = Cluster(t=[10])
     reading = reader(cluster, startingOffsets="latest")
     reading.prepareForTriggerAvailableNow()
@@ -160,7 +160,7 @@ def test_available_now_may_be_asked_to_begin_after_its_target():
     assert latest(reading, start) == start == {"t": {"0": 12, "1": 3}}
 
 
-def test_few_wait_for_more_until_the_delay_is_over(monkeypatch):
+def test_batch_waits_for_min_offsets_up_to_the_trigger_delay(monkeypatch):
     now = [1000.0]
     monkeypatch.setattr(stream.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(stream.time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
@@ -180,7 +180,7 @@ def test_few_wait_for_more_until_the_delay_is_over(monkeypatch):
     assert latest(reading, second) == {"t": {"0": 14}}
 
 
-def test_a_topic_created_again_while_the_query_runs():
+def test_recreated_topic_is_detected_during_the_query():
     for fail in ("true", "false"):
         cluster = Cluster(t=[10, 20])
         reading = reader(cluster, failOnDataLoss=fail)
@@ -197,7 +197,7 @@ def test_a_topic_created_again_while_the_query_runs():
         assert latest(reading, {"t": {"0": 15, "1": 25}}) == {"t": {"0": 15, "1": 25}}
 
 
-def test_a_topic_created_again_while_no_query_ran():
+def test_recreated_topic_is_detected_at_the_start_of_a_query():
     cluster = Cluster(t=[4])
     with pytest.raises(DataLoss, match="but its log now ends at"):
         latest(reader(cluster), {"t": {"0": 10}})
@@ -206,7 +206,7 @@ def test_a_topic_created_again_while_no_query_ran():
     assert latest(reading, {"t": {"0": 0}}) == {"t": {"0": 4}}
 
 
-def test_a_topic_that_is_gone():
+def test_deleted_topic_is_data_loss_or_ignored():
     cluster = Cluster(t=[4], u=[5])
     strict = reader(cluster, subscribe="t,u")
     start = latest(strict, strict.initialOffset())
@@ -218,7 +218,7 @@ def test_a_topic_that_is_gone():
     assert latest(reader(cluster, subscribe="t,u", failOnDataLoss="false"), start) == {"t": {"0": 4}}
 
 
-def test_a_checkpoint_of_another_query():
+def test_checkpoint_of_another_query_is_refused():
     cluster = Cluster(t=[4], u=[5])
     with pytest.raises(BadOption, match="contains offsets of u-0, which this query does not read"):
         latest(reader(cluster), {"u": {"0": 5}})
@@ -229,7 +229,7 @@ def test_a_checkpoint_of_another_query():
     assert latest(reader(cluster, failOnDataLoss="false"), {"u": {"0": 5}}) == {"t": {"0": 4}}
 
 
-def test_what_goes_to_the_tasks_has_no_connection():
+def test_pickled_reader_has_no_connection():
     reading = reader(Cluster(t=[5]))
     reading.initialOffset()
     copy = pickle.loads(pickle.dumps(reading))

@@ -1,4 +1,4 @@
-"""Connections of a broker's loop that are cut or slow: what is held back, what comes later, and what is lost."""
+"""Connections of a broker's event loop that are cut or slow: held, delayed and lost data."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HOUR_SECONDS = 3600
 
 
 class Channel(asyncio.BufferedProtocol):
-    """A connection that keeps what it has received."""
+    """A connection that records the received data."""
 
     def __init__(self) -> None:
         self.received = b""
@@ -43,7 +43,7 @@ class Channel(asyncio.BufferedProtocol):
 
 
 class Linked:
-    """Broker 1's loop in a thread of its own, and a socket where broker 2 listens."""
+    """The event loop of broker 1 in its own thread, and a listening socket of broker 2."""
 
     def __init__(self) -> None:
         self.network = Network(2)
@@ -103,7 +103,7 @@ def linked() -> Iterator[Linked]:
 
 
 def is_silent(peer: socket.socket) -> bool:
-    """True if there is nothing to be read, nor the end."""
+    """Return True if neither data nor the end of the stream can be read."""
     peer.setblocking(False)
     try:
         return not peer.recv(1) and False
@@ -122,7 +122,7 @@ def read(peer: socket.socket, size: int) -> bytes:
     return data
 
 
-def test_nothing_is_cut(linked: Linked) -> None:
+def test_connection_works_without_a_partition(linked: Linked) -> None:
     channel, peer = linked.connected()
     linked.write(channel, b"asked")
     assert read(peer, 5) == b"asked"
@@ -132,7 +132,7 @@ def test_nothing_is_cut(linked: Linked) -> None:
     linked.until(lambda: channel.is_lost)
 
 
-def test_what_was_sent_arrives_in_order_when_it_is_healed(linked: Linked) -> None:
+def test_data_sent_during_a_partition_arrives_in_order_after_healing(linked: Linked) -> None:
     channel, peer = linked.connected()
     linked.write(channel, b"0")
     assert read(peer, 1) == b"0"
@@ -147,7 +147,7 @@ def test_what_was_sent_arrives_in_order_when_it_is_healed(linked: Linked) -> Non
     linked.until(lambda: channel.received == b"answered")
 
 
-def test_one_way(linked: Linked) -> None:
+def test_one_way_partition_cuts_one_direction(linked: Linked) -> None:
     channel, peer = linked.connected()
     with linked.cut(ONE, TWO, one_way=True):
         linked.write(channel, b"lost")
@@ -164,7 +164,7 @@ def test_one_way(linked: Linked) -> None:
 
 
 @pytest.mark.parametrize(("first", "second"), [(ONE, TWO), (TWO, ONE)])
-def test_to_connect_takes_until_healed(linked: Linked, first: BrokerId, second: BrokerId) -> None:
+def test_connecting_completes_after_healing(linked: Linked, first: BrokerId, second: BrokerId) -> None:
     partition = linked.cut(first, second, one_way=True)
     connecting = linked.connecting()
     linked.call(lambda: None)
@@ -181,7 +181,7 @@ def test_to_connect_takes_until_healed(linked: Linked, first: BrokerId, second: 
     connecting.result(SECONDS_MAX)
 
 
-def test_who_gives_up_connecting_is_gone(linked: Linked) -> None:
+def test_cancelled_connect_opens_no_connection(linked: Linked) -> None:
     with linked.cut(ONE, TWO):
         connecting = linked.connecting()
         linked.call(lambda: None)
@@ -190,7 +190,7 @@ def test_who_gives_up_connecting_is_gone(linked: Linked) -> None:
     peer.close()
 
 
-def test_what_was_given_up_does_not_arrive(linked: Linked) -> None:
+def test_data_of_an_aborted_connection_does_not_arrive(linked: Linked) -> None:
     channel, peer = linked.connected()
     with linked.cut(ONE, TWO):
         linked.write(channel, b"given up")
@@ -199,7 +199,7 @@ def test_what_was_given_up_does_not_arrive(linked: Linked) -> None:
     assert peer.recv(1) == b""
 
 
-def test_the_end_of_the_peer_is_heard_when_it_is_healed(linked: Linked) -> None:
+def test_end_of_stream_arrives_after_healing(linked: Linked) -> None:
     channel, peer = linked.connected()
     with linked.cut(ONE, TWO):
         peer.close()
@@ -208,7 +208,7 @@ def test_the_end_of_the_peer_is_heard_when_it_is_healed(linked: Linked) -> None:
 
 
 @pytest.mark.waits
-def test_others_are_not_touched(linked: Linked) -> None:
+def test_connections_to_other_servers_are_not_affected(linked: Linked) -> None:
     with linked.cut(ONE, TWO), socket.create_server(("127.0.0.1", 0)) as other:
         channel = Channel()
         connecting = asyncio.run_coroutine_threadsafe(
@@ -222,7 +222,7 @@ def test_others_are_not_touched(linked: Linked) -> None:
 
 
 @pytest.mark.waits
-def test_a_loop_that_has_ended_is_not_waited_for() -> None:
+def test_stopped_loop_does_not_block_a_partition() -> None:
     linked = Linked()
     linked.end()
     linked.cut(ONE, TWO)
@@ -239,20 +239,20 @@ def slow(linked: Linked, *, seconds: float, one_way: bool = False) -> Partition:
     return linked.network.add(NO_CUTS, lambda: None, dict.fromkeys(ways, seconds))
 
 
-def test_what_is_sent_over_a_slow_connection_arrives_whole_and_in_order(linked: Linked) -> None:
+def test_data_over_a_slow_connection_arrives_complete_and_in_order(linked: Linked) -> None:
     channel, peer = linked.connected()
     asked = b"".join(b"%d," % number for number in range(300))
     with slow(linked, seconds=0.01):
         for number in range(300):
             linked.write(channel, b"%d," % number)
         assert read(peer, len(asked)) == asked
-        peer.sendall(asked)  # More than its buffer takes at once.
+        peer.sendall(asked)  # More than the buffer holds.
         linked.until(lambda: channel.received == asked)
         peer.close()
         linked.until(lambda: channel.is_lost)
 
 
-def test_it_is_under_way_until_the_network_is_fast_again(linked: Linked) -> None:
+def test_delayed_data_arrives_when_the_network_is_fast_again(linked: Linked) -> None:
     channel, peer = linked.connected()
     way = slow(linked, seconds=HOUR_SECONDS)
     linked.write(channel, b"asked")
@@ -270,7 +270,7 @@ def test_it_is_under_way_until_the_network_is_fast_again(linked: Linked) -> None
     linked.until(lambda: channel.received == b"answered")
 
 
-def test_what_came_before_the_end_is_heard_before_it(linked: Linked) -> None:
+def test_delayed_data_arrives_before_the_end_of_stream(linked: Linked) -> None:
     channel, peer = linked.connected()
     slow(linked, seconds=HOUR_SECONDS)
     peer.sendall(b"the last")
@@ -279,7 +279,7 @@ def test_what_came_before_the_end_is_heard_before_it(linked: Linked) -> None:
     assert linked.call(lambda: channel.received) == b"the last"
 
 
-def test_slow_one_way(linked: Linked) -> None:
+def test_one_way_delay_affects_one_direction(linked: Linked) -> None:
     channel, peer = linked.connected()
     way = slow(linked, seconds=HOUR_SECONDS, one_way=True)
     linked.write(channel, b"asked")

@@ -1,4 +1,4 @@
-"""Who can't reach whom, by the sides of a partition."""
+"""Cut pairs of nodes, computed from the sides of a partition."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ def cuts(*sides: Side, one_way: bool = False) -> set[tuple[Node, Node]]:
     return set(cuts_between(sides, NODES, one_way=one_way))
 
 
-def test_two_brokers() -> None:
+def test_partition_of_two_brokers_cuts_one_or_both_directions() -> None:
     assert cuts(side(1), side(2)) == {(1, 2), (2, 1)}
     assert cuts(side(1), side(2), one_way=True) == {(1, 2)}
 
 
-def test_one_side_is_cut_off_from_everybody_else() -> None:
+def test_single_side_is_cut_off_from_all_other_nodes() -> None:
     assert cuts(side(1, 2)) == cuts(side(1, 2), side(3, 4, TREE))
     assert cuts(side(TREE), one_way=True) == {(TREE, broker) for broker in (1, 2, 3, 4)}
 
 
-def test_who_is_on_no_side_reaches_all() -> None:
+def test_node_on_no_side_reaches_all_nodes() -> None:
     assert cuts(side(1), side(TREE)) == {(1, TREE), (TREE, 1)}
     assert not {node for cut in cuts(side(1), side(2, 3)) for node in cut} & side(4, TREE)
 
 
 @given(st.lists(st.sampled_from(sorted(NODES, key=str)), unique=True), st.integers(2, 3), st.booleans(), st.data())
-def test_exactly_those_on_different_sides_are_cut_off(
+def test_exactly_nodes_on_different_sides_are_cut_off(
     named: list[Node], count: int, one_way: bool, data: st.DataObject
 ) -> None:
     of = {node: data.draw(st.integers(0, count - 1)) for node in named}
@@ -64,12 +64,12 @@ def test_exactly_those_on_different_sides_are_cut_off(
         ([side(1), side(0)], "unknown broker 0"),
     ],
 )
-def test_what_is_no_partition(sides: list[Side], why: str) -> None:
+def test_invalid_sides_are_refused(sides: list[Side], why: str) -> None:
     with pytest.raises(ValueError, match=why):
         cuts(*sides)
 
 
-def test_partitions_add_up_and_end_one_by_one() -> None:
+def test_partitions_are_combined_and_healed_individually() -> None:
     network = Network(3)
     seen: list[frozenset[tuple[Node, Node]]] = []
     healed: list[str] = []
@@ -86,7 +86,7 @@ def test_partitions_add_up_and_end_one_by_one() -> None:
     assert seen == [{(1, 2), (2, 1)}, {(1, 2), (2, 1)}, {(2, 1)}, set()]
 
 
-def test_an_error_in_the_block_is_not_kept_waiting() -> None:
+def test_error_in_the_block_heals_without_waiting() -> None:
     network = Network(2)
     healed: list[str] = []
     with (

@@ -1,4 +1,4 @@
-"""A session of the tree whose way is cut: what waits, what fails, and what the others and it get to know, and when."""
+"""A session of the tree on a cut link: waiting and failing calls, events, and the view of other sessions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SHORT_MS, LONG_MS = 2_000, 600_000
 
 
 class Way:
-    """That of broker 1."""
+    """The link of broker 1 to the tree."""
 
     def __init__(self, path: Path) -> None:
         self.network = Network(1)
@@ -50,13 +50,13 @@ def way(path: Path) -> Way:
 
 @pytest.fixture
 def other(path: Path) -> Iterator[SqliteTree]:
-    """Another session of the tree, which nobody cuts off."""
+    """Open another session of the tree, which is never cut off."""
     with SqliteTree(path, durable=False) as tree:
         yield tree
 
 
 def begun(act: Callable[[], object]) -> tuple[threading.Thread, list[object]]:
-    """Does something in a thread; its result or error is in the list at the end."""
+    """Run the action in a thread; append its result or error to the returned list at the end."""
     ends: list[object] = []
 
     def run() -> None:
@@ -90,7 +90,7 @@ def test_calls_and_watches_wait_for_the_end_of_a_short_partition(way: Way, other
         assert not states, "nothing was noticed"
 
 
-def test_others_see_its_session_end(way: Way, other: SqliteTree) -> None:
+def test_session_cut_off_for_too_long_expires_for_others(way: Way, other: SqliteTree) -> None:
     states: list[SessionState] = []
     with way.open(SHORT_MS) as tree:
         tree.on_session(states.append)
@@ -107,7 +107,7 @@ def test_others_see_its_session_end(way: Way, other: SqliteTree) -> None:
             tree.get("/")
 
 
-def test_a_session_that_nobody_has_ended_goes_on(way: Way) -> None:
+def test_session_not_expired_by_another_process_continues(way: Way) -> None:
     states: list[SessionState] = []
     seen: list[WatchEvent] = []
     with way.open(SHORT_MS) as tree:
@@ -120,9 +120,7 @@ def test_a_session_that_nobody_has_ended_goes_on(way: Way) -> None:
         assert not seen, "watches of before are gone"
 
 
-def test_a_session_is_begun_anew_when_it_is_healed(
-    way: Way, other: SqliteTree, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_session_is_renewed_after_healing(way: Way, other: SqliteTree, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(renewed, "RETRY_SECONDS", 0.01)
     tree = RenewedTree(partial(way.open, SHORT_MS))
     tree.renewed = lambda: tree.create("/ephemeral", ephemeral=True)
@@ -138,7 +136,7 @@ def test_a_session_is_begun_anew_when_it_is_healed(
         tree.close()
 
 
-def test_none_can_be_begun_meanwhile(way: Way, other: SqliteTree) -> None:
+def test_no_session_can_be_opened_during_a_partition(way: Way, other: SqliteTree) -> None:
     with way.cut():
         thread, ends = begun(way.open)
         with pytest.raises(Unavailable):
@@ -149,14 +147,14 @@ def test_none_can_be_begun_meanwhile(way: Way, other: SqliteTree) -> None:
     ends[0].close()
 
 
-def test_who_comes_into_a_partition_is_cut_off(way: Way) -> None:
+def test_link_created_during_a_partition_is_cut(way: Way) -> None:
     with way.cut():
         assert TreeLink(way.network, ONE).is_cut
     assert not TreeLink(way.network, ONE).is_cut
 
 
 @pytest.mark.parametrize("end", [LinkedTree.close, LinkedTree.abandon])
-def test_who_ends_waits_for_nothing(way: Way, other: SqliteTree, end: Callable[[LinkedTree], None]) -> None:
+def test_closing_a_cut_session_does_not_wait(way: Way, other: SqliteTree, end: Callable[[LinkedTree], None]) -> None:
     tree = way.open()
     tree.create("/ephemeral", ephemeral=True)
     with way.cut():

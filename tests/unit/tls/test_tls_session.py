@@ -1,4 +1,4 @@
-"""TLS without a socket: two sessions back to back, and one against a socket of Python's ssl."""
+"""TLS without a socket: two connected sessions, and one against a socket of Python's ssl."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def client_config(authority: Authority, known: Known | None = None, **more: str)
 
 
 class Pair:
-    """A server and a client whose bytes are carried by hand, `piece` at a time."""
+    """A server and a client that exchange bytes in memory, `piece` bytes at a time."""
 
     def __init__(
         self, server: TlsConfig, client: TlsConfig, host_name: str = "localhost", piece: int = 1 << 20
@@ -68,7 +68,7 @@ class Pair:
 
 @pytest.mark.parametrize("piece", [1, 7, 1 << 20])
 @pytest.mark.parametrize("protocols", ["TLSv1.2", "TLSv1.3"])
-def test_data_arrives_in_any_pieces(broker: Known, authority: Authority, piece: int, protocols: str) -> None:
+def test_data_arrives_for_any_piece_size(broker: Known, authority: Authority, piece: int, protocols: str) -> None:
     config = server_config(broker, authority, ssl_enabled_protocols=protocols)
     pair = Pair(config, client_config(authority), piece=piece)
     said = random.Random(1).randbytes(20_000 if piece < 10 else 1_000_000)
@@ -87,8 +87,8 @@ def test_data_arrives_in_any_pieces(broker: Known, authority: Authority, piece: 
     assert pair.server.spoken.startswith(protocols)
 
 
-def test_sessions_with_one_buffer_keep_apart(broker: Known, client: Known, authority: Authority) -> None:
-    """Also of one that fails, and whose alert waits, nothing reaches the peer of another."""
+def test_sessions_with_a_shared_buffer_are_isolated(broker: Known, client: Known, authority: Authority) -> None:
+    """Even the pending alert of a failed session never reaches the peer of another session."""
     shared = ssl.MemoryBIO()
     context = server_context(server_config(broker, authority, ssl_client_auth="requested"))
     servers = [Session(context, outgoing=shared) for _ in range(3)]
@@ -189,7 +189,7 @@ def test_plain_text_is_detected(broker: Known, authority: Authority, said: bytes
     assert session.data_to_send() == b""
 
 
-def test_nonsense_that_begins_as_tls_does(broker: Known, authority: Authority) -> None:
+def test_random_data_after_a_tls_prefix_is_refused(broker: Known, authority: Authority) -> None:
     rest = random.Random(3)
     for _ in range(200):
         session = Session(server_context(server_config(broker, authority)))
@@ -236,7 +236,7 @@ def test_truncated_stream_is_not_a_clean_end(broker: Known, authority: Authority
         pair.server.receive_eof()
 
 
-def test_changed_bytes_are_noticed(broker: Known, authority: Authority) -> None:
+def test_modified_data_is_detected(broker: Known, authority: Authority) -> None:
     pair = Pair(server_config(broker, authority), client_config(authority))
     pair.client.write(b"a request")
     data = bytearray(pair.client.data_to_send())
@@ -247,7 +247,7 @@ def test_changed_bytes_are_noticed(broker: Known, authority: Authority) -> None:
     assert pair.server.data_to_send(), "an alert for the peer"
 
 
-def test_against_a_socket_of_pythons_ssl(broker: Known, client: Known, authority: Authority) -> None:
+def test_session_interoperates_with_pythons_ssl_socket(broker: Known, client: Known, authority: Authority) -> None:
     context = client_context(client_config(authority, client))
     ours, theirs = socket.socketpair()
     heard: list[bytes] = []
@@ -278,7 +278,7 @@ def test_against_a_socket_of_pythons_ssl(broker: Known, client: Known, authority
     assert "CN=client one" in session.subject
 
 
-def test_a_context_serves_many_at_once(broker: Known, authority: Authority) -> None:
+def test_context_serves_several_sessions(broker: Known, authority: Authority) -> None:
     context = server_context(server_config(broker, authority))
     outer = client_context(client_config(authority))
     for _ in range(3):

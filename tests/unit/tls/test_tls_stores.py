@@ -1,4 +1,4 @@
-"""Stores of every kind that Kafka's keys can name, and what is wrong with those that can't be read."""
+"""Stores of every type that Kafka's keys support, and errors of stores that cannot be read."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KEYSTORE, TRUSTSTORE = "ssl.keystore.location", "ssl.truststore.location"
 
 
 def shaken(server: TlsConfig, client: TlsConfig, host_name: str = "localhost") -> tuple[Session, Session]:
-    """Both sides after the handshake.  Raises TlsFailed."""
+    """Return both sessions after the handshake, or raise TlsFailed."""
     one = Session(server_context(server))
     other = Session(client_context(client), is_server=False, host_name=host_name)
     exchange(one, other)
@@ -42,7 +42,7 @@ def exchange(one: Session, other: Session) -> None:
 
 
 def folded(pem: str) -> str:
-    """As a properties file has it: in one line."""
+    """Return the text as a single line, as in a properties file."""
     return " ".join(pem.split("\n"))
 
 
@@ -95,14 +95,14 @@ def texts_of(kind: str, known: Known, folder: Path) -> dict[str, str]:
         "pkcs12 called jks",
     ],
 )
-def test_a_keystore_of_each_kind_serves(kind: str, broker: Known, trusting: TlsConfig, tmp_path: Path) -> None:
+def test_keystore_of_each_type_is_used(kind: str, broker: Known, trusting: TlsConfig, tmp_path: Path) -> None:
     server, client = shaken(TlsConfig.parse(texts_of(kind, broker, tmp_path)), trusting)
     server.write(b"there")
     client.receive(server.data_to_send())
     assert client.read() == b"there"
 
 
-def test_a_chain_is_sent_whole_from_a_store_in_any_order(tmp_path: Path) -> None:
+def test_certificate_chain_is_complete_for_any_order_in_the_store(tmp_path: Path) -> None:
     authority = Authority(between=True)
     known = authority.known()
     keystore = {KEYSTORE: written(tmp_path / "a.p12", known.pkcs12()), "ssl.keystore.password": PASSWORD}
@@ -188,7 +188,7 @@ def test_mismatched_key_is_refused(broker: Known, client: Known, tmp_path: Path)
         server_context(TlsConfig.parse({KEYSTORE: path, "ssl.keystore.type": "PEM"}))
 
 
-def test_no_error_and_no_text_of_a_value_shows_a_secret(broker: Known, tmp_path: Path) -> None:
+def test_errors_and_reprs_show_no_secret(broker: Known, tmp_path: Path) -> None:
     wrong = "wr0ng-passw0rd"
     attempts = [
         {KEYSTORE: written(tmp_path / "a.p12", broker.pkcs12()), "ssl.keystore.password": wrong},
@@ -214,7 +214,7 @@ def test_no_error_and_no_text_of_a_value_shows_a_secret(broker: Known, tmp_path:
     assert broker.key.split("\n")[1] not in repr(own)
 
 
-def test_key_is_never_a_visible_file(broker: Known, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_private_key_is_never_a_visible_file(broker: Known, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     open_before = sorted(Path("/proc/self/fd").iterdir())
     with contexts._in_memory(b"the key") as path:
@@ -226,7 +226,7 @@ def test_key_is_never_a_visible_file(broker: Known, tmp_path: Path, monkeypatch:
     assert [each.name for each in tmp_path.iterdir()] == ["a.p12"]
 
 
-def test_errors_call_keys_as_they_were_written() -> None:
+def test_errors_use_the_configured_key_names() -> None:
     names = Names("listener.name.outside.", frozenset({KEYSTORE}))
     with pytest.raises(TlsConfigError, match=r"^Failed to read listener\.name\.outside\.ssl\.keystore\.location /no: "):
         server_context(TlsConfig.parse({KEYSTORE: "/no", "ssl.keystore.type": "PEM"}, names))
@@ -236,13 +236,13 @@ def test_errors_call_keys_as_they_were_written() -> None:
         TlsConfig.parse({"ssl.protocol": "x"}, Names("kafka."))
 
 
-def test_required_client_certificates_need_a_truststore(broker: Known, tmp_path: Path) -> None:
+def test_required_client_certificates_require_a_truststore(broker: Known, tmp_path: Path) -> None:
     texts = texts_of("texts", broker, tmp_path) | {"ssl.client.auth": "required"}
     with pytest.raises(TlsConfigError, match=r"ssl\.client\.auth is required, but ssl\.truststore\.location is not"):
         server_context(TlsConfig.parse(texts))
 
 
-def test_enabled_protocols_are_used(broker: Known, trusting: TlsConfig, tmp_path: Path) -> None:
+def test_enabled_protocols_are_negotiated(broker: Known, trusting: TlsConfig, tmp_path: Path) -> None:
     keystore = texts_of("texts", broker, tmp_path)
     old_file = TlsConfig.parse(keystore | {"ssl.enabled.protocols": "TLSv1.2,TLSv1.1,TLSv1", "ssl.protocol": "TLS"})
     assert shaken(old_file, trusting)[0].spoken.startswith("TLSv1.2 ")
@@ -255,7 +255,7 @@ def test_enabled_protocols_are_used(broker: Known, trusting: TlsConfig, tmp_path
         client_context(TlsConfig.parse({"ssl.protocol": "TLSv1.2", "ssl.enabled.protocols": "TLSv1.3"}))
 
 
-def test_cipher_suites_under_javas_names(broker: Known, trusting: TlsConfig, tmp_path: Path) -> None:
+def test_cipher_suites_are_selected_by_javas_names(broker: Known, trusting: TlsConfig, tmp_path: Path) -> None:
     def speaking(suites: str) -> str:
         config = TlsConfig.parse(texts_of("texts", broker, tmp_path) | {"ssl.cipher.suites": suites})
         return shaken(config, trusting)[0].spoken
@@ -272,13 +272,13 @@ def test_cipher_suites_under_javas_names(broker: Known, trusting: TlsConfig, tmp
         speaking("TLS_AES_256_GCM_SHA384")
 
 
-def test_a_listener_with_one_protocol_and_no_suite_of_it(broker: Known, tmp_path: Path) -> None:
+def test_protocol_without_a_cipher_suite_is_refused(broker: Known, tmp_path: Path) -> None:
     texts = texts_of("texts", broker, tmp_path) | {"ssl.enabled.protocols": "TLSv1.3"}
     with pytest.raises(TlsConfigError, match=r"contains no cipher suite of TLSv1\.3"):
         server_context(TlsConfig.parse(texts | {"ssl.cipher.suites": "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"}))
 
 
-def test_a_changed_file_is_read_again_and_a_broken_one_is_not_used(
+def test_changed_file_is_reloaded_unless_it_is_invalid(
     authority: Authority, broker: Known, trusting: TlsConfig, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     now = 0.0
@@ -313,7 +313,7 @@ def test_a_changed_file_is_read_again_and_a_broken_one_is_not_used(
     exchange(Session(third), Session(client_context(trusting), is_server=False, host_name="localhost"))
 
 
-def test_defaults_are_kafkas() -> None:
+def test_defaults_match_kafka() -> None:
     config = TlsConfig.parse({})
     assert (config.keystore.type, config.truststore.type, config.client_auth) == ("JKS", "JKS", ClientAuth.NONE)
     assert (config.enabled_protocols, config.checks_host_name) == (("TLSv1.2", "TLSv1.3"), True)

@@ -1,4 +1,4 @@
-"""Lets the tests of this folder import wire_support, whatever import mode pytest runs in."""
+"""Path setup that lets tests of this folder import wire_support in any import mode of pytest."""
 
 from __future__ import annotations
 

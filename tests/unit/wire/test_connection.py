@@ -1,4 +1,4 @@
-"""One connection: where requests lie, what is refused, what grows, and in which order answers leave."""
+"""One connection: request boundaries, refused input, buffer growth, and the order of responses."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def frame(  # noqa: PLR0917
 
 
 def put(connection: Connection, data: bytes) -> list[Request]:
-    """As a socket would: piece by piece into the space that is offered."""
+    """Receive the data like a socket: in pieces, into the offered space."""
     requests = []
     while data:
         space = connection.get_buffer()
@@ -43,7 +43,7 @@ def put(connection: Connection, data: bytes) -> list[Request]:
     return requests
 
 
-def test_a_request() -> None:
+def test_request_is_parsed() -> None:
     (request,) = Connection().receive_data(frame(b"body"))
     assert (request.api_key, request.api_version, request.correlation_id) == (3, 1, 7)
     assert (request.client_id, bytes(request.body), request.sequence) == ("me", b"body", 0)
@@ -66,14 +66,14 @@ def test_bodies_are_writable_views_of_the_receive_buffer() -> None:
     ("client_id", "expected"),
     [(None, None), (b"", ""), (b"me", "me"), ("ż".encode(), "ż"), (b"\xff", "\ufffd"), (b"x" * 32767, "x" * 32767)],
 )
-def test_client_ids(client_id: bytes | None, expected: str | None) -> None:
+def test_client_ids_are_decoded(client_id: bytes | None, expected: str | None) -> None:
     connection = Connection()
     requests = connection.receive_data(frame(b"1", client_id=client_id) * 2 + frame(b"2", client_id=b"other"))
     assert [request.client_id for request in requests] == [expected, expected, "other"]
     assert [bytes(request.body) for request in requests] == [b"1", b"1", b"2"]
 
 
-def test_any_negative_length_of_a_client_id_is_null() -> None:
+def test_negative_length_of_a_client_id_is_null() -> None:
     """As in Apache Kafka 4.3.0."""
     data = frame(b"body", client_id=None).replace(pack(">h", -1), pack(">h", -5))
     (request,) = Connection().receive_data(data)
@@ -81,13 +81,13 @@ def test_any_negative_length_of_a_client_id_is_null() -> None:
 
 
 @pytest.mark.parametrize("tags", [b"\0", b"\1\0\3abc", b"\2\5\0\x90\1\1x"])
-def test_flexible_headers(tags: bytes) -> None:
+def test_flexible_header_is_parsed(tags: bytes) -> None:
     (request,) = Connection().receive_data(frame(b"body", version=9, tags=tags))
     assert (request.client_id, bytes(request.body)) == ("me", b"body")
 
 
-def test_the_header_without_client_id() -> None:
-    """ControlledShutdown v0 is the only one left that has it."""
+def test_header_without_client_id_is_parsed() -> None:
+    """ControlledShutdown v0 is the only remaining request with that header."""
     rest = pack(">hhi", ApiKey.CONTROLLED_SHUTDOWN, 0, 7) + b"body"
     for data, expected in [(rest, b"body"), (rest[:-4], b"")]:
         request, after = Connection().receive_data(pack(">i", len(data)) + data + frame(b"after"))
@@ -95,7 +95,7 @@ def test_the_header_without_client_id() -> None:
 
 
 @pytest.mark.parametrize(("key", "version"), [(3, 99), (18, 99), (18, -1), (999, 0), (-1, -1), (3, -1), (3, 32767)])
-def test_whatever_api_is_asked_for_is_handed_on(key: int, version: int) -> None:
+def test_requests_of_unknown_apis_are_returned(key: int, version: int) -> None:
     tags = b"\0" if request_header_version(key, version) == 2 else b""
     request, after = Connection().receive_data(frame(b"body", key, version, tags=tags) + frame(b"after"))
     assert (request.api_key, request.api_version, bytes(request.body)) == (key, version, b"body")
@@ -104,41 +104,41 @@ def test_whatever_api_is_asked_for_is_handed_on(key: int, version: int) -> None:
 
 @pytest.mark.parametrize("rest", [b"", b"\0", b"\0\2x", b"\0\1x", b"\0\1x\x7f", b"\0\1x\xff\xff"])
 @pytest.mark.parametrize(("key", "version"), [(18, 99), (18, 3), (999, 0)])
-def test_a_header_that_may_be_newer_than_ours_is_taken_as_it_comes(key: int, version: int, rest: bytes) -> None:
+def test_unparsable_header_of_a_newer_version_is_accepted(key: int, version: int, rest: bytes) -> None:
     data = pack(">hhi", key, version, 7) + rest
     (request,) = Connection().receive_data(pack(">i", len(data)) + data)
     assert (request.api_key, request.api_version, request.correlation_id) == (key, version, 7)
 
 
 @pytest.mark.parametrize("rest", [b"", b"\0", b"\0\2x", b"\0\1x", b"\0\1x\x7f", b"\0\1x\1\1\5a"])
-def test_a_header_cut_short(rest: bytes) -> None:
+def test_truncated_header_is_refused(rest: bytes) -> None:
     data = pack(">hhi", ApiKey.METADATA, 9, 7) + rest
     with pytest.raises(Malformed, match="header of API key 3 version 9"):
         Connection().receive_data(pack(">i", len(data)) + data)
 
 
 @pytest.mark.parametrize("size", [-(1 << 31), -1, 0, 7, 1001, (1 << 31) - 1])
-def test_sizes_that_are_refused_as_soon_as_they_are_seen(size: int) -> None:
+def test_invalid_size_is_refused_before_the_request_arrives(size: int) -> None:
     connection = Connection(request_bytes_max=1000)
     with pytest.raises(Malformed, match=f"invalid request size {size}: it must be from 8 to 1000 bytes"):
         connection.receive_data(pack(">i", size))
 
 
-def test_a_request_that_is_too_large_is_refused_even_if_it_is_all_there() -> None:
+def test_too_large_request_is_refused_even_if_complete() -> None:
     connection = Connection(request_bytes_max=100)
     (request,) = connection.receive_data(frame(b"x" * 88) + frame(b"x" * 89))
     assert request.size == 104
     assert "invalid request size 101" in str(connection.failure)
 
 
-def test_the_bound_may_be_raised() -> None:
+def test_size_limit_can_be_raised() -> None:
     connection = Connection(request_bytes_max=20)
     assert len(connection.receive_data(frame(b"x" * 8))) == 1
     connection.request_bytes_max = 1000
     assert len(connection.receive_data(frame(b"x" * 900))) == 1
 
 
-def test_requests_before_bad_bytes_are_handed_out_first() -> None:
+def test_requests_before_malformed_bytes_are_returned_first() -> None:
     connection = Connection()
     requests = connection.receive_data(frame(b"1") + frame(b"2") + pack(">i", -1))
     assert [bytes(request.body) for request in requests] == [b"1", b"2"]
@@ -151,7 +151,7 @@ def test_requests_before_bad_bytes_are_handed_out_first() -> None:
     assert connection.data_to_send() == [b"a", b"b"]
 
 
-def test_one_buffer_is_used_again_and_again() -> None:
+def test_buffer_is_reused() -> None:
     connection = Connection()
     places = set()
     for _ in range(100):
@@ -164,7 +164,7 @@ def test_one_buffer_is_used_again_and_again() -> None:
 
 
 @pytest.mark.parametrize("size", [200, 251, 252, 253, 256, 257, 511, 512, 513, 5000])
-def test_frames_around_and_above_the_size_of_the_buffer(size: int) -> None:
+def test_frames_around_and_above_the_buffer_size_are_received(size: int) -> None:
     connection = Connection(buffer_bytes=256)
     data = frame(b"first") + frame(bytes(i % 251 for i in range(size))) + frame(b"last")
     for receive in (put, Connection.receive_data):
@@ -173,7 +173,7 @@ def test_frames_around_and_above_the_size_of_the_buffer(size: int) -> None:
         assert bytes(requests[-1].body) == b"last"
 
 
-def test_a_large_frame_keeps_its_bytes() -> None:
+def test_large_frame_keeps_its_bytes() -> None:
     connection = Connection()
     body = bytes(range(256)) * 8192
     (request,) = put(connection, frame(body))
@@ -181,7 +181,7 @@ def test_a_large_frame_keeps_its_bytes() -> None:
     request.body[0:1] = b"!"
 
 
-def test_a_lying_length_costs_nothing() -> None:
+def test_declared_length_allocates_no_memory() -> None:
     connection = Connection()
     tracemalloc.start()
     try:
@@ -195,8 +195,8 @@ def test_a_lying_length_costs_nothing() -> None:
     assert len(connection.get_buffer()) <= RECEIVE_BUFFER_BYTES
 
 
-def test_memory_grows_with_what_came() -> None:
-    """At most twice what the peer has sent, and the frame at most where that is large."""
+def test_memory_grows_with_the_received_bytes() -> None:
+    """At most twice the received bytes, and for large frames at most the frame."""
     connection = Connection(buffer_bytes=1024)
     size = 5_000_000
     data = frame(bytes(size))
@@ -212,8 +212,8 @@ def test_memory_grows_with_what_came() -> None:
     assert [len(request.body) for request in requests] == [size]
 
 
-def test_bodies_of_one_call_hold_together() -> None:
-    """More than a buffer's worth of requests in one receive_data: every body is still what was sent."""
+def test_bodies_returned_by_one_call_stay_valid_together() -> None:
+    """One receive_data call with more requests than fit into a buffer leaves all bodies intact."""
     connection = Connection(buffer_bytes=64)
     requests = connection.receive_data(b"".join(frame(b"%d" % i) for i in range(100)) + b"\0\0")
     assert [bytes(request.body) for request in requests] == [b"%d" % i for i in range(100)]
@@ -221,15 +221,15 @@ def test_bodies_of_one_call_hold_together() -> None:
     assert bytes(request.body) == b"rest"
 
 
-def test_a_body_may_be_held_while_the_buffer_is_replaced() -> None:
-    """It is void, but nothing breaks: a bytearray that is looked at is never resized."""
+def test_body_may_be_referenced_while_the_buffer_is_replaced() -> None:
+    """The content of such a body is undefined, but no error occurs: a viewed bytearray is never resized."""
     connection = Connection(buffer_bytes=64)
     held = [request.body for size in (1, 100, 1000, 5, 60) for request in put(connection, frame(bytes(size)))]
     assert [len(body) for body in held] == [1, 100, 1000, 5, 60]
 
 
 @pytest.mark.parametrize("order", list(permutations(range(4))))
-def test_answers_leave_in_the_order_of_the_requests(order: tuple[int, ...]) -> None:
+def test_responses_are_sent_in_request_order(order: tuple[int, ...]) -> None:
     connection = Connection()
     requests = connection.receive_data(b"".join(frame(correlation_id=i) for i in range(4)))
     answers: list[list[Chunk] | None] = [[b"0"], [b"1a", b"1b"], None, [b"3"]]
@@ -245,7 +245,7 @@ def test_answers_leave_in_the_order_of_the_requests(order: tuple[int, ...]) -> N
     assert connection.data_to_send() == []
 
 
-def test_an_answer_given_twice_is_a_bug() -> None:
+def test_second_response_to_a_request_is_an_error() -> None:
     connection = Connection()
     first, second = connection.receive_data(frame() * 2)
     connection.answer(second, [b"2"])
@@ -256,7 +256,7 @@ def test_an_answer_given_twice_is_a_bug() -> None:
         connection.answer(first, [b"1"])
 
 
-def test_header_versions() -> None:
+def test_header_versions_match_kafka() -> None:
     assert [request_header_version(ApiKey.PRODUCE, version) for version in (0, 8, 9, 13, 99)] == [1, 1, 2, 2, 2]
     assert [request_header_version(ApiKey.CONTROLLED_SHUTDOWN, version) for version in (0, 1, 3)] == [0, 1, 2]
     assert [request_header_version(ApiKey.SASL_HANDSHAKE, version) for version in (0, 99)] == [1, 1]
@@ -265,7 +265,7 @@ def test_header_versions() -> None:
     assert [response_header_version(ApiKey.API_VERSIONS, version) for version in (0, 3, 5)] == [0, 0, 0]
 
 
-def test_what_a_client_sends_is_what_arrives() -> None:
+def test_encoded_request_is_received_unchanged() -> None:
     connection = Connection()
     for version in (1, 9, 13):
         (data,) = encode_request(MetadataRequest(topics=[]), version, 42, None)

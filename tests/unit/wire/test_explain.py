@@ -1,4 +1,4 @@
-"""python -m odradek.wire."""
+"""Command line tests of python -m odradek.wire."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_list_names_every_api(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("name", ["Fetch", "fetch", "FETCH"])
-def test_explain_shows_layout_and_code_of_both_sides(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_explain_shows_layout_and_code_of_request_and_response(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", name, "12"]) == 0
     out = capsys.readouterr().out
     for expected in (
@@ -37,7 +37,7 @@ def test_explain_shows_layout_and_code_of_both_sides(name: str, capsys: pytest.C
             assert f"def {verb}_Fetch{side}_v12(" in out
 
 
-def test_explain_one_message(capsys: pytest.CaptureFixture[str]) -> None:
+def test_explain_shows_a_single_message(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", "requestheader", "2"]) == 0
     out = capsys.readouterr().out
     assert out.startswith("RequestHeader version 2 of 0-2, flexible")
@@ -64,7 +64,7 @@ def test_every_message_and_version_can_be_explained() -> None:
         ([], "use `list` or `explain NAME VERSION`"),
     ],
 )
-def test_bad_arguments_get_one_sentence(
+def test_invalid_arguments_give_one_sentence(
     arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(arguments) == 2
@@ -75,6 +75,6 @@ def test_bad_arguments_get_one_sentence(
 
 
 @pytest.mark.waits
-def test_as_a_program() -> None:
+def test_module_runs_as_a_program() -> None:
     done = subprocess.run([sys.executable, "-m", "odradek.wire", "explain", "x", "1"], capture_output=True, check=False)
     assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (2, b"", 1)

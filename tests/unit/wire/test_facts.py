@@ -1,4 +1,4 @@
-"""Every field of every message class against the protocol's facts: nothing is left out, nothing is made up."""
+"""Comparison of every field of every message class with the protocol definition: none is missing, none is invented."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ FACT_OF = {fact["name"]: fact for fact in sorted(message_facts(), key=lambda fac
 
 
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
-def test_message_is_as_the_facts_say(cls: type) -> None:
+def test_message_matches_kafkas_definition(cls: type) -> None:
     check_message(cls, FACT_OF[cls.__name__])
 
 
-def test_api_keys_are_those_of_the_table() -> None:
+def test_api_keys_match_the_table() -> None:
     rows = list(table("api_keys.tsv"))
     ours = [key for key in ApiKey if key < OWN_KEYS_FROM]
     assert {key.title: key.value for key in ours} == {row["name"]: int(row["key"]) for row in rows}
@@ -36,11 +36,11 @@ def test_api_keys_and_messages_agree_on_flexible_versions() -> None:
             assert FLEXIBLE_FROM[ApiKey(fact["apiKey"])] == (flexible.start if flexible else None), fact["name"]
 
 
-def test_every_api_here_has_its_request_and_its_response() -> None:
+def test_every_api_has_a_request_and_a_response() -> None:
     for key, (request, response) in APIS.items():
         assert request.__name__ == f"{key.title}Request"
         assert response.__name__ == f"{key.title}Response"
 
 
-def test_forever_is_long_enough() -> None:
+def test_forever_exceeds_all_version_counts() -> None:
     assert all(len(schema_of(cls).versions) < FOREVER for cls in CLASSES)

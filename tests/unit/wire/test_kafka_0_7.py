@@ -1,4 +1,4 @@
-"""Requests of Kafka 0.7 are known as such, whatever they look like to the parser of today, and no others are."""
+"""Detection of Kafka 0.7 requests, however the current parser reads them, without false positives."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ topics = st.text("abcXYZ019._-", min_size=1, max_size=249).map(str.encode)
 
 @given(st.sampled_from(KINDS), topics, st.integers(-1, 100) | st.integers(101, 1 << 20), st.binary(max_size=200))
 @example(PRODUCE, b"t", -1, b"")
-def test_every_request_is_named(kind: int, topic: bytes, partition: int, payload: bytes) -> None:
-    """In the header or, where that can be read, from the request that is made of it."""
+def test_all_requests_of_kafka_0_7_are_recognized(kind: int, topic: bytes, partition: int, payload: bytes) -> None:
+    """Recognized in the header or, if that can be parsed, in the request parsed from it."""
     frame = request(kind, topic, partition=partition, payload=payload)
     assert is_kafka_0_7(frame[4:])
     try:
@@ -36,12 +36,12 @@ def test_every_request_is_named(kind: int, topic: bytes, partition: int, payload
 
 
 @pytest.mark.parametrize("kind", [MULTIFETCH, MULTIPRODUCE])
-def test_several_partitions(kind: int) -> None:
+def test_request_with_several_partitions_is_recognized(kind: int) -> None:
     assert is_kafka_0_7(request(kind, b"one", b"another", b"third")[4:])
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_not_whole_is_not_named(kind: int) -> None:
+def test_incomplete_request_is_not_recognized(kind: int) -> None:
     frame = request(kind, b"topic")[4:]
     assert not any(is_kafka_0_7(frame[:end]) for end in range(len(frame)))
     assert not is_kafka_0_7(frame + b"\0")
@@ -61,12 +61,12 @@ def test_what_is_not_whole_is_not_named(kind: int) -> None:
     ],
     ids=["nothing", "type 5", "name", "no name", "partition", "of none", "negative", "fewer"],
 )
-def test_others_are_not_named(frame: bytes) -> None:
+def test_other_frames_are_not_recognized(frame: bytes) -> None:
     assert not is_kafka_0_7(frame)
 
 
-def test_requests_of_today_are_not_named() -> None:
-    """Cut off or not: the log is to say what is wrong with them."""
+def test_current_requests_are_not_recognized() -> None:
+    """Truncated ones included: the log has to show their actual error."""
     fetch = FetchRequest(max_wait_ms=1, min_bytes=1, topics=[])
     for message, version in ((MetadataRequest(topics=None), 1), (fetch, 4)):
         frame = b"".join(map(bytes, encode_request(message, version, 7, "client")))

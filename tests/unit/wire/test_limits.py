@@ -1,4 +1,4 @@
-"""Lengths are checked before anything is made of them, in every form a length has."""
+"""Length checks before allocation, for every encoding of a length."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EMPTY_TAGS = b"\0"
 
 
 def refused(cls: type, version: int, data: bytes) -> str:
-    """The refusal's text; and it cost nothing."""
+    """Return the text of the refusal, after checking that it allocated no memory."""
     decode_or_none(cls, version, b"")  # Compiled before memory is looked at.
     tracemalloc.start()
     try:
@@ -42,43 +42,43 @@ def decode_or_none(cls: type, version: int, data: bytes) -> None:
 
 
 @pytest.mark.parametrize("count", [-1, -2, -(1 << 31)])
-def test_negative_count_where_null_is_not_allowed(count: int) -> None:
+def test_negative_count_is_refused_if_null_is_not_allowed(count: int) -> None:
     assert "null" in refused(DeleteTopicsRequest, 0, pack(">i", count) + pack(">i", 1000))
     assert "null" in refused(MetadataRequest, 0, pack(">i", count))
 
 
 @pytest.mark.parametrize("count", [-1, -7, -(1 << 31)])
-def test_any_negative_count_is_null_where_that_is_allowed(count: int) -> None:
+def test_negative_count_is_null_if_allowed(count: int) -> None:
     """As in Apache Kafka 4.3.0."""
     assert decode(MetadataRequest, 1, pack(">i", count)).topics is None
 
 
 @pytest.mark.parametrize("count", [1, 1000, 1 << 20, (1 << 31) - 1])
-def test_count_beyond_the_bytes(count: int) -> None:
+def test_count_beyond_the_data_is_refused(count: int) -> None:
     assert f"{count} elements" in refused(DeleteTopicsRequest, 0, pack(">i", count))
     assert f"{count} elements" in refused(DeleteTopicsRequest, 4, uvarint(count + 1))
     assert f"{count} elements" in refused(MetadataRequest, 9, uvarint(count + 1) + b"\1")
 
 
 @pytest.mark.parametrize("size", [1, 32767, 1 << 20, (1 << 31) - 1, (1 << 35) - 2])
-def test_text_beyond_the_bytes(size: int) -> None:
+def test_string_beyond_the_data_is_refused(size: int) -> None:
     text = refused(ApiVersionsRequest, 3, uvarint(size + 1))
     assert text == f"client_software_name needs {size} bytes, but only 0 remain"
 
 
-def test_text_longer_than_any_text() -> None:
+def test_string_longer_than_the_maximum_is_refused() -> None:
     text = refused(ApiVersionsRequest, 3, uvarint(32769) + bytes(40_000))
     assert "maximum of 32767" in text
 
 
-def test_records_beyond_the_bytes() -> None:
+def test_records_beyond_the_data_are_refused() -> None:
     front = pack(">hhi", -1, 1, 1000) + pack(">ih1sii", 1, 1, b"t", 1, 0)
     assert "records needs 2147483647 bytes, but only 0 remain" in refused(
         ProduceRequest, 3, front + pack(">i", (1 << 31) - 1)
     )
 
 
-def test_varint_without_end() -> None:
+def test_endless_varint_is_refused() -> None:
     assert "five bytes" in refused(ApiVersionsRequest, 3, b"\xff" * 20)
     assert "is truncated" in refused(ApiVersionsRequest, 3, b"\xff" * 3)
 
@@ -89,8 +89,8 @@ def test_one_byte_elements_are_bounded_over_the_whole_message() -> None:
     assert f"{count} elements" in refused(DeleteTopicsRequest, 4, data)
 
 
-def test_elements_are_counted_together() -> None:
-    """Each of two arrays is small enough; both are not."""
+def test_elements_of_all_arrays_are_counted_together() -> None:
+    """Each of two arrays is within the limit; together they exceed it."""
     half = REQUEST_ELEMENTS_MAX // 2 + 1
     topic = uvarint(2) + b"t" + uvarint(half + 1) + bytes(4 * half) + EMPTY_TAGS
     front = pack(">iiiibii", -1, 1, 1, 1, 0, 0, 0)
@@ -106,7 +106,7 @@ def test_unknown_tags_are_skipped() -> None:
     assert decode(ApiVersionsRequest, 3, body + tags) == known
 
 
-def test_tagged_fields_are_bounded() -> None:
+def test_number_of_tagged_fields_is_bounded() -> None:
     body = uvarint(2) + b"a" + uvarint(2) + b"b"
     tags = b"".join(uvarint(tag) + uvarint(0) for tag in range(TAGGED_FIELDS_MAX))
     decode(ApiVersionsRequest, 3, body + uvarint(TAGGED_FIELDS_MAX) + tags)
@@ -116,29 +116,29 @@ def test_tagged_fields_are_bounded() -> None:
 
 @pytest.mark.parametrize("count", [TAGGED_FIELDS_MAX + 1, 20_000_000, (1 << 35) - 1])
 @pytest.mark.parametrize("cls", [ApiVersionsRequest, RequestHeader], ids=["body", "header"])
-def test_declared_tagged_fields_without_bytes(cls: type, count: int) -> None:
-    """CVE-2026-111115: a count is refused before anything is read or kept for it."""
+def test_count_of_tagged_fields_without_data_is_refused(cls: type, count: int) -> None:
+    """CVE-2026-111115: a count is refused before anything is read or allocated for it."""
     fronts = {ApiVersionsRequest: uvarint(2) + b"a" + uvarint(2) + b"b", RequestHeader: pack(">hhih", 18, 3, 7, -1)}
     version = {ApiVersionsRequest: 3, RequestHeader: 2}[cls]
     assert f"{count} tagged fields" in refused(cls, version, fronts[cls] + uvarint(count))
 
 
 def tagged_topics(topics: int, fields: int) -> bytes:
-    """A Metadata body whose topics all have as many unknown tagged fields of two bytes each."""
+    """Return a Metadata body with this many unknown tagged fields of two bytes in each topic."""
     section = uvarint(fields) + (uvarint(99) + uvarint(0)) * fields
     return uvarint(topics + 1) + (bytes(16) + b"\0" + section) * topics + bytes(3)
 
 
 def test_tagged_fields_are_counted_with_the_elements() -> None:
-    """Each section and the array are small enough; together they are not."""
+    """Each section and the array are within the limit; together they exceed it."""
     allowed = REQUEST_ELEMENTS_MAX // 1_000 - 1
     assert decode(MetadataRequest, 12, tagged_topics(allowed, 1_000)).topics is not None
     with pytest.raises(TooManyElements, match="1000 tagged fields"):
         decode(MetadataRequest, 12, tagged_topics(allowed + 1, 1_000))
 
 
-def test_tagged_fields_do_not_hold_up_the_loop() -> None:
-    """A body that the loop decodes is small in fields, too: two megabytes of them took 0.7 s."""
+def test_many_tagged_fields_do_not_block_the_event_loop() -> None:
+    """A body decoded on the event loop has few tagged fields, too: two megabytes of them took 0.7 s."""
     data = tagged_topics(REQUEST_ELEMENTS_INLINE_MAX - 1, 1_000)
     before = time.process_time()
     with pytest.raises(TooManyElements):
@@ -147,7 +147,7 @@ def test_tagged_fields_do_not_hold_up_the_loop() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 1 << 20, (1 << 32) - 1])
-def test_tagged_field_beyond_the_bytes(size: int) -> None:
+def test_tagged_field_beyond_the_data_is_refused(size: int) -> None:
     body = uvarint(2) + b"a" + uvarint(2) + b"b"
     assert f"tagged field 5 needs {size} bytes" in refused(
         ApiVersionsRequest, 3, body + uvarint(1) + uvarint(5) + uvarint(size)
@@ -155,20 +155,20 @@ def test_tagged_field_beyond_the_bytes(size: int) -> None:
 
 
 @pytest.mark.parametrize(("said", "there"), [(7, 8), (9, 9), (0, 8)])
-def test_tagged_field_of_another_size_than_it_says(said: int, there: int) -> None:
-    """ApiVersionsResponse, tag 1: an int64.  Apache Kafka doesn't compare; whoever sends this is wrong all the same."""
+def test_tagged_field_with_a_wrong_size_is_refused(said: int, there: int) -> None:
+    """Tag 1 of ApiVersionsResponse is an int64. Apache Kafka does not check its size."""
     front = pack(">h", 0) + uvarint(1) + pack(">i", 0)
     data = front + uvarint(1) + uvarint(1) + uvarint(said) + bytes(there)
     assert "finalized_features_epoch" in refused(ApiVersionsResponse, 3, data)
 
 
-def test_client_id_keeps_its_old_length_in_the_flexible_header() -> None:
+def test_client_id_has_a_16_bit_length_in_the_flexible_header() -> None:
     data = pack(">hhih", 18, 3, 7, 2) + b"me" + EMPTY_TAGS
     assert decode(RequestHeader, 2, data).client_id == "me"
     assert "client_id" in refused(RequestHeader, 2, pack(">hhih", 18, 3, 7, 300))
 
 
-def test_broken_utf8_reads_as_replacement_characters() -> None:
+def test_invalid_utf8_is_decoded_as_replacement_characters() -> None:
     """As in Apache Kafka, which then refuses the topic by its name."""
     topics = decode(DeleteTopicsRequest, 0, pack(">ih", 1, 2) + b"\xff\xfe" + pack(">i", 1)).topic_names
     assert topics == ["\ufffd\ufffd"]

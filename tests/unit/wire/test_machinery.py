@@ -1,4 +1,4 @@
-"""The machinery is complete: a class for each of the protocol's messages, its bytes in each of its versions."""
+"""Completeness of the compiler: every message of the protocol, encoded and decoded in each of its versions."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ FACTS = message_facts()
 
 
 @pytest.mark.parametrize("fact", FACTS, ids=lambda fact: f"{fact['name']} {fact.get('era', '')}".strip())
-def test_every_message_in_every_version(fact: MessageFact) -> None:
-    """What is written is what the dumb encoder writes, and what was written is read again, to the last byte."""
+def test_every_message_round_trips_in_every_version(fact: MessageFact) -> None:
+    """The encoding matches the reference encoder, and is decoded unchanged to the last byte."""
     cls = build(fact)
     for version in interval(fact["validVersions"]):
         maker = Maker(f"{fact['name']} {version}")
@@ -27,12 +27,12 @@ def test_every_message_in_every_version(fact: MessageFact) -> None:
             assert read(data, 0) == (message, len(data)), version
 
 
-def test_all_facts_are_here() -> None:
+def test_all_messages_are_defined() -> None:
     assert len(FACTS) == 204
 
 
 @pytest.mark.parametrize("fact", FACTS[:40], ids=lambda fact: fact["name"])
-def test_cut_anywhere_is_malformed(fact: MessageFact) -> None:
+def test_truncated_message_is_malformed(fact: MessageFact) -> None:
     cls, version = build(fact), interval(fact["validVersions"])[-1]
     data = encode(Maker(fact["name"]).message(cls, version), version)
     for size in {*range(min(len(data), 150)), *range(max(0, len(data) - 20), len(data))}:

@@ -1,4 +1,4 @@
-"""kio, written by other people from Kafka's own definitions, reads our bytes as we meant them and writes the same."""
+"""Comparison with kio, an independent implementation: it decodes our encoding, and encodes the same bytes."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ CASES = cases()
 
 
 @pytest.mark.parametrize(("cls", "version", "module"), CASES, ids=lambda each: getattr(each, "__name__", str(each)))
-def test_kio_agrees(cls: type, version: int, module: ModuleType) -> None:
+def test_kio_encodes_the_same_bytes(cls: type, version: int, module: ModuleType) -> None:
     theirs = getattr(module, cls.__name__)
     read, write = kio_serial.entity_reader(theirs), kio_serial.entity_writer(theirs)
     maker = Maker(f"kio {cls.__name__} {version}", is_tame=True, has_own_tags=False)
@@ -70,8 +70,8 @@ def test_kio_agrees(cls: type, version: int, module: ModuleType) -> None:
         assert decode(cls, version, data) == message
 
 
-def test_kio_has_nearly_all() -> None:
-    """It leaves out only what is newer than it, or older than Kafka 4."""
+def test_kio_covers_most_messages() -> None:
+    """It lacks only newer versions, and those older than Kafka 4."""
     ours = {(cls, version) for pair in APIS.values() for cls in pair for version in schema_of(cls).versions}
     assert len({(cls, version) for cls, version, _ in CASES} & ours) > len(ours) * 3 // 4
 
@@ -95,7 +95,7 @@ def assert_equal(ours: object, theirs: object, what: str) -> None:
 
 
 def plain(value: object, like: object) -> object:
-    """kio's richer value as what is on the wire."""
+    """Convert kio's rich value to its representation on the wire."""
     if isinstance(value, datetime.timedelta):
         return value // datetime.timedelta(milliseconds=1)
     if isinstance(value, datetime.datetime):

@@ -1,4 +1,4 @@
-"""Answers as frames, and the client's side that reads them."""
+"""Responses as frames, and their decoding on the client's side."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from odradek.wire.schema.primitives import Buffer, Chunk, SplicedRecords
 
 
 class Slice:
-    """Stands for a slice of a log file."""
+    """A stand-in for a slice of a log file."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -57,7 +57,7 @@ def fetched(*records: SplicedRecords | None) -> FetchResponse:
 
 
 @pytest.mark.parametrize("version", [4, 11, 12])
-def test_file_slices_are_chunks_of_their_own(version: int) -> None:
+def test_file_slices_are_separate_chunks(version: int) -> None:
     slices = Slice(b"a" * 300), Slice(b""), Slice(b"bc")
     asked = request(FetchRequest(max_wait_ms=1, min_bytes=1, topics=[]), version)
     chunks = encode_response(asked, fetched(slices[0], slices[1], None, b"copied", slices[2]))
@@ -70,14 +70,14 @@ def test_file_slices_are_chunks_of_their_own(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(14))
-def test_an_answer_in_each_version(version: int) -> None:
+def test_response_round_trips_in_every_version(version: int) -> None:
     asked = request(MetadataRequest(topics=[]), version)
     answer = MetadataResponse(brokers=[], topics=[])
     (frame,) = encode_response(asked, answer)
     assert decode_response(MetadataResponse, version, bytes_of(frame)[4:]) == (42, answer)
 
 
-def test_api_versions_is_answered_with_the_oldest_header() -> None:
+def test_api_versions_response_has_the_oldest_header() -> None:
     answer = ApiVersionsResponse(error_code=0, api_keys=[ApiVersion(api_key=0, min_version=3, max_version=13)])
     asked = request(ApiVersionsRequest(client_software_name="c", client_software_version="1"), 3)
     (frame,) = encode_response(asked, answer)
@@ -85,7 +85,7 @@ def test_api_versions_is_answered_with_the_oldest_header() -> None:
     assert decode_response(ApiVersionsResponse, 3, bytes_of(frame)[4:]) == (42, answer)
 
 
-def test_a_large_answer_is_not_copied_once_more() -> None:
+def test_large_response_is_not_copied() -> None:
     topic = PartitionProduceResponse(index=0, error_code=0, base_offset=1, error_message=None)
     topics = [TopicProduceResponse(name="t" * 10_000, partition_responses=[topic]) for _ in range(200)]
     answer = ProduceResponse(responses=topics)
@@ -95,16 +95,16 @@ def test_a_large_answer_is_not_copied_once_more() -> None:
     assert decode_response(ProduceResponse, 9, frame[4:]) == (42, answer)
 
 
-def test_an_answer_that_the_version_can_not_carry() -> None:
+def test_response_with_a_value_out_of_range_is_refused() -> None:
     asked = request(MetadataRequest(topics=None), 1)
     with pytest.raises(ValueError, match="MetadataResponse v1"):
         encode_response(asked, MetadataResponse(brokers=[], topics=[], controller_id=1 << 40))
 
 
-def test_splices_may_be_produced_too() -> None:
+def test_file_slices_can_be_produced() -> None:
     def produce(records: bytes | Slice) -> ProduceRequest:
         part = PartitionProduceData(index=0, records=b"")
-        part.records = records  # type: ignore[assignment]  # A relay may have them in a file.
+        part.records = records  # type: ignore[assignment]  # A relay may hold the records in a file.
         return ProduceRequest(acks=1, timeout_ms=1, topic_data=[TopicProduceData(name="t", partition_data=[part])])
 
     for version in (3, 9):
@@ -112,7 +112,7 @@ def test_splices_may_be_produced_too() -> None:
         assert joined(spliced) == joined(encode_request(produce(b"x" * 200), version, 1, "me"))
 
 
-def test_a_request_that_the_version_can_not_carry() -> None:
+def test_request_with_a_value_unsupported_by_the_version_is_refused() -> None:
     with pytest.raises(ValueError, match="MetadataRequest"):
         encode_request(MetadataRequest(topics=None), 0, 1, "me")
     with pytest.raises(ValueError, match="MetadataRequest v1"):
@@ -120,12 +120,12 @@ def test_a_request_that_the_version_can_not_carry() -> None:
 
 
 @pytest.mark.parametrize("frame", [b"", b"\0\0\0", b"\0\0\0\1", b"\0\0\0\1\xff"])
-def test_an_answer_cut_short(frame: Buffer) -> None:
+def test_truncated_response_is_refused(frame: Buffer) -> None:
     with pytest.raises(Malformed):
         decode_response(ProduceResponse, 9, frame)
 
 
-def test_headers_are_no_requests() -> None:
+def test_header_cannot_be_encoded_as_a_request() -> None:
     header = RequestHeader(request_api_key=0, request_api_version=0, correlation_id=1)
     with pytest.raises(AssertionError, match="has no API key"):
         encode_request(header, 0, 1, None)

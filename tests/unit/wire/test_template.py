@@ -1,4 +1,4 @@
-"""What is known, or made, by its bytes is what would be read, or written."""
+"""Templates: a message recognized, or built, by its bytes equals the decoded, or encoded, message."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ FETCHED = tuple(
 
 
 class Slice(NamedTuple):
-    """Records of a file."""
+    """A slice of a file with records."""
 
     text: bytes
 
@@ -78,7 +78,7 @@ def fetch(counts: tuple[int, ...], random: Random) -> FetchRequest:
 
 @pytest.mark.parametrize("counts", COUNTS, ids=str)
 @pytest.mark.parametrize("version", range(4, 19))
-def test_requests_that_differ_in_their_numbers_have_one_key(version: int, counts: tuple[int, ...]) -> None:
+def test_requests_that_differ_only_in_numbers_have_the_same_key(version: int, counts: tuple[int, ...]) -> None:
     random = Random(version)
     body = fetch(counts, random)
     before = encode(body, version)
@@ -128,7 +128,7 @@ def produce(counts: tuple[int, ...], records: list[bytes]) -> ProduceRequest:
 
 @pytest.mark.parametrize("counts", COUNTS, ids=str)
 @pytest.mark.parametrize("version", range(3, 14))
-def test_records_are_found(version: int, counts: tuple[int, ...]) -> None:
+def test_records_of_a_known_request_are_found(version: int, counts: tuple[int, ...]) -> None:
     random, count = Random(version), sum(counts)
     known = RecordsTemplate(produce(counts, [b""] * count), version, PRODUCE_PATHS)
     for _ in range(20):
@@ -144,7 +144,7 @@ def test_records_are_found(version: int, counts: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("size", range(60))
-def test_what_ends_early_has_no_records(size: int) -> None:
+def test_truncated_request_has_no_records(size: int) -> None:
     for version in (8, 9):
         known = RecordsTemplate(produce((2,), [b"", b""]), version, PRODUCE_PATHS)
         text = encode(produce((2,), [bytes(40), bytes(40)]), version)
@@ -153,7 +153,7 @@ def test_what_ends_early_has_no_records(size: int) -> None:
 
 @pytest.mark.parametrize("counts", COUNTS, ids=str)
 @pytest.mark.parametrize("version", range(3, 14))
-def test_numbers_are_packed_as_they_are_written(version: int, counts: tuple[int, ...]) -> None:
+def test_packed_numbers_match_the_encoded_response(version: int, counts: tuple[int, ...]) -> None:
     def answer(rows: list[tuple[int, ...]]) -> ProduceResponse:
         left = iter(rows)
         return ProduceResponse(
@@ -185,7 +185,7 @@ def test_numbers_are_packed_as_they_are_written(version: int, counts: tuple[int,
 
 @pytest.mark.parametrize("counts", COUNTS, ids=str)
 @pytest.mark.parametrize("version", range(4, 19))
-def test_answers_with_records_are_packed_as_they_are_written(version: int, counts: tuple[int, ...]) -> None:
+def test_packed_responses_with_records_match_the_encoded_response(version: int, counts: tuple[int, ...]) -> None:
     def answer(rows: list[tuple[int, ...]], records: list[Slice]) -> FetchResponse:
         left = iter(zip(rows, records, strict=True))
         return FetchResponse(
@@ -225,11 +225,11 @@ def whole(chunks: list[Chunk]) -> bytes:
     return b"".join(chunk.text if isinstance(chunk, Slice) else bytes(chunk) for chunk in chunks)  # type: ignore[arg-type]
 
 
-def test_numbers_next_to_each_other_are_told_apart() -> None:
+def test_adjacent_numbers_are_distinguished() -> None:
     assert places(b"ab" + bytes(14) + b"c", b"ab" + b"\xff" * 14 + b"c", [4, 8, 2]) == [2, 6, 14]
 
 
 @pytest.mark.slow
-def test_what_differs_besides_is_noticed() -> None:
+def test_other_differences_are_detected() -> None:
     with pytest.raises(AssertionError, match="nothing else"):
         places(bytes(8), b"\xff" * 4 + b"\1\0\0\0", [4])

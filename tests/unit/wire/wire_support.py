@@ -1,5 +1,4 @@
-"""The protocol as facts (messages.json), and what tests make of it: classes, random messages, and an encoder that is
-too dumb to be wrong."""
+"""The protocol definition (messages.json) for tests: message classes, random messages, and a reference encoder."""
 
 from __future__ import annotations
 
@@ -68,10 +67,10 @@ def message_facts() -> list[MessageFact]:
 
 
 def record_facts() -> dict[str, MessageFact]:
-    """The records of the internal topics as Apache Kafka 4.x has them, by name.
+    """Return the records of Kafka 4's internal topics by name.
 
-    Its definitions give no default to two fields where they say null without quotes: that was meant otherwise, but it
-    is what its code does.
+    Kafka's definitions give two fields no default because they contain null without quotes. This code follows the
+    evident intention, as Kafka's code does.
     """
     facts: list[MessageFact] = json.loads((FACTS / "records.json").read_text())
     found = {fact["name"]: fact for fact in facts if fact.get("era") == "trunk"}
@@ -97,7 +96,7 @@ def snake_case(name: str) -> str:
 
 
 def interval(text: str | None) -> range:
-    """ "3+", "3", "3-5", "none" or nothing, as a range."""
+    """Convert "3+", "3", "3-5", "none" or nothing to a range."""
     if text is None or text == "none":
         return range(0)
     if text.endswith("+"):
@@ -112,12 +111,12 @@ def common(*ranges: range) -> range:
 
 
 def element_type(fact: FieldFact) -> tuple[str, bool]:
-    """The type's name, and whether the field is an array of it."""
+    """Return the name of the type, and whether the field is an array of it."""
     return fact["type"].removeprefix("[]"), fact["type"].startswith("[]")
 
 
 def default_value(fact: FieldFact) -> object:
-    """The default of a field that is no struct; what Kafka takes where the schema says nothing."""
+    """Return the default of a field that is not a struct; without one in the schema, Kafka's implicit default."""
     kind, is_array = element_type(fact)
     text = fact.get("default")
     if text == "null":
@@ -134,7 +133,7 @@ def default_value(fact: FieldFact) -> object:
 
 
 def existence(fact: FieldFact) -> range:
-    """The versions of a field.  Where only some are said to be tagged, Kafka has the field in those alone."""
+    """Return the versions of a field. If it is tagged only in some of them, Kafka has the field only in those."""
     versions, tagged = interval(fact["versions"]), interval(fact.get("taggedVersions"))
     return common(versions, tagged) if tagged else versions
 
@@ -161,7 +160,7 @@ def check_struct(cls: type, facts: list[FieldFact], versions: range, shared: dic
 
 
 def kafkas_name(cls: type) -> str:
-    """A struct's name; one that is called as another of the same API says of which side it is."""
+    """Return a struct's name in Kafka, without the prefix that distinguishes structs of request and response."""
     return re.sub("^(Request|Response)(?=[A-Z])", "", cls.__name__)
 
 
@@ -170,7 +169,7 @@ def is_our_own(field: Field) -> bool:
 
 
 def check_field(field: Field, fact: FieldFact, versions: range, shared: dict[str, list[FieldFact]]) -> None:
-    """`versions` are those in which the struct around it exists: what is said beyond them means nothing."""
+    """Check a field against the schema, in the versions in which its struct exists."""
     kind, is_array = element_type(fact)
     here = common(existence(fact), versions)
     assert field.is_array == is_array
@@ -201,7 +200,7 @@ def check_default(field: Field, default: object) -> None:
 
 
 def build(fact: MessageFact) -> type:
-    """The message class that someone would write for this fact."""
+    """Return the message class that a developer would write for this definition."""
     structs: dict[str, type] = {}
     waiting = list(fact.get("commonStructs", ()))
     while waiting:  # They refer to each other in any order.
@@ -286,9 +285,10 @@ TEXTS = ("", "a", "topic-1", "żółć", "日本", "x" * 126, "y" * 127, "z" * 3
 
 
 class Maker:
-    """Random messages that a version can carry.
+    """Random messages that a version can represent.
 
-    is_tame: error codes and times stay in the range that other codecs accept.  has_own_tags: ours may be set too.
+    is_tame: error codes and times stay in the range that other codecs accept. has_own_tags: tagged fields specific
+    to Odradek may be set, too.
     """
 
     def __init__(

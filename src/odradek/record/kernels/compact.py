@@ -244,7 +244,7 @@ class OffsetMap:
     def __init__(self, memory: int, seed: bytes | None = None) -> None:
         self.slots = min(memory // SLOT_BYTES, SLOTS_MAX)
         if self.slots < 1:
-            raise ValueError(f"an offset map of {memory} bytes has no slot of {SLOT_BYTES}")
+            raise ValueError(f"Invalid offset map size of {memory} bytes: must be at least {SLOT_BYTES} bytes.")
         # The operating system zeroes the pages on first access. A bytearray would write all zeros at once while holding
         # the interpreter lock: 40 ms for 100 MB.
         self.table = memoryview(mmap(-1, self.slots * SLOT_BYTES, MAP_PRIVATE | MAP_ANONYMOUS)).cast("Q")
@@ -256,7 +256,7 @@ class OffsetMap:
         if seed is None:
             seed = urandom(SEED_BYTES)
         if len(seed) != SEED_BYTES:
-            raise ValueError(f"a seed of {len(seed)} bytes instead of {SEED_BYTES}")
+            raise ValueError(f"Invalid offset map seed of {len(seed)} bytes: must be {SEED_BYTES} bytes.")
         self.seed_low = int.from_bytes(seed[:8], "little")
         self.seed_high = int.from_bytes(seed[8:], "little")
         self.latest = -1
@@ -279,11 +279,11 @@ class OffsetMap:
     def put(self, key: Bytes, offset: int) -> None:
         """Put one key; raise ValueError if there is no free slot."""
         if offset < 0:
-            raise ValueError(f"{offset} is no offset")
+            raise ValueError(f"Invalid offset {offset}: must not be negative.")
         reader = Reader(key, 0, 0, 0)
         reader.digest(0, reader.limit, self.seed_low, self.seed_high)
         if not self.put_key(reader.low, reader.high, offset, self.slots):
-            raise ValueError(f"all {self.slots} slots of the offset map are taken")
+            raise ValueError(f"The offset map is full: all {self.slots} slots are used.")
 
     def get(self, key: Bytes) -> int:
         """Return the last offset of a key, or -1 if it is not in the map."""
@@ -518,7 +518,7 @@ def varint_bytes(value: int) -> int:
 
 def malformed(index: int, count: int) -> BadRecords:
     if index == count:
-        return BadRecords(f"bytes are left behind the last of {count} records")
+        return BadRecords(f"unexpected bytes after the last of {count} records")
     return BadRecords(f"record {index} of {count} is malformed")
 
 

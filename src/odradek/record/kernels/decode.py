@@ -151,7 +151,7 @@ class Column:
     def _grown(self, old: memoryview, used: int, size: int) -> tuple[object, memoryview]:
         owner = self.allocate(size)
         view = memoryview(owner).cast("B")  # type: ignore[arg-type]  # Every object from allocate has a buffer.
-        assert len(view) >= size, "what follows writes without asking"
+        assert len(view) >= size, "the code below writes without bounds checks"
         view[:used] = memoryview(old).cast("B")[:used]
         return owner, view
 
@@ -266,7 +266,7 @@ class Decoder:
     def grown(self, old: memoryview, used: int) -> tuple[object, memoryview]:
         owner = self.allocate(8 * self.room)
         view = memoryview(owner).cast("B")  # type: ignore[arg-type]  # Every object from allocate has a buffer.
-        assert len(view) >= 8 * self.room, "what follows writes without asking"
+        assert len(view) >= 8 * self.room, "the code below writes without bounds checks"
         view[:used] = memoryview(old).cast("B")[:used]
         return owner, view.cast("q")
 

@@ -190,7 +190,7 @@ class Encoder:
 
 
 def no_record(row: int) -> ValueError:
-    return ValueError(f"row {row} makes no record: a header without a key, or more than 2 GiB")
+    return ValueError(f"Row {row} cannot be encoded: a header has no key, or the record is larger than 2 GiB.")
 
 
 def varint_bytes(value: int) -> int:

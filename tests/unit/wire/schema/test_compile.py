@@ -1,4 +1,4 @@
-"""Readers and writers: what they are given back, what they refuse, and that people can see them."""
+"""Compiled readers and writers: results, refused values, and inspectable source."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ def test_records_are_a_writable_view_of_the_received_bytes(version: int) -> None
 
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
 @pytest.mark.parametrize("version", [3, 9])
-def test_records_are_copied_from_anything_that_has_bytes(kind: type, version: int) -> None:
+def test_records_are_copied_from_any_buffer(kind: type, version: int) -> None:
     assert encode(produce(kind(b"x" * 200)), version) == encode(produce(b"x" * 200), version)
 
 
 @pytest.mark.parametrize("version", [3, 9])
-def test_null_records(version: int) -> None:
+def test_null_records_round_trip(version: int) -> None:
     assert decode(ProduceRequest, version, encode(produce(None), version)) == produce(None)
 
 
@@ -69,7 +69,7 @@ class Slice:
 
 
 @pytest.mark.parametrize("version", [4, 12])
-def test_a_splice_is_left_out_and_its_place_is_told(version: int) -> None:
+def test_file_slice_is_omitted_and_its_position_returned(version: int) -> None:
     def response(*records: Slice | bytes) -> FetchResponse:
         partitions = [
             PartitionData(partition_index=i, error_code=0, high_watermark=9, records=each)
@@ -88,8 +88,8 @@ def test_a_splice_is_left_out_and_its_place_is_told(version: int) -> None:
         encode(response(Slice(1)), version)
 
 
-def test_a_field_that_the_version_lacks() -> None:
-    """What is ignorable is left out, the default is no loss, anything else is refused."""
+def test_fields_missing_in_the_version_are_omitted_or_refused() -> None:
+    """Ignorable fields and defaults are omitted; any other value is refused."""
     assert encode(fetch_request(max_bytes=7, session_epoch=4), 2) == encode(fetch_request(), 2)
     with pytest.raises(ValueError, match=r"CreateTopicsRequest\.validate_only is not supported in version 0"):
         encode(CreateTopicsRequest(topics=[], validate_only=True), 0)
@@ -112,7 +112,7 @@ def test_a_field_that_the_version_lacks() -> None:
         encode(old, 1)
 
 
-def test_null_where_the_version_has_none() -> None:
+def test_null_is_refused_in_versions_without_it() -> None:
     with pytest.raises(ValueError, match=r"MetadataRequest\.topics must not be None in version 0"):
         encode(MetadataRequest(topics=None), 0)
     nameless = MetadataRequest(topics=[MetadataRequestTopic(name=None)])
@@ -124,7 +124,7 @@ def test_null_where_the_version_has_none() -> None:
         encode(result, 5)
 
 
-def test_numbers_out_of_range_and_text_too_long() -> None:
+def test_numbers_out_of_range_and_long_strings_are_refused() -> None:
     with pytest.raises(ValueError, match="ProduceResponse v1"):
         encode(ProduceResponse(responses=[], throttle_time_ms=1 << 31), 1)
     for version in (3, 9):
@@ -138,15 +138,15 @@ def test_numbers_out_of_range_and_text_too_long() -> None:
 
 
 @pytest.mark.parametrize("version", [-1, 14])
-def test_versions_that_never_were(version: int) -> None:
+def test_nonexistent_version_is_refused(version: int) -> None:
     with pytest.raises(ValueError, match=f"ProduceRequest has no version {version}, only 0-13"):
         reader(ProduceRequest, version)
     with pytest.raises(ValueError, match=f"ProduceRequest has no version {version}, only 0-13"):
         writer(ProduceRequest, version)
 
 
-def test_nullable_struct() -> None:
-    """KIP-893: a byte in front, -1 for null.  Any other negative one is null too."""
+def test_nullable_struct_round_trips() -> None:
+    """KIP-893: a marker byte of -1 means null. Other negative values are read as null, too."""
     for cursor in (None, Cursor(topic_name="t", partition_index=3)):
         request = DescribeTopicPartitionsRequest(topics=[], cursor=cursor)
         assert decode(DescribeTopicPartitionsRequest, 0, encode(request, 0)) == request
@@ -155,13 +155,13 @@ def test_nullable_struct() -> None:
     assert decode(DescribeTopicPartitionsRequest, 0, data.replace(b"\xff", b"\x80")).cursor is None
 
 
-def test_reading_from_an_offset() -> None:
+def test_message_is_read_from_an_offset() -> None:
     data = b"front" + encode(MetadataRequest(topics=[]), 1) + b"back"
     assert reader(MetadataRequest, 1)(data, 5) == (MetadataRequest(topics=[]), len(data) - 4)
     assert decode(MetadataRequest, 1, data, 5) == MetadataRequest(topics=[])
 
 
-def test_functions_are_compiled_once_and_show_in_tracebacks() -> None:
+def test_functions_are_compiled_once_and_appear_in_tracebacks() -> None:
     assert reader(ProduceRequest, 9) is reader(ProduceRequest, 9)
     assert writer(ProduceRequest, 9) is writer(ProduceRequest, 9)
     with pytest.raises(Malformed) as caught:
@@ -171,6 +171,6 @@ def test_functions_are_compiled_once_and_show_in_tracebacks() -> None:
     assert 'raise cut_short("transactional_id", n, limit - at)' in shown
 
 
-def test_text_is_python() -> None:
+def test_generated_source_is_valid_python() -> None:
     for text in (reader_text(FetchRequest, 12), writer_text(FetchRequest, 12)):
         compile(text, "text", "exec")

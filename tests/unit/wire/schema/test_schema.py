@@ -1,4 +1,4 @@
-"""Classes made from their bodies: slots, a keyword constructor, defaults, equality, and what is refused."""
+"""Message classes generated from their bodies: slots, constructors, defaults, equality, and invalid definitions."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def test_fields_have_their_defaults() -> None:
     assert MetadataRequestTopic(name=None).topic_id == ZERO_UUID
 
 
-def test_a_field_without_default_is_wanted() -> None:
+def test_field_without_default_is_required() -> None:
     with pytest.raises(TypeError, match="base_offset"):
         PartitionProduceResponse(index=1, error_code=0)  # type: ignore[call-arg]  # That is the point.
 
 
-def test_an_unknown_name_is_refused() -> None:
+def test_unknown_field_is_refused() -> None:
     with pytest.raises(TypeError, match="indx"):
         PartitionProduceData(index=1, records=None, indx=1)  # type: ignore[call-arg]  # That is the point.
     made = PartitionProduceData(index=1, records=None)
@@ -33,13 +33,13 @@ def test_an_unknown_name_is_refused() -> None:
         made.indx = 2  # type: ignore[attr-defined]  # That is the point.
 
 
-def test_lists_are_not_shared() -> None:
+def test_default_lists_are_not_shared() -> None:
     one, other = (PartitionProduceResponse(index=1, error_code=0, base_offset=5) for _ in range(2))
     assert one.record_errors == []
     assert one.record_errors is not other.record_errors
 
 
-def test_default_structs_are_shared_and_can_not_be_spoilt() -> None:
+def test_default_structs_are_shared_and_immutable() -> None:
     request = FetchRequest(max_wait_ms=1, min_bytes=1, topics=[])
     assert request.replica_state == ReplicaState(replica_id=-1, replica_epoch=-1)
     assert request.replica_state is default_instance(ReplicaState)
@@ -58,18 +58,18 @@ def test_equality_is_by_value_and_class() -> None:
         hash(ReplicaState())
 
 
-def test_long_bytes_are_not_printed() -> None:
+def test_repr_abbreviates_long_bytes() -> None:
     assert repr(PartitionProduceData(index=1, records=bytes(100))) == (
         "PartitionProduceData(index=1, records=<100 bytes>)"
     )
 
 
-def test_a_class_that_is_no_message() -> None:
+def test_schema_of_another_class_is_refused() -> None:
     with pytest.raises(TypeError, match="int is not a message class"):
         schema_of(int)
 
 
-def test_schema_of_a_message() -> None:
+def test_schema_has_name_kind_and_versions() -> None:
     schema = schema_of(MetadataResponse)
     assert (schema.name, schema.kind, schema.api_key) == ("MetadataResponse", "response", 3)
     assert [version for version in schema.versions if schema.is_flexible(version)] == [9, 10, 11, 12, 13]
@@ -90,7 +90,7 @@ def test_defaults_must_be_markers() -> None:
             value: Int32 = 3
 
 
-def test_a_message_without_fields() -> None:
+def test_message_without_fields_is_allowed() -> None:
     @message(kind="data", versions=(0, 0), flexible_from=0)
     class Empty:
         pass
@@ -99,7 +99,7 @@ def test_a_message_without_fields() -> None:
     assert repr(Empty()).endswith("Empty()")
 
 
-def test_field_order_is_free_of_defaults() -> None:
+def test_fields_with_defaults_may_come_first() -> None:
     @struct
     class Mixed:
         first: Int32 = field(default=7)
@@ -110,7 +110,7 @@ def test_field_order_is_free_of_defaults() -> None:
     assert cast(object, made) == Mixed(first=7, second=2)
 
 
-def test_a_maker_makes_what_the_class_makes() -> None:
+def test_maker_creates_the_same_object_as_the_class() -> None:
     make = maker(PartitionProduceResponse)
     made = make(index=1, error_code=0, base_offset=5)
     assert made == PartitionProduceResponse(index=1, error_code=0, base_offset=5)
