@@ -15,7 +15,7 @@ from odradek.core.configs.topic_keys import TOPIC_KEYS, TOPIC_SYNONYMS
 
 TABLE = Path(__file__).parents[3] / "protocol" / "configs.tsv"
 ERAS = ("trunk", "3.9", "0.11")
-# Update modes changed since 3.9, the release of the table; seen at a broker of 4.3.0 (describe_configs_4.3.0.tsv).
+# Update modes changed since 3.9, the release of the table; seen at a broker of 4.4.0 (describe_configs_4.4.0.tsv).
 MODE_CHANGED = {
     "advertised.listeners",
     "remote.log.reader.threads",

@@ -1,4 +1,4 @@
-"""DescribeConfigs responses, compared key by key with those of Apache Kafka 4.3.0."""
+"""DescribeConfigs responses, compared key by key with those of Apache Kafka 4.4.0."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from odradek.core.configs.broker_configs import BrokerConfigs
 from odradek.core.configs.definition import ConfigEntry
 
-GOLDEN = Path(__file__).parents[3] / "protocol" / "describe_configs_4.3.0.tsv"
+GOLDEN = Path(__file__).parents[3] / "protocol" / "describe_configs_4.4.0.tsv"
 # The configuration of the broker that gave the responses.
 STATIC = {
     "listeners": "PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093",
