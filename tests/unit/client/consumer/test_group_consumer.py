@@ -98,7 +98,7 @@ def coordinator(broker: ScriptedBroker) -> ScriptedCoordinator:
 
 @pytest.fixture
 def cluster(broker: ScriptedBroker) -> Iterator[Cluster]:
-    config = ClientConfig(broker.address, retry_backoff_ms=1, retry_backoff_max_ms=5, api_timeout_ms=2_000)
+    config = ClientConfig(broker.address, retry_backoff_ms=1, retry_backoff_max_ms=5, api_timeout_ms=30_000)
     with Cluster(config) as connected:
         yield connected
 

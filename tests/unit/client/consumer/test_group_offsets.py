@@ -42,7 +42,7 @@ def coordinator(broker: ScriptedBroker) -> ScriptedCoordinator:
 
 @pytest.fixture
 def cluster(broker: ScriptedBroker) -> Iterator[Cluster]:
-    with Cluster(ClientConfig(broker.address, retry_backoff_ms=1, api_timeout_ms=500)) as connected:
+    with Cluster(ClientConfig(broker.address, retry_backoff_ms=1, api_timeout_ms=30_000)) as connected:
         yield connected
 
 
