@@ -1,7 +1,7 @@
-"""Seconds that each test file takes: processor time, its child processes' included, and wall time.
+"""Processor time (including child processes) and wall time of each test file.
 
-`tests/durations.tsv` has them for the default tests.  A whole run compares itself with it, so that a file does not grow
-dearer unseen; `scripts/test --durations-table` writes the table again.
+`tests/durations.tsv` has the times of the default tests. A full run compares itself with it, so that no file becomes
+slower unnoticed; `scripts/test --durations-table` updates the table.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ import pytest
 TABLE = Path(__file__).parents[1] / "durations.tsv"
 HEADER = "file\tprocessor_s\twall_s"
 GROWTH_MAX = 1.5
-GROWTH_SECONDS_MIN = 5.0  # Below it a busy neighbour is seen, not a change of the file.
-FILES_MIN = 100  # Fewer files are a part of the tests, whose machine can't be judged.
+GROWTH_SECONDS_MIN = 5.0  # Shorter times show a busy machine rather than a change of the file.
+FILES_MIN = 100  # With fewer files, the speed of the machine cannot be estimated.
 COMPARABLE_SECONDS_MIN = 0.5
 _KEY = "seconds"
 
@@ -34,13 +34,13 @@ class Seconds(NamedTuple):
 
 
 def processor_seconds() -> float:
-    """Return the processor time of this process and of the children that it has waited for."""
+    """Return the processor time of this process and of its finished children."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(one.ru_utime + one.ru_stime for one in used)
 
 
 def read_table(path: Path = TABLE) -> dict[str, Seconds]:
-    """Return the committed table by file, empty where there is none."""
+    """Return the committed table by file, empty if it does not exist."""
     if not path.exists():
         return {}
     rows = [line.split("\t") for line in path.read_text().splitlines()[1:]]
@@ -48,9 +48,9 @@ def read_table(path: Path = TABLE) -> dict[str, Seconds]:
 
 
 def grown(table: dict[str, Seconds], measured: dict[str, Seconds]) -> list[str]:
-    """Return a sentence for each file that takes half as much again as in the table, scaled to this machine.
+    """Return a sentence for each file that takes half as long again as in the table, scaled to this machine.
 
-    The scale is the median ratio over all files: a machine that is slower, or busy, slows most of them alike.
+    The scale is the median ratio over all files: a slow or busy machine affects most of them equally.
     """
     both = [file for file in measured if file in table and table[file].processor >= COMPARABLE_SECONDS_MIN]
     if len(measured) < FILES_MIN or not both:
