@@ -1,6 +1,6 @@
 """Features of each inter.broker.protocol.version in Kafka 3.9.1 and in Odradek, one line for each.
 
-tests/interop/java/MetadataVersions.java prints such lines.
+tests/interop/java/MetadataVersions.java prints them for Kafka.
 """
 
 from __future__ import annotations

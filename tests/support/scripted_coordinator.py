@@ -1,7 +1,7 @@
 """The coordinator of a ScriptedBroker: groups of one real member, offsets, and scripted errors.
 
 coordinator = ScriptedCoordinator(broker)
-coordinator.errors[HeartbeatRequest] = [ErrorCode.REBALANCE_IN_PROGRESS]      # The next answers, then as usual.
+coordinator.errors[HeartbeatRequest] = [ErrorCode.REBALANCE_IN_PROGRESS]      # The next responses; later ones succeed.
 """
 
 from __future__ import annotations
