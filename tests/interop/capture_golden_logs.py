@@ -1,8 +1,8 @@
-"""Writes tests/golden/kafka-4.4.0: a data directory made by a real Apache Kafka, and what was put into it.
+"""Generator of tests/golden/kafka-4.4.0: a data directory of a real Apache Kafka, and the records written to it.
 
     python tests/interop/capture_golden_logs.py
 
-Run once; the result is kept in the repository, so that tests need no java.  Topics: `codecs` (every codec, keys and
+Run once; the result is kept in the repository, so that tests need no java. Topics: `codecs` (every codec, keys and
 values of every shape), `rolled` (several segments with index entries), `stamped` (LogAppendTime), `control`
 (committed and aborted transactions), `cut` (DeleteRecords).
 """
@@ -107,7 +107,7 @@ def text(raw: object) -> str | None:
 
 
 def keep(data: Path, records: dict[str, list[dict[str, object]]]) -> None:
-    shutil.rmtree(GOLDEN / "data", ignore_errors=True)  # Recordings of others lie beside it.
+    shutil.rmtree(GOLDEN / "data", ignore_errors=True)  # Other recordings are next to it.
     GOLDEN.mkdir(parents=True, exist_ok=True)
     for path in data.iterdir():
         if path.name.rpartition("-")[0] in TOPICS:

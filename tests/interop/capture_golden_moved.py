@@ -1,9 +1,10 @@
-"""Writes tests/golden/kafka-3.9.1 and kafka-0.11.0.3: whole data directories, and what clients found in them.
+"""Generator of tests/golden/kafka-3.9.1 and kafka-0.11.0.3: whole data directories, as seen by clients.
 
     PYTHONPATH=tests:tests/interop python tests/interop/capture_golden_moved.py
 
-Run once; the results are kept in the repository, so that tests need no java.  And into tests/golden/kafka-4.4.0 the
-metadata log of a cluster of 4.4.0 with the same topics, in which some were changed, grown and deleted.
+Run once; the results are kept in the repository, so that tests need no java. It also writes, to
+tests/golden/kafka-4.4.0, the metadata log of a 4.4.0 cluster with the same topics, some of which were altered, extended
+and deleted.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def main() -> None:
 
 
 def capture_metadata(folder: Path) -> None:
-    """Before and after a snapshot, which is taken of so short a log only if the log is cut into segments for it."""
+    """Capture the metadata log before and after a snapshot; for that, so short a log is cut into segments."""
     snapshots = {"metadata.log.max.record.bytes.between.snapshots": "100", "metadata.log.max.snapshot.interval.ms": "0"}
     with KafkaBroker(folder, settings=snapshots) as kafka:
         create_topics(kafka.address, configs_for(VERSION))

@@ -1,9 +1,9 @@
-"""Writes tests/golden/kafka-4.4.0/offsets: a partition of __consumer_offsets, and what Apache Kafka says is in it.
+"""Generator of tests/golden/kafka-4.4.0/offsets: a __consumer_offsets partition, and Kafka's reading of it.
 
     PYTHONPATH=tests:tests/interop python tests/interop/capture_golden_offsets.py
 
-Run once; the result is kept in the repository, so that tests need no java.  In it: commits with and without a time of
-their own, transactions that commit, abort, stay open and overtake each other, deletions of offsets, groups and topics,
+Run once; the result is kept in the repository, so that tests need no java. It contains commits with and without a
+timestamp, transactions that commit, abort, stay open and overtake each other, deletions of offsets, groups and topics,
 and a group with members.
 """
 
@@ -119,7 +119,7 @@ class Story:
         self.commit_in("three", three, "open", {0: 2, 1: 2})
 
     def join(self) -> None:
-        """A member stays in its group."""
+        """Add a member that stays in its group."""
         protocols = [JoinGroupRequestProtocol(name="range", metadata=b"")]
         request = JoinGroupRequest(
             group_id="members",
@@ -202,7 +202,7 @@ class Story:
         return ended.producer_id, ended.producer_epoch
 
     def until_fine(self, ask: Callable[[], Answer]) -> Answer:
-        """Coordinators need a moment at first, and after each transaction."""
+        """Retry until the coordinator is ready, at first and after each transaction."""
         deadline = time.monotonic() + SECONDS_MAX
         while True:
             answer = ask()
@@ -212,7 +212,7 @@ class Story:
                 return answer
             time.sleep(0.1)
 
-    # What there is at the end.
+    # The state at the end.
 
     def groups(self) -> list[str]:
         return sorted(one.group_id for one in self.client.ask(ListGroupsRequest(), 5, ListGroupsResponse).groups)

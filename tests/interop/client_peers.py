@@ -1,6 +1,6 @@
-"""The brokers of the client's tests, each started once for the process and stopped with it.
+"""Brokers for the client's tests, each started once in the process and stopped with it.
 
-Brokers that are up already can be named in the environment: ODRADEK_TEST_BROKER and ODRADEK_TEST_KAFKA, as host:port.
+Running brokers can be set in the environment: ODRADEK_TEST_BROKER and ODRADEK_TEST_KAFKA, as host:port.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def folder() -> Path:
 
 
 def quick_config(address: str, **settings: int) -> ClientConfig:
-    """Less patient than the defaults: a test that fails should not do so after an hour."""
+    """Return a config with shorter timeouts than the defaults, so that a failing test does not take an hour."""
     quick = {"api_timeout_ms": 90_000, "delivery_timeout_ms": 90_000, "retry_backoff_ms": 20}
     return ClientConfig(address, **(quick | settings))  # type: ignore[arg-type]  # All ints.
 

@@ -1,7 +1,7 @@
-"""Topics that are compacted while they are filled, one for each codec: what a cleaner can leave in a log is in them.
+"""Topics that are compacted while they are filled, one for each codec, with everything that a cleaner may leave.
 
-Gaps of all sizes, tombstones with their horizon, committed and aborted transactions of which little is left, and empty
-batches, which the last sequence of a producer leaves behind.
+This includes gaps of all sizes, tombstones with their delete horizon, committed and aborted transactions with few
+records left, and empty batches, which keep the last sequence of a producer.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ def table_of(codec: str) -> str:
 
 
 def tables(codecs: Sequence[str] = CODECS, *, is_modern: bool = True) -> dict[str, tuple[int, dict[str, str]]]:
-    """As contents.create_topics takes them: 4.x has another key for a small segment."""
+    """Return the topics for contents.create_topics: 4.x has another config key for small segments."""
     size = {"internal.segment.bytes" if is_modern else "segment.bytes": SEGMENT_BYTES, "index.interval.bytes": "500"}
     return {table_of(codec): (1, COMPACT | size) for codec in codecs}
 
 
 def fill_tables(address: str, codecs: Sequence[str] = CODECS) -> None:
-    """Writes to the tables; returns when all have been compacted up to their last records."""
+    """Write to the tables; return when all have been compacted up to their last records."""
     for codec in codecs:
         _fill(address, table_of(codec), codec)
     _await_compaction(address, codecs)
@@ -44,7 +44,7 @@ def fill_tables(address: str, codecs: Sequence[str] = CODECS) -> None:
 def _fill(address: str, topic: str, codec: str) -> None:
     settings = {"compression.type": codec, "linger.ms": 1000, "enable.idempotence": True}
     overwritten = Producer({"bootstrap.servers": address} | QUIET | settings)
-    # This batch becomes empty, and stays the one with the largest time of its segment.
+    # This batch becomes empty, and keeps the largest timestamp of its segment.
     later = time.time_ns() // 1_000_000 + 20_000
     _send(overwritten, topic, {b"k%d" % key: b"overwritten" for key in range(BATCH)}, later)
     plain = Producer({"bootstrap.servers": address} | QUIET | settings)
@@ -60,7 +60,7 @@ def _fill(address: str, topic: str, codec: str) -> None:
 
 
 def _send(producer: Producer, topic: str, records: dict[bytes, bytes | None], timestamp: int = 0) -> None:
-    """Sends the records in batches; timestamp 0 is now."""
+    """Send the records in batches; timestamp 0 means now."""
     for number, (key, value) in enumerate(records.items(), 1):
         producer.produce(topic, value, key, timestamp=timestamp)
         if number % BATCH == 0:
@@ -69,13 +69,13 @@ def _send(producer: Producer, topic: str, records: dict[bytes, bytes | None], ti
 
 
 def _await_compaction(address: str, codecs: Sequence[str]) -> None:
-    """Has the active segments rolled, which goes by the records' times, and waits until each key is there once."""
+    """Roll the active segments by record timestamps, and wait until each key is present once."""
     producer = Producer({"bootstrap.servers": address} | QUIET)
     soon = time.time_ns() // 1_000_000 + 5_000
     for codec in codecs:
         producer.produce(table_of(codec), b"last", LAST, timestamp=soon)
     assert producer.flush(SECONDS_MAX) == 0
-    # What is aborted is in the way too, until it has been removed.
+    # Aborted records count, too, until they are removed.
     until(lambda: all(is_clean(records) for records in read_tables(address, codecs, "read_uncommitted").values()))
 
 
@@ -95,7 +95,7 @@ def last_values(records: Iterable[Record]) -> dict[bytes | None, bytes]:
     return {key: value for key, value in last.items() if value is not None}
 
 
-# Several values of a key, and who compacts them.
+# Several values of a key, and their compaction.
 
 
 def set_policies(address: str, policies: Mapping[str, str]) -> None:
@@ -113,7 +113,7 @@ def set_policies(address: str, policies: Mapping[str, str]) -> None:
 
 
 def write_values(address: str, *topics: str, number: int) -> None:
-    """Writes three values of one key to each, and then what has the segment rolled."""
+    """Write three values of one key to each topic, and then a record that rolls the segment."""
     now = time.time_ns() // 1_000_000
     for topic in topics:
         send(address, topic, [(b"k", b"%d%d" % (number, again), now) for again in range(3)])
@@ -121,6 +121,6 @@ def write_values(address: str, *topics: str, number: int) -> None:
 
 
 def values(address: str, topic: str) -> list[bytes | None]:
-    """Returns those that are there of the key of `write_values`."""
+    """Return the present values of the key of `write_values`."""
     (records,) = read(address, [TopicPartition(topic, 0)], "read_uncommitted").values()
     return [record[4] for record in records if record[3] == b"k"]

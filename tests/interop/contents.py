@@ -1,6 +1,6 @@
-"""Everything that a broker's data directory can hold, put there through clients, and what clients find in it.
+"""All kinds of contents of a broker's data directory, written by clients, and their view of it.
 
-`fill` leaves one transaction open, as a killed producer does.  `found` is what two brokers are compared by.
+`fill` leaves one transaction open, like a killed producer. `found` is compared between two brokers.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from support.golden import Found, Record
 SECONDS_MAX = 60
 T0 = 1_700_000_000_000
 NOW = time.time_ns() // 1_000_000
-NUMBERED = 60  # Records of one idempotent producer in "segments", each in a batch of its own.
+NUMBERED = 60  # Records of one idempotent producer in "segments", each in its own batch.
 DAY_MS = 86_400_000
 SENDER, OPEN = "sender", "left-open"  # Transactional ids.
 READERS, CLASSIC, MODERN, IN_TRANSACTIONS = "readers", "classic-group", "modern-group", "in-transactions"
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-# Records are years old, and must be kept; what is compacted, soon and with the oldest tombstones kept.
+# Records are years old, and must be kept; compaction runs soon, and keeps the oldest tombstones.
 KEPT = {"retention.ms": "-1"}
 COMPACT = {
     "cleanup.policy": "compact",
@@ -74,7 +74,7 @@ def create_topics(address: str, topics: Mapping[str, tuple[int, Mapping[str, str
 
 
 def configs_for(version: str) -> dict[str, tuple[int, Mapping[str, str]]]:
-    """TOPICS, as a version can make them: 4.x has another key for a small segment."""
+    """Return TOPICS with configs supported by a version: 4.x has another key for small segments."""
     if not version.startswith("4"):
         return dict(TOPICS)
     renamed = {"segment.bytes": "internal.segment.bytes"}
@@ -85,12 +85,12 @@ def configs_for(version: str) -> dict[str, tuple[int, Mapping[str, str]]]:
 
 
 def fill(address: str, *, codecs: tuple[str, ...] = CODECS, modern_group: bool = False) -> Producer:
-    """Puts it all there.  Returns the producer that has a transaction open: to let go of it ends it."""
+    """Write all contents. Return the producer with an open transaction, which ends once the producer is deleted."""
     _fill_codecs(address, codecs)
     keyed: list[Sent] = [(b"k%d" % (n % 5), b"%d" % n, T0 + n) for n in range(30)]
     keyed += [(b"k1", None, T0 + 40), (b"k9", None, T0 + 41)]
     sent: dict[str, list[Sent]] = {
-        # Of now, since a producer is forgotten a day after its last record.
+        # The current time, since a producer expires a day after its last record.
         "segments": [(b"k%d" % n, b"s" * (n * 7 % 300), NOW + n * 100) for n in range(NUMBERED)],
         "cut": [(None, b"c%d" % n, T0 + n) for n in range(8)],
         "compacted": keyed,
@@ -133,7 +133,7 @@ def _fill_codecs(address: str, codecs: tuple[str, ...]) -> None:
 def send(
     address: str, topic: str, records: list[Sent], codec: str = "none", partitions: tuple[int, ...] = (0,)
 ) -> None:
-    """Sends all of it as one batch to each of the partitions."""
+    """Send all records as one batch to each of the partitions."""
     settings = {"bootstrap.servers": address, "compression.codec": codec, "linger.ms": 100}
     producer = Producer(settings | QUIET)
     for partition in partitions:
@@ -143,7 +143,7 @@ def send(
 
 
 def one_by_one(address: str, sent: Mapping[str, list[Sent]]) -> None:
-    """Sends each record in a batch of its own, as one idempotent producer."""
+    """Send each record in its own batch, with one idempotent producer."""
     settings = {"bootstrap.servers": address, "linger.ms": 0, "batch.num.messages": 1, "enable.idempotence": True}
     producer = Producer(settings | QUIET)
     for topic, records in sent.items():
@@ -153,7 +153,7 @@ def one_by_one(address: str, sent: Mapping[str, list[Sent]]) -> None:
 
 
 def transactional(address: str, transactional_id: str) -> Producer:
-    # Longer than any test takes: only who has the id ends what it began.
+    # Longer than any test takes: only a producer with the same id ends the transaction.
     settings = {"bootstrap.servers": address, "transactional.id": transactional_id, "transaction.timeout.ms": 800_000}
     producer = Producer(settings | QUIET)
     producer.init_transactions(SECONDS_MAX)
@@ -200,7 +200,7 @@ def _read_in_group(address: str, group: str, settings: dict[str, str]) -> None:
 
 def found(address: str, *, modern_group: bool = False) -> Found:
     groups = [READERS, CLASSIC, IN_TRANSACTIONS, *([MODERN] if modern_group else [])]
-    # First of all reads, which wait for a leader.
+    # Before all reads, which wait for a leader.
     records = read(address, partitions(), "read_uncommitted")
     committed = read(address, partitions(), "read_committed")
     asking = consumer(address, "nobody")
@@ -214,7 +214,7 @@ def str_of(partition: TopicPartition) -> str:
 
 
 def read(address: str, wanted: Iterable[TopicPartition], isolation: str) -> dict[str, list[Record]]:
-    """Returns all records of partitions, from their starts on."""
+    """Return all records of partitions from their start."""
     settings: dict[str, str | bool] = {"isolation.level": isolation, "fetch.wait.max.ms": "10"}
     reader = consumer(address, "nobody", **settings, **{"enable.partition.eof": True})
     assigned = [TopicPartition(one.topic, one.partition, OFFSET_BEGINNING) for one in wanted]
@@ -238,14 +238,14 @@ def read(address: str, wanted: Iterable[TopicPartition], isolation: str) -> dict
 
 
 def group_offsets(address: str, group: str) -> dict[str, tuple[int, str]]:
-    # With the other isolation level the consumer waits for who is to commit.
+    # With the other isolation level the consumer would wait for the commit.
     asking = consumer(address, group, **{"isolation.level": "read_uncommitted"})
     told: list[TopicPartition] = []
 
     def is_told() -> bool:
         try:
             told.extend(asking.committed(list(partitions()), SECONDS_MAX))
-        except KafkaException as failed:  # The coordinator is only just made, or loads.
+        except KafkaException as failed:  # The coordinator was just created, or is loading.
             if failed.args[0].code() not in (KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS):
                 raise
         return bool(told)
@@ -256,7 +256,7 @@ def group_offsets(address: str, group: str) -> dict[str, tuple[int, str]]:
 
 
 def await_compaction(data: Path, address: str) -> None:
-    """Waits until the cleaner has been at all compacted topics, and has removed something of each."""
+    """Wait until the cleaner has removed records of each compacted topic."""
     compacted = [TopicPartition(name, 0) for name in MOST]
 
     def is_clean() -> bool:
@@ -267,12 +267,12 @@ def await_compaction(data: Path, address: str) -> None:
     until(lambda: (data / "cleaner-offset-checkpoint").exists() and is_clean())
 
 
-# How many records at most are left in the compacted topics.
+# The maximum number of records left in the compacted topics.
 MOST = {"compacted": 20, "both": 20, "compacted_transactions": 6}
 
 
 def nudge(address: str) -> None:
-    """Has the active segments of compacted topics rolled: segment.ms goes by the records' times, markers' included."""
+    """Roll the active segments of compacted topics: segment.ms depends on the times of records, including markers."""
     soon = time.time_ns() // 1_000_000 + 5_000
     for topic in MOST:
         send(address, topic, [(b"last", b"last", soon)])

@@ -1,4 +1,4 @@
-"""A real Apache Kafka with access control: who connects without a password may do everything, others what ACLs say."""
+"""A real Apache Kafka with access control: connections without a password have all permissions, others use ACLs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LITERAL, _ALLOW = 3, 3
 
 
 class AccessKafka(KafkaBroker):
-    """With a second listener for `users`, who authenticate by SASL PLAIN."""
+    """A broker with a second listener for `users`, who authenticate by SASL PLAIN."""
 
     def __init__(self, folder: Path, users: Collection[str], settings: Mapping[str, str]) -> None:
         controller = free_port()
@@ -41,16 +41,16 @@ class AccessKafka(KafkaBroker):
         self._settings["listener.security.protocol.map"] = protocols
 
     def grant(self, rules: Mapping[str, Collection[Rule]]) -> None:
-        """To each user."""
+        """Grant the permissions to each user."""
         bindings = [_binding(user, rule) for user, of_user in rules.items() for rule in of_user]
         with RawClient(self.port) as client:
             client.send(raw_frame(CREATE_ACLS, 1, struct.pack(">i", len(bindings)) + b"".join(bindings)))
             answer = client.read_frame()
-        none_refused = struct.pack(">hh", 0, 0) * len(bindings)  # Each with a code and an empty sentence.
+        none_refused = struct.pack(">hh", 0, 0) * len(bindings)  # Each with a code and an empty message.
         assert answer[8:] == struct.pack(">i", len(bindings)) + none_refused, answer
 
     def connected(self, user: str) -> RawClient:
-        """A connection of this user; "" has none."""
+        """Return a connection of this user; "" does not authenticate."""
         if not user:
             return RawClient(self.port)
         client = RawClient(self.users_port)

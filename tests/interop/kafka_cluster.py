@@ -1,10 +1,10 @@
-"""Three nodes of Apache Kafka that form one cluster (KRaft), each of them broker and controller, for tests.
+"""Three Apache Kafka nodes that form one cluster (KRaft), each a broker and a controller.
 
     with KafkaCluster(folder) as kafka:
-        kafka[2].kill()                # The other two go on.
+        kafka[2].kill()                # The other two continue.
         kafka.start(2)
 
-A node that is killed is missed after SESSION_MS; until then the others still tell clients of it.
+The session of a killed node expires after SESSION_MS; until then, metadata still contains the node.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SETTINGS = {
     "transaction.state.log.num.partitions": "6",  # ... and some transactions.
     "transaction.partition.verification.enable": "false",  # So that a test can leave a transaction hanging.
     "replica.lag.time.max.ms": "5000",
-    "leader.imbalance.check.interval.seconds": "3600",  # Leaders stay where tests have put them.
+    "leader.imbalance.check.interval.seconds": "3600",  # Leaders stay where tests have moved them.
 }
 
 
@@ -49,7 +49,7 @@ class KafkaCluster:
 
     @property
     def addresses(self) -> str:
-        """All nodes, as bootstrap servers."""
+        """Return all nodes, as bootstrap servers."""
         return ",".join(node.address for node in self._nodes.values())
 
     def __enter__(self) -> KafkaCluster:
@@ -63,7 +63,7 @@ class KafkaCluster:
             node.kill()
 
     def start(self, *nodes: int) -> None:
-        """Starts nodes, and waits until every running node knows of them and all replicas are in sync."""
+        """Start nodes, and wait until every running node knows them and all replicas are in sync."""
         for node in nodes:
             self._nodes[node].launch()
         for node in nodes:
@@ -71,7 +71,7 @@ class KafkaCluster:
         self.await_brokers(NODES)
 
     def await_brokers(self, nodes: Iterable[int]) -> None:
-        """Waits until each of these nodes takes exactly these for the cluster, with their replicas in sync."""
+        """Wait until each of these nodes sees exactly them in the cluster, with replicas in sync."""
         expected = set(nodes)
         for node in expected:
             client = AdminClient({"bootstrap.servers": self._nodes[node].address, "log_level": 0})

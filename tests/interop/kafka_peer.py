@@ -1,7 +1,8 @@
 """A real Apache Kafka for tests: its jars from Maven Central, its tools, its broker (KRaft, one node).
 
-The jars land in $ODRADEK_PEERS (default ~/.cache/odradek-peers), once, and beside them what makes Java start soon
-(quick_java.py).  `pytestmark = REAL_KAFKA` marks the tests of a module, and skips them where java or mvn is missing.
+The jars are stored once in $ODRADEK_PEERS (default ~/.cache/odradek-peers), together with archives that speed up the
+start of Java (quick_java.py). `pytestmark = REAL_KAFKA` marks the tests of a module, and skips them if java or mvn is
+missing.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _FORMATTED: dict[tuple[str, str], Path] = {}  # Data directories, by version and
 
 
 def missing(name: str = f"kafka-{VERSION}") -> str | None:
-    """Why jars of that name can't be run here, or None."""
+    """Return the reason why these jars cannot be run, or None."""
     if shutil.which("java") is None:
         return "needs java (17 or later) to run what is of Apache Kafka"
     if not (CACHE / name / "complete").exists() and shutil.which("mvn") is None:
@@ -46,13 +47,13 @@ def missing(name: str = f"kafka-{VERSION}") -> str | None:
 
 
 REAL_KAFKA = [pytest.mark.java, pytest.mark.skipif(missing() is not None, reason=missing() or "")]
-# On Apache Kafka, a test of a client or command shows that the test is right: no change of Odradek can make it fail.
+# On Apache Kafka, a test of a client or command verifies the test itself: no change of Odradek can break it.
 CONTROL = [*REAL_KAFKA, pytest.mark.nightly]
 
 
 @cache
 def jars(version: str = VERSION) -> Path:
-    """The folder with every jar of one version (4.0 or later)."""
+    """Return the folder with all jars of one version (4.0 or later)."""
     return fetched(
         f"kafka-{version}",
         ("org.apache.kafka", "kafka_2.13", version),
@@ -64,7 +65,7 @@ def jars(version: str = VERSION) -> Path:
 
 @cache
 def client_jars(version: str) -> Path:
-    """The folder with the Java client of one version, of any age; it logs nothing."""
+    """Return the folder with the Java client of any version, without logging."""
     return fetched(
         f"kafka-clients-{version}",
         ("org.apache.kafka", "kafka-clients", version),
@@ -73,7 +74,7 @@ def client_jars(version: str) -> Path:
 
 
 def fetched(name: str, *artifacts: tuple[str, str, str]) -> Path:
-    """The folder with these artifacts, as (group, artifact, version), and all that they need at run time."""
+    """Return the folder with these artifacts, as (group, artifact, version), and their runtime dependencies."""
     folder = CACHE / name
     if not (folder / "complete").exists():
         folder.mkdir(parents=True, exist_ok=True)
@@ -98,8 +99,8 @@ def _pom(artifacts: Iterable[tuple[str, str, str]]) -> str:
 
 
 def java_options(version: str = VERSION) -> list[str]:
-    """Of all that is run with the jars of one version."""
-    jars(version)  # They have to be there first.
+    """Return the options of all programs that run with the jars of one version."""
+    jars(version)  # They have to exist first.
 
     def run(options: Sequence[str]) -> None:
         with tempfile.TemporaryDirectory() as folder, KafkaBroker(Path(folder), version=version, options=options):
@@ -122,12 +123,12 @@ def _java(
 
 
 def run_tool(folder: Path, main_class: str, *arguments: str, version: str = VERSION) -> str:
-    """What the tool printed, both streams; the test fails if it ends with an error.  `folder` is for scratch files."""
+    """Run a tool, and return both of its output streams; fail the test on an error. `folder` is for scratch files."""
     return printed(_java(version, main_class, *arguments, level="WARN", folder=folder))
 
 
 def printed(command: list[str]) -> str:
-    """What a tool prints, both streams; the test fails if it ends with an error."""
+    """Return both output streams of a tool; fail the test on an error."""
     done = subprocess.run(command, capture_output=True, text=True, timeout=TOOL_SECONDS_MAX, check=False)
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}\n{done.stderr}"
     return done.stdout + done.stderr
@@ -138,7 +139,7 @@ def dump_log(folder: Path, *files: Path, options: tuple[str, ...] = ("--deep-ite
 
 
 class KafkaBroker:
-    """A broker on its own folder, for `with`.  stop() and start() may follow each other; the data stays."""
+    """A broker with its own folder, for `with`. start() may follow stop(); the data stays."""
 
     def __init__(
         self,
@@ -149,7 +150,7 @@ class KafkaBroker:
         port: int | None = None,
         options: Iterable[str] = (),
     ) -> None:
-        """`options` are Java's."""
+        """Create a broker; `options` are Java's."""
         self._folder = folder
         self._version = version
         self._settings = dict(settings or {})
@@ -179,7 +180,7 @@ class KafkaBroker:
         self.await_started()
 
     def launch(self) -> None:
-        """Starts the process; a node of a cluster is not ready before others run, too."""
+        """Start the process; a node of a cluster is not ready before others run, too."""
         properties = self._folder / "server.properties"
         properties.write_text("".join(f"{key}={value}\n" for key, value in self._properties().items()))
         if not (self.data / "meta.properties").exists():
@@ -191,7 +192,7 @@ class KafkaBroker:
             self._process = subprocess.Popen(command, stdout=output, stderr=output)
 
     def _format(self, properties: Path) -> None:
-        """What Kafka's tool leaves depends on version and node only, and each run of it is a Java of its own."""
+        """Format the folder, with a cached result: it depends only on version and node, and the tool takes a JVM."""
         key = self._version, self._settings.get("node.id", "1")
         if key in _FORMATTED:
             shutil.copytree(_FORMATTED[key], self.data)
@@ -233,7 +234,7 @@ class KafkaBroker:
         return [line for line in self.output.read_text().splitlines() if any(word in line for word in words)]
 
     def stop(self) -> None:
-        """A clean stop; a kill if it takes too long."""
+        """Stop cleanly, or kill the broker if that takes too long."""
         if self._process is None:
             return
         self._process.send_signal(signal.SIGTERM)
@@ -245,7 +246,7 @@ class KafkaBroker:
         self._process = None
 
     def pause(self) -> None:
-        """Has it answer nobody, though it is there, until resume() or kill()."""
+        """Stop all responses without ending the process, until resume() or kill()."""
         if self._process is not None:
             self._process.send_signal(signal.SIGSTOP)
 

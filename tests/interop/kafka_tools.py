@@ -1,4 +1,4 @@
-"""Apache Kafka's command-line tools, by their classes, and how to run one that reads, fails, or runs beside others."""
+"""Apache Kafka's command-line tools, by their classes, with and without input, errors and parallel runs."""
 
 from __future__ import annotations
 
@@ -32,26 +32,26 @@ JAVAS_AT_ONCE = 2
 
 
 def ran(main_class: str, *arguments: str) -> str:
-    """What the tool printed, both streams; it must not end with an error."""
+    """Run a tool, and return both of its output streams; it must not fail."""
     with tempfile.TemporaryDirectory(prefix="odradek-test-") as folder:
         return run_tool(Path(folder), main_class, *arguments)
 
 
 def all_ran(*runs: Sequence[str]) -> list[str]:
-    """What each of them printed."""
+    """Return the output of each tool."""
     with ThreadPoolExecutor(JAVAS_AT_ONCE) as javas:
         return list(javas.map(lambda run: ran(*run), runs))
 
 
 def fed(main_class: str, text: str, *arguments: str) -> str:
-    """Run a tool that reads its standard input; what it printed."""
+    """Run a tool with standard input, and return its output."""
     done = _run(main_class, *arguments, text=text)
     assert done.returncode == 0, done.stderr
     return done.stdout + done.stderr
 
 
 def failed(main_class: str, *arguments: str) -> str:
-    """Run a tool that ends with an error; what it printed."""
+    """Run a tool that must fail, and return its output."""
     done = _run(main_class, *arguments)
     assert done.returncode != 0, done.stdout
     return done.stdout + done.stderr

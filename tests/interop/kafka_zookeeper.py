@@ -1,6 +1,6 @@
-"""Apache Kafka of the years with ZooKeeper, for tests: one node, with a ZooKeeper of its own.
+"""Apache Kafka versions with ZooKeeper for tests: one node, with its own ZooKeeper.
 
-`pytestmark = OLD_KAFKA` marks the tests of a module, and skips them where java or mvn is missing.
+`pytestmark = OLD_KAFKA` marks the tests of a module, and skips them if java or mvn is missing.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SERVER = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 
 @cache
 def old_jars(version: str) -> Path:
-    """The folder with every jar of a version before 4."""
+    """Return the folder with all jars of a version before 4."""
     kafka = "org.apache.kafka"
     tools = (kafka, "kafka-tools", version)
     if version == V0:  # jaxb-api left Java with version 11.
@@ -47,7 +47,7 @@ def old_jars(version: str) -> Path:
 
 
 def java_options(version: str, *, is_broker: bool) -> list[str]:
-    """Of what is run with the jars of one version; a ZooKeeper loads others of them than a broker and its tools."""
+    """Return the options of programs with the jars of one version; ZooKeeper loads other classes than a broker."""
 
     def broker(options: Sequence[str]) -> None:
         with tempfile.TemporaryDirectory() as folder, OldKafka(Path(folder), version, options=options):
@@ -79,13 +79,13 @@ def old_java(
 
 
 def old_dump_log(version: str, folder: Path, *files: Path, options: tuple[str, ...] = ("--deep-iteration",)) -> str:
-    """What kafka-dump-log of a version before 4 prints of files, both streams; it must not end with an error."""
+    """Return the output of kafka-dump-log of a version before 4, both streams; it must not fail."""
     arguments = (*options, "--files", ",".join(map(str, files)))
     return printed(old_java(version, DUMP_LOG, *arguments, level="WARN", folder=folder))
 
 
 class _Java:
-    """A process of ours that says when it is ready."""
+    """A process that reports when it is ready."""
 
     def __init__(self, command: list[str], output: Path, is_ready: bytes) -> None:
         with output.open("wb") as file:
@@ -111,9 +111,10 @@ class _Java:
 
 
 class ZooKeeper:
-    """A ZooKeeper server on its own folder, for `with`, of the version that came with a Kafka.
+    """A ZooKeeper server with its own folder, for `with`, of the version included in a Kafka release.
 
-    `settings` are more of zoo.cfg, `options` those of Java; `within` is the command that runs it, as in a namespace.
+    `settings` are added to zoo.cfg, `options` are Java's; `within` is a command that runs it, for example in a
+    namespace.
     """
 
     def __init__(
@@ -144,7 +145,7 @@ class ZooKeeper:
             + "".join(f"{key}={value}\n" for key, value in self._settings.items())
         )
         command = old_java(self._version, SERVER, str(config), level="INFO", folder=self._folder, options=self._options)
-        # It listens before it serves, and never answers who connects between.
+        # It listens before it serves, and never responds to connections in between.
         serves = b"(org.apache.zookeeper.server.ContainerManager)" if self._version == V3 else b"binding to port"
         self._server = _Java([*self._within, *command], self._folder / "zookeeper.txt", serves)
 
@@ -154,7 +155,7 @@ class ZooKeeper:
         return self._server.pid
 
     def kill(self) -> None:
-        """Kill -9; `start` may follow, on the same data and port."""
+        """Kill the process with kill -9; `start` may follow, with the same data and port."""
         self.end(signal.SIGKILL)
 
     def end(self, signal_number: int) -> None:
@@ -173,7 +174,7 @@ class ZooKeeper:
 
 
 class OldKafka:
-    """A broker with ZooKeeper on its own folder, for `with`.  stop(), kill() and start() may follow each other."""
+    """A broker with ZooKeeper and its own folder, for `with`. start() may follow stop() and kill()."""
 
     def __init__(
         self,
@@ -185,7 +186,7 @@ class OldKafka:
         awaits_controller: bool = True,
         options: Iterable[str] = (),
     ) -> None:
-        """`zookeeper` is the address of another one's, which must run; `options` are Java's."""
+        """Create a broker; `zookeeper` is the address of another, running one, and `options` are Java's."""
         self.version = version
         self.data = folder / "data"
         self.port = free_port()
@@ -236,7 +237,7 @@ class OldKafka:
             self._await_controller()
 
     def _await_controller(self) -> None:
-        """librdkafka waits for a minute if the first answer it gets names none."""
+        """Wait for a controller: librdkafka waits a minute if the first metadata contains none."""
         deadline = time.monotonic() + START_SECONDS_MAX
         client = AdminClient({"bootstrap.servers": self.address, "log_level": 0})
         while not self._names_controller(client):
@@ -264,7 +265,7 @@ class OldKafka:
         return {
             "broker.id": "1",
             "zookeeper.connect": self.zookeeper_address,
-            "zookeeper.session.timeout.ms": "2000",  # So that a killed one can come again soon.
+            "zookeeper.session.timeout.ms": "2000",  # So that a killed broker can be restarted soon.
             "listeners": f"PLAINTEXT://{self.address}",
             "log.dirs": str(self.data),
             "offsets.topic.replication.factor": "1",

@@ -1,4 +1,4 @@
-"""What a table of `odradek load` must be, at every version, held against what the topic holds."""
+"""The expected table of `odradek load`, at every version, compared with the topic's contents."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from load_process import Place
 
 Records = dict[int, dict[int, str]]  # For each partition values by offset.
 Rows = list[tuple[int, int, str]]  # Partition, offset, value.
-VERSIONS_MAX = 100  # Looked at, the last among them.
+VERSIONS_MAX = 100  # The checked versions, including the last.
 
 
 def check_table(place: Place, topic: str, records: Records, random: Random) -> None:
-    """The newest version holds all records, each once, and each version what its offsets say."""
+    """Check that the newest version has all records once, and each version those below its offsets."""
     last = place.version()
     files: dict[str, Rows] = {}
     chosen = random.sample(range(last), min(last, VERSIONS_MAX)) if last > 0 else []
@@ -28,7 +28,7 @@ def check_table(place: Place, topic: str, records: Records, random: Random) -> N
 
 
 def _check_version(place: Place, version: int, topic: str, records: Records, files: dict[str, Rows]) -> None:
-    """The rows are those below the offsets that the version's txn actions tell; `files` remembers what was read."""
+    """Check that the rows are those below the offsets in the version's txn actions; `files` caches file contents."""
     table = place.table(version)
     rows: Rows = []
     for uri in table.file_uris():

@@ -1,4 +1,4 @@
-"""A loader that is tried, `odradek load --continuous`, with the broker and the store that it works with."""
+"""A loader under test, `odradek load --continuous`, with the broker and the store that it uses."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from object_store import ObjectStore
 from support.serving import Serving
 
 TOPIC = "flights"
-STEADY = ("--continuous", "--interval-ms=200", "--batch-records=2000")  # So short that most faults come within one.
+STEADY = ("--continuous", "--interval-ms=200", "--batch-records=2000")  # So short that most faults happen within one.
 
 
 class BadDays:
-    """The loader under test, and what can be done to it.  It is started again when it has ended."""
+    """The loader under test, and its faults. It is restarted when it has ended."""
 
     def __init__(self, running: Serving, store: ObjectStore | None, place: Place, folder: Path, random: Random) -> None:
         self.broker = running
@@ -49,7 +49,7 @@ class BadDays:
         return "\n".join(f"{number}, status {load.status}: {load.said()}" for number, load in enumerate(self._loads))
 
     def progress(self) -> None:
-        """Waits for two new versions, of which one is begun and ended meanwhile."""
+        """Wait for two new versions, of which one starts and ends during the wait."""
         self.load.wait_for_version(self.place.version() + 2)
         assert self.load.status is None, f"it ended by itself, status {self.load.status}"
 
@@ -62,7 +62,7 @@ class BadDays:
         os.kill(pid, signal.SIGCONT)
 
     def one_of(self, find: Callable[[], Sequence[int]], what: str) -> int:
-        """One of the loader's processes, as soon as there is any."""
+        """Return one of the loader's processes, as soon as there is one."""
         found: list[int] = []
 
         def is_there() -> bool:
@@ -74,13 +74,13 @@ class BadDays:
         return self.random.choice(found)
 
     def goes_on_or(self, *sentences: str) -> None:
-        """The loader goes on; or it has ended with one of the sentences, and goes on when it is started again."""
+        """Check that the loader continues, or has ended with one of the messages and continues after a restart."""
         self.load.wait_for_version(self.place.version() + 2)
         if self.load.status is not None:
             self.ended_with(1, *sentences)
 
     def ended_with(self, status: int, *sentences: str) -> None:
-        """The loader ended, or ends soon, with that status and one of these sentences; it is started again."""
+        """Check that the loader ends with that status and one of these messages, and restart it."""
         assert self.load.wait() == status
         assert any(sentence in self.load.said() for sentence in sentences), f"none of {sentences}"
         self.again()

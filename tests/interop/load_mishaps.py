@@ -1,4 +1,4 @@
-"""What is done to a loader on bad days, by name, each with what it may say to it and how it may end."""
+"""Faults for a loader, by name, each with the permitted messages and exit statuses."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def broker_killed(days: BadDays) -> None:
 
 
 def second_loader(days: BadDays) -> None:
-    """Both go on in turns, or one ends and says why; who is left goes on alone."""
+    """Start a second loader: both continue in turns, or one ends with a message and the other one continues."""
     first, second = days.load, days.start(*STEADY)
     second.until(lambda: bool(second.workers()) or one_ended(first, second), "the second loader")
     time.sleep(days.random.uniform(1, 4))
@@ -73,7 +73,7 @@ def second_loader(days: BadDays) -> None:
         days.load, gave_way = (first, second) if first.status is None else (second, first)
         assert gave_way.status == 1
         assert "another loader" in gave_way.said()
-    days.goes_on_or("another loader")  # The last batch of the other may have been faster than one on its way here.
+    days.goes_on_or("another loader")  # The other loader's last batch may have been faster than this one's.
 
 
 def one_ended(*loads: Load) -> bool:
@@ -107,20 +107,20 @@ FAULTS: dict[str, Callable[[BadDays], None]] = {
     "store killed": store_killed,
     "store paused": store_paused,
 }
-# Until it loads, it answers no signal, is no second one, and does not wait for a store.
+# Before it loads, it handles no signal, does not count as a second loader, and waits for no store.
 NOT_AT_THE_START = ("loader terminated", "second loader", "store killed")
 OF_THE_STORE = ("store killed", "store paused")
 
 
 def plan(kinds: Sequence[str], count: int, random: Random) -> list[str]:
-    """So many faults of these kinds, each about as often as the others."""
+    """Return this number of faults of these kinds, with about equal frequency."""
     faults = [kinds[number % len(kinds)] for number in range(count)]
     random.shuffle(faults)
     return faults
 
 
 def befall(days: BadDays, name: str) -> None:
-    """Does one of FAULTS; most come when a batch is on its way, some as early as it goes."""
+    """Inject one of FAULTS, usually during a batch, sometimes as early as possible."""
     if days.random.random() < 0.8 or name in NOT_AT_THE_START:
         days.progress()
         time.sleep(days.random.uniform(0, 1))

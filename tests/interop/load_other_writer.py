@@ -1,7 +1,7 @@
-"""Somebody else who works on a table of `odradek load`: python load_other_writer.py TABLE TXN.
+"""Another writer to a table of `odradek load`: python load_other_writer.py TABLE TXN.
 
-Round after round it changes the table's properties and columns, merges files and deletes rows, until its standard input
-ends.  It prints what it has done, a line of JSON for each thing.  TXN tells how far partition 0 is loaded.
+In each round it changes the table's properties and columns, merges files and deletes rows, until its standard input
+ends. It prints its changes, a line of JSON for each. TXN contains the loaded offset of partition 0.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def main(path: str, loaded: str) -> None:
 
 
 def attempt(work: Callable[[DeltaTable, int], None], path: str, number: int) -> None:
-    """Does it, unless the loader was faster: then nothing has changed."""
+    """Make the change, unless the loader was faster: then nothing has changed."""
     try:
         work(DeltaTable(path), number)
     except CommitFailedError:

@@ -1,4 +1,4 @@
-"""`odradek load` as its users have it: a process of its own with its Java and its Python workers, each to be found."""
+"""`odradek load` as run by users: a separate process with its Java and its Python workers, which can be listed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PAUSE_SECONDS = 0.02
 
 @dataclass(frozen=True)
 class Place:
-    """Where a table is: as the command is told, and as a folder on this machine."""
+    """The location of a table: as passed to the command, and as a folder on this machine."""
 
     url: str
     folder: Path
@@ -45,16 +45,16 @@ class Place:
         return DeltaTable(self.url, version=version, storage_options=dict(self.storage))
 
     def version(self) -> int:
-        """The newest; -1 if there is no table."""
+        """Return the newest version; -1 if there is no table."""
         names = (path.stem for path in (self.folder / "_delta_log").glob("*.json"))
         return max((int(name) for name in names if name.isdecimal()), default=-1)
 
 
 class Load:
-    """One run of the command, for `with`, at the end of which nothing of it runs on."""
+    """One run of the command, for `with`, which ends all of its processes."""
 
     def __init__(self, address: str, place: Place, *arguments: str, folder: Path, topics: str) -> None:
-        """It writes into the folder, which is made: what it says, and what it would leave below /tmp."""
+        """Start the command; the folder is created, and receives its output and its files below /tmp."""
         soon_up()
         folder.mkdir(parents=True)
         self.place = place
@@ -66,7 +66,7 @@ class Load:
                 stdout=output,
                 stderr=output,
                 env={**os.environ, "TMPDIR": str(folder), "SPARK_LOCAL_DIRS": str(folder)},
-                start_new_session=True,  # By this number all that belongs to it is found.
+                start_new_session=True,  # Its session id identifies all of its processes.
             )
 
     @property
@@ -75,29 +75,29 @@ class Load:
 
     @property
     def status(self) -> int | None:
-        """The exit status; None while it runs."""
+        """Return the exit status; None while it runs."""
         return self._process.poll()
 
     def said(self) -> str:
         return self._output.read_text(errors="replace")
 
     def java(self) -> list[int]:
-        """Its Java, as soon as there is one: not those that only tell a version, or make a command line."""
+        """Return its Java once it runs, without processes that only print a version or build a command line."""
         return [pid for pid, _, command in self._belongings() if "org.apache.spark.deploy.SparkSubmit" in command]
 
     def workers(self) -> list[int]:
-        """The Python processes that run its tasks, without the one that starts them."""
+        """Return the Python processes that run its tasks, without the one that starts them."""
         daemons = {pid: parent for pid, parent, command in self._belongings() if "pyspark.daemon" in command}
         return [pid for pid, parent in daemons.items() if parent in daemons]
 
     def wait(self) -> int:
-        """Until it has ended; returns the exit status."""
+        """Wait until it has ended; return the exit status."""
         self.until(lambda: self.status is not None, "its end")
         assert self.status is not None
         return self.status
 
     def wait_for_version(self, version: int) -> None:
-        """Until the table has come so far, or this has ended."""
+        """Wait until the table has this version, or the command has ended."""
         self.until(lambda: self.place.version() >= version or self.status is not None, f"version {version}")
 
     def until(self, is_so: Callable[[], bool], what: str) -> None:
@@ -107,17 +107,17 @@ class Load:
             time.sleep(PAUSE_SECONDS)
 
     def terminate(self) -> int:
-        """The exit status after SIGTERM."""
+        """Send SIGTERM, and return the exit status."""
         self._process.terminate()
         return self.wait()
 
     def kill(self) -> None:
-        """kill -9 of the command; its Java notices that, and ends."""
+        """Kill the command with kill -9; its Java notices that, and ends."""
         self._process.kill()
         self._process.wait()
 
     def kill_all(self) -> None:
-        """kill -9 of all that belongs to it, as if the machine had gone."""
+        """Kill all of its processes with kill -9, as if the machine had failed."""
         self._process.kill()
         while found := [pid for pid, _, _ in self._belongings()]:
             for pid in found:
@@ -128,7 +128,7 @@ class Load:
         self._process.wait()
 
     def _belongings(self) -> list[tuple[int, int, str]]:
-        """The number, the parent and the command of each of its processes; those that have ended are none."""
+        """Return id, parent and command of each of its running processes."""
         found = []
         for folder in Path("/proc").glob("[0-9]*"):  # No ps: this is asked often.
             with suppress(OSError):  # It ends meanwhile.

@@ -1,4 +1,4 @@
-"""Loads within this process and its Spark session, which costs no start, and what came of them."""
+"""Loads within this process and its Spark session, which saves the start, and their results."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Addressed(Protocol):
 
 
 def loaded(broker: Addressed, lake: Path | str, *topics: str, **options: object) -> tuple[int, str]:
-    """The exit status and the words of one run within this process and its session."""
+    """Return the exit status and the output of one run within this process and its session."""
     spark()
     console = Console(record=True, width=1000, file=StringIO())
     status = run(LoadOptions(broker.address, lake, topics, **options), console)  # type: ignore[arg-type]
@@ -27,7 +27,7 @@ def loaded(broker: Addressed, lake: Path | str, *topics: str, **options: object)
 
 
 def rows(lake: Path) -> list[bytes]:
-    """The values of the table, sorted."""
+    """Return the sorted values of the table."""
     return sorted(Place.in_folder(lake).table().to_pyarrow_table(columns=["value"])["value"].to_pylist())
 
 

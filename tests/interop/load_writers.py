@@ -1,6 +1,6 @@
-"""Producers that write while the loader is tried, and what they know of their records; the broker may die meanwhile.
+"""Producers that write while the loader runs, and the known outcomes of their records; the broker may die.
 
-A record's value is unique.  What a producer was not told, of a record or of a transaction, is kept as unknown.
+Values are unique. A record or transaction without a response is unknown.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ DELIVERY_SECONDS_MAX = 300
 
 @dataclass(slots=True)
 class Written:
-    """What was written by value; of an unknown transaction all is there or nothing."""
+    """The written values; of an unknown transaction either all are present or none."""
 
     committed: set[str] = field(default_factory=set)
     aborted: set[str] = field(default_factory=set)
@@ -37,7 +37,7 @@ class Written:
 
 
 class Writers:
-    """Some plain and some transactional ones, each a thread; for `with`, at the end of which all has been answered."""
+    """Some plain and some transactional writers, each a thread; for `with`, which waits for all responses."""
 
     def __init__(self, address: str, topic: str, seed: int, plain: int = 1, transactional: int = 2) -> None:
         clients = Clients(address)
@@ -86,7 +86,7 @@ class Writer:
         raise NotImplementedError
 
     def send(self, producer: Producer, answered: Callable[[KafkaError | None, Message], None] | None) -> set[str]:
-        """Hands some records to the producer; returns their values."""
+        """Send some records with the producer; return their values."""
         values: set[str] = set()
         for _ in range(self.random.randrange(1, RECORDS_MAX)):
             self._count += 1
@@ -98,7 +98,7 @@ class Writer:
 
 
 class Plain(Writer):
-    """One that is idempotent, and writes whatever comes of it."""
+    """An idempotent writer that continues after every outcome."""
 
     def write_until(self, is_over: threading.Event) -> None:
         producer = Producer(self.clients.producer() | {"message.timeout.ms": DELIVERY_SECONDS_MAX * 1000})
@@ -116,11 +116,11 @@ class Plain(Writer):
 
 
 class Transactor(Writer):
-    """One that aborts some of its transactions, and begins anew with its id where a call fails."""
+    """A writer that aborts some of its transactions, and restarts with its id after a failed call."""
 
     def write_until(self, is_over: threading.Event) -> None:
         producer: Producer | None = None
-        while not is_over.wait(PAUSE_SECONDS) or producer is None:  # A new producer ends what the last one left open.
+        while not is_over.wait(PAUSE_SECONDS) or producer is None:  # A new producer ends open transactions.
             try:
                 producer = producer or self._begin_anew()
                 if not is_over.is_set():
@@ -151,7 +151,7 @@ class Transactor(Writer):
 
 
 def committed_records(address: str, topic: str, until: float) -> dict[int, dict[int, str]]:
-    """What librdkafka reads, read_committed: for each partition values by offset."""
+    """Return the records that librdkafka reads with read_committed: for each partition, values by offset."""
     clients = Clients(address)
     return {number: _committed(clients, Partition(topic, number), until) for number in range(PARTITIONS)}
 
@@ -176,7 +176,7 @@ def _committed(clients: Clients, partition: Partition, until: float) -> dict[int
 
 
 def lies(written: Written, records: dict[int, dict[int, str]]) -> Sequence[str]:
-    """Where the broker's log is not what its producers were told."""
+    """Return the contradictions between the broker's log and the responses to its producers."""
     values = [value for partition in records.values() for value in partition.values()]
     there = set(values)
     split = [some for some in written.unknown if 0 < len(some & there) < len(some)]

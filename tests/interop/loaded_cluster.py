@@ -1,4 +1,4 @@
-"""Three brokers on a ZooKeeper with a topic of three replicas, a producer that never rests, and what must be there."""
+"""Three brokers on a ZooKeeper with a topic of three replicas, a continuous producer, and the required contents."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TOPIC, PARTITIONS = "t", 3
 EACH_LEADS = [[1, 2, 3], [2, 3, 1], [3, 1, 2]]
 THE_FIRST_FOLLOWS = [[2, 3, 1], [3, 2, 1], [2, 1, 3]]
 LAG_MS = 2_000
-# Leadership stays where a test has seen it go.
+# Leadership stays where a test has moved it.
 CONFIGS = {
     "replica.lag.time.max.ms": str(LAG_MS),
     "auto.leader.rebalance.enable": "false",
@@ -31,7 +31,7 @@ CONFIGS = {
 
 
 class Load:
-    """An idempotent producer that writes all the time, to each partition in turn, while it is entered."""
+    """An idempotent producer that writes to each partition in turn while the context is open."""
 
     def __init__(self, address: str, pause_seconds: float = 0.002) -> None:
         self._pause_seconds = pause_seconds
@@ -65,7 +65,7 @@ class Load:
             self.acknowledged[message.partition()] += 1  # type: ignore[attr-defined]
 
     def goes_on(self) -> None:
-        """Returns when more has been acknowledged in each partition."""
+        """Wait until more records are acknowledged in each partition."""
         before = list(self.acknowledged)
         until(lambda: all(now > then + 10 for now, then in zip(self.acknowledged, before, strict=True)))
 
@@ -94,7 +94,7 @@ class Cluster:
         self.until_in_sync(set(BROKERS))
 
     def states(self) -> list[tuple[int, set[int]]]:
-        """Returns each partition's leader and ISR, as broker 2 knows them: it is always well."""
+        """Return each partition's leader and ISR according to broker 2, which has no faults."""
         with RawClient(self.brokers[2].port) as client:
             request = MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)])
             (topic,) = client.ask(request, 4, MetadataResponse).topics
@@ -105,7 +105,7 @@ class Cluster:
         until(lambda: all(isr == brokers and leader in brokers for leader, isr in self.states()))
 
     def check(self, load: Load) -> None:
-        """All that was acknowledged is there once, and the same on all replicas."""
+        """Check that all acknowledged records are present once, and all replicas are equal."""
         consumer = Consumer({"bootstrap.servers": self.address, "group.id": "check", "enable.auto.commit": False})
         consumer.assign([TopicPartition(TOPIC, index, 0) for index in range(PARTITIONS)])
         found: list[int] = []
@@ -127,7 +127,7 @@ class Cluster:
         return b"".join(path.read_bytes() for path in sorted(files))
 
     def folder(self, number: int, index: int) -> Path:
-        """Returns where a broker has a partition."""
+        """Return the directory of a partition on a broker."""
         directories = map(Path, self.brokers[number]._overrides["log.dirs"].split(","))
         (folder,) = (one / f"{TOPIC}-{index}" for one in directories if (one / f"{TOPIC}-{index}").is_dir())
         return folder
@@ -140,7 +140,7 @@ def cluster(
     faults: Faults | None = None,
     assignment: list[list[int]] = EACH_LEADS,
 ) -> Iterator[Cluster]:
-    """`of` are further configurations of some brokers; `faults` are broker 1's."""
+    """Start the cluster; `of` has configs of single brokers, and `faults` are broker 1's."""
     with ExitStack() as stack:
         ensemble = stack.enter_context(ZooKeeper(folder / "zookeeper"))
         connect = f"127.0.0.1:{ensemble.port}/kafka"

@@ -1,7 +1,7 @@
-"""A line to an object store that loses things: python lossy_line.py PORT.
+"""A proxy of an object store that loses messages: python lossy_line.py PORT.
 
-It prints its own port.  Each line of its input, "request" or "answer", has it lose that of the next commit to a Delta
-table, and end that connection; it prints "lost" then.  It is a process, as delta-rs lets no other thread run meanwhile.
+It prints its own port. Each line of its input, "request" or "answer", makes it lose that part of the next commit to a
+Delta table, and end that connection; it prints "lost" then. It is a process, since delta-rs blocks all other threads.
 """
 
 from __future__ import annotations

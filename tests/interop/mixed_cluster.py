@@ -1,6 +1,6 @@
-"""Brokers of Odradek and of Apache Kafka in one ZooKeeper, each at a place of its own: a number, a port and a folder.
+"""Brokers of Odradek and of Apache Kafka on one ZooKeeper, each at its own place: an id, a port and a folder.
 
-A place keeps its address and its data when another kind of broker comes to it, as in a migration.
+A place keeps its address and data when a broker of the other kind takes it over, as in a migration.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from support.waiting import SECONDS_MAX, until
 
 LEVELS = {V3: "3.9", V0: "0.11.0"}  # inter.broker.protocol.version, of a release and of ours beside it.
 OURS, THEIRS = "ours", "theirs"
-# Before KIP-447, in 2.5, EndTxn is answered before the transaction's offsets are told, and nobody can ask to wait:
-# who joins the group meanwhile begins at the former ones, and commits less than was committed.
+# Before KIP-447, in 2.5, the response to EndTxn precedes the visibility of the transaction's offsets, and clients
+# cannot wait for it: a member that joins in between starts at the former offsets, and commits lower ones.
 KIP_447 = frozenset((Anomaly.COMMITTED_LATE, Anomaly.COMMITTED_AGAIN, Anomaly.CONSUMED_TWICE))
 NOT_PROMISED_BY = {V3: NOT_PROMISED, V0: NOT_PROMISED | KIP_447}
-IN_FLIGHT = {V3: 5, V0: 1}  # Requests of an idempotent producer, of which the brokers remember the batches.
+IN_FLIGHT = {V3: 5, V0: 1}  # In-flight requests of an idempotent producer, whose batches the brokers remember.
 COMPACTED = frozenset(MOST)  # Each replica's cleaner has its own times.
-SESSION_MS = "10000"  # What ZooKeeper grants at most here: Kafka does not start where it ends meanwhile.
+SESSION_MS = "10000"  # ZooKeeper's maximum here: Kafka does not start if its session expires during the start.
 SETTINGS = {
     "zookeeper.session.timeout.ms": SESSION_MS,
     "offsets.topic.num.partitions": "1",
@@ -47,7 +47,7 @@ SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "log.cleaner.enable": "false",  # The files of all replicas are compared.
     "auto.leader.rebalance.enable": "false",
-    "delete.topic.enable": "true",  # Not so by default before 1.0.
+    "delete.topic.enable": "true",  # Not the default before 1.0.
     "controlled.shutdown.retry.backoff.ms": "500",
 }
 
@@ -66,7 +66,7 @@ class Place:
         self._kafka.port = self.port
         self.ours = Serving(folder, **own, **{"zookeeper.connect": connect})
         self.ours.port = self.port
-        self.kind = ""  # Of who runs, or ran last.
+        self.kind = ""  # Of the running or the last broker.
 
     @property
     def address(self) -> str:
@@ -77,7 +77,7 @@ class Place:
         self._running.start()
 
     def stop(self) -> None:
-        """SIGTERM: others lead before it is gone."""
+        """Stop with SIGTERM; other brokers lead before it has ended."""
         self._running.stop()
 
     def kill(self) -> None:
@@ -88,7 +88,7 @@ class Place:
         return self.ours if self.kind == OURS else self._kafka
 
     def empty(self) -> None:
-        """As on a new machine."""
+        """Remove the data, as on a new machine."""
         shutil.rmtree(self.data)
 
 
@@ -98,7 +98,7 @@ class MixedCluster:
     def __init__(
         self, stack: ExitStack, folder: Path, version: str, kinds: Sequence[str], settings: Mapping[str, str]
     ) -> None:
-        """Starts a broker of each kind, one after the other: the first is the controller."""
+        """Start a broker of each kind, one after the other: the first is the controller."""
         self.version = version
         zookeeper = stack.enter_context(ZooKeeper(folder / "zookeeper"))
         self.connect = f"127.0.0.1:{zookeeper.port}/kafka"
@@ -114,7 +114,7 @@ class MixedCluster:
                 stack.callback(self.tree.close)
                 until(lambda: self.controller() == 1)
         until(lambda: len(self.registered()) == len(kinds))
-        self.await_told(1)  # librdkafka waits a minute where its first answer names no controller.
+        self.await_told(1)  # librdkafka waits a minute if its first metadata contains no controller.
         self.admin = AdminClient({"bootstrap.servers": self.address, "log_level": 0})
 
     @property
@@ -125,11 +125,11 @@ class MixedCluster:
         return set(map(int, self.tree.children(layout.BROKER_IDS)))
 
     def controller(self) -> int:
-        """Returns who is the controller, -1 if nobody is."""
+        """Return the id of the controller, or -1."""
         return controller_in(self.tree)
 
     def make_controller(self, number: int) -> None:
-        """Has elections until this broker has won one, as administrators do it: by removing the znode."""
+        """Force elections until this broker wins one, as administrators do: by deleting the znode."""
 
         def has_won() -> bool:
             if (found := self.controller()) not in (number, -1):
@@ -141,17 +141,17 @@ class MixedCluster:
         self.await_told(number)
 
     def await_told(self, controller: int) -> None:
-        """Waits until every broker that lives tells its clients who is the controller."""
+        """Wait until the metadata of every live broker contains the controller."""
         for number in self.registered():
             until(lambda at=self.places[number].address: _controller_at(at) == controller)  # type: ignore[misc]
 
     def kill(self, number: int) -> None:
-        """Kill -9; returns when its session has ended."""
+        """Kill with kill -9; return when the session has expired."""
         self.places[number].kill()
         until(lambda: number not in self.registered())
 
     def create(self, name: str, replicas: list[list[int]], **configs: str) -> None:
-        """Makes a topic.  Keys with '_' for '.'."""
+        """Create a topic. Config keys have '_' for '.'."""
         dotted = {key.replace("_", "."): value for key, value in configs.items()}
         new = NewTopic(name, len(replicas), replica_assignment=replicas, config=dotted)
         self.admin.create_topics([new])[name].result(SECONDS_MAX)
@@ -176,7 +176,7 @@ class MixedCluster:
         return [state.leader for state in self.states(name)]
 
     def is_in_sync(self) -> bool:
-        """True if every partition has a leader and all of its replicas in sync."""
+        """Return True if every partition has a leader and all of its replicas in sync."""
         for name in self.topics():
             try:
                 wanted = self.assigned(name)
@@ -193,7 +193,7 @@ class MixedCluster:
         until(self.is_in_sync)
 
     def elect_preferred(self) -> None:
-        """Has each broker lead what it should, as tools of old ask for it: by a znode."""
+        """Elect preferred leaders, as old tools request it: through a znode."""
         wanted = {
             TopicPartition(TopicName(name), index): replicas[0]
             for name in self.topics()
@@ -205,19 +205,19 @@ class MixedCluster:
         until(lambda: all(self.leaders(one.topic)[one.partition] == leader for one, leader in wanted.items()))
 
     def status(self) -> int:
-        """Returns the exit status of `odradek cluster status`."""
+        """Return the exit status of `odradek cluster status`."""
         command = [sys.executable, "-m", "odradek", "cluster", "status", "--bootstrap-server", self.address]
         return subprocess.run(command, check=False, capture_output=True, timeout=SECONDS_MAX).returncode
 
     def errors(self) -> str:
-        """Returns what our brokers have written."""
+        """Return the error output of the Odradek brokers."""
         paths = [place.folder / "stderr.txt" for place in self.places.values()]
         return "".join(path.read_text() for path in paths if path.exists())
 
-    # What all replicas must have in common.
+    # The files that must be equal on all replicas.
 
     def write_to_all(self) -> None:
-        """Writes a record to every partition of a user's topic, so that each has one of its present epoch."""
+        """Write a record to every partition of user topics, so that each has one of its current epoch."""
         producer = Producer({"bootstrap.servers": self.address, "acks": "all", "log_level": 0})
         failed: list[object] = []
         for name in self.topics():
@@ -230,7 +230,7 @@ class MixedCluster:
         assert not any(failed)
 
     def different(self) -> list[str]:
-        """Returns the files in which replicas differ, once all have the same records; compacted ones always do."""
+        """Return the files that differ between equal replicas; compacted ones always may."""
         found: list[str] = []
 
         def is_equal() -> bool:
@@ -259,7 +259,7 @@ class MixedCluster:
 def _controller_at(address: str) -> int:
     try:
         return AdminClient({"bootstrap.servers": address, "log_level": 0}).list_topics(timeout=5).controller_id
-    except KafkaException:  # It has only just started.
+    except KafkaException:  # The broker has just started.
         return -1
 
 

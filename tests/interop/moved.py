@@ -1,4 +1,4 @@
-"""Apache Kafka of any generation, and data directories that move between it and a broker of ours."""
+"""Apache Kafka of any generation, and data directories that move between it and an Odradek broker."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def made(folder: Path, version: str, settings: Mapping[str, str], zookeeper: str
 
 
 def copy_under(ours: Path, theirs: Path, partitions: str = "*") -> None:
-    """Puts our logs into the place of topics with the same names, whose ids they get."""
+    """Copy our logs to topics with the same names, and give them the topics' ids."""
     for path in ours.glob(partitions):
         if path.is_dir():
             topic_id = (theirs / path.name / "partition.metadata").read_bytes()
@@ -37,7 +37,7 @@ def copy_under(ours: Path, theirs: Path, partitions: str = "*") -> None:
 
 
 def dump_log_of(version: str, folder: Path, *files: Path, options: tuple[str, ...] = ()) -> str:
-    """What kafka-dump-log of a version prints of files, both streams; it must not end with an error."""
+    """Return the output of kafka-dump-log of a version, both streams; it must not fail."""
     if version == VERSION:
         return dump_log(folder, *files, options=options)
     return old_dump_log(version, folder, *files, options=options)

@@ -1,6 +1,6 @@
-"""An object store that speaks S3, as a process of its own: versitygw, which keeps a bucket as a folder.
+"""An S3 object store in its own process: versitygw, which stores a bucket as a folder.
 
-It is built with Go into $ODRADEK_CLIENTS (default ~/.cache/odradek-clients), once; that takes a minute.
+It is built once with Go in $ODRADEK_CLIENTS (default ~/.cache/odradek-clients), which takes a minute.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ STOP_SECONDS_MAX = 60
 
 @cache
 def program() -> Path:
-    """The built program; the test skips where it cannot be built."""
+    """Return the built program, or skip the test if it cannot be built."""
     folder = CACHE / f"versitygw-{VERSION}"
     made = folder / "versitygw"
     if made.exists():
@@ -39,7 +39,7 @@ def program() -> Path:
         pytest.skip("needs go to build versitygw, the object store of these tests")
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # Test processes may come here at the same time.
+        fcntl.flock(lock, fcntl.LOCK_EX)  # Several test processes may build at the same time.
         if not made.exists():
             _build(folder)
     return made
@@ -57,10 +57,10 @@ def _build(folder: Path) -> None:
 
 
 class ObjectStore:
-    """One store on 127.0.0.1, for `with`.  `kill` is kill -9, `pause` SIGSTOP; `start` goes on with port and data."""
+    """One store on 127.0.0.1, for `with`. `kill` is kill -9, `pause` SIGSTOP; `start` keeps port and data."""
 
     def __init__(self, directory: Path, bucket: str = "lakes") -> None:
-        """A store that keeps its buckets in the directory, which is made."""
+        """Create a store with its buckets in the directory, which is created."""
         self.directory = directory
         self.bucket = bucket
         self.port = 0
@@ -73,7 +73,7 @@ class ObjectStore:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What its clients are told, by the names that AWS and delta-rs have for it."""
+        """Return the settings of its clients, by the names of AWS and delta-rs."""
         return {
             "AWS_ENDPOINT_URL": self.endpoint,
             "AWS_ACCESS_KEY_ID": KEY,
@@ -84,7 +84,7 @@ class ObjectStore:
 
     @property
     def folder(self) -> Path:
-        """The bucket as a folder, to look at what is in it."""
+        """Return the folder of the bucket."""
         return self.directory / self.bucket
 
     @property
@@ -96,7 +96,7 @@ class ObjectStore:
         return f"s3://{self.bucket}/{path}"
 
     def file(self, url: str) -> Path:
-        """The file or folder that is at the URL."""
+        """Return the file or folder of the URL."""
         return self.directory / url.removeprefix("s3://")
 
     def start(self) -> ObjectStore:
@@ -132,7 +132,7 @@ class ObjectStore:
         if process is None:
             return
         process.send_signal(signal_number)
-        process.send_signal(signal.SIGCONT)  # A paused one would not notice that it is to end.
+        process.send_signal(signal.SIGCONT)  # A paused process would not receive the signal.
         try:
             process.wait(STOP_SECONDS_MAX)
         except subprocess.TimeoutExpired:

@@ -1,6 +1,6 @@
-"""Three brokers and a ZooKeeper, each on a host of its own, in a network that a test cuts; the clients are on another.
+"""Three brokers and a ZooKeeper, each on its own host, in a network that a test cuts; clients are on another host.
 
-What the cluster is, is read in the tree, not asked of a broker that may be cut off.
+The state of the cluster is read from the tree, as brokers may be cut off.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ from support.waiting import SECONDS_MAX, until
 BROKERS = (1, 2, 3)
 PORT = 9092
 NEWEST: GroupProtocol = "classic"  # Nothing is finalized on an ensemble.
-SECONDS = 6.0  # For which the clients go on at least.
+SECONDS = 6.0  # The minimum duration of the clients' work.
 ASSIGNMENT = [[1, 2, 3], [2, 3, 1], [3, 1, 2]]
 BUSY = ("a", 0)  # A partition that they write to.
-VAIN = "vain"  # A topic of which each broker leads a partition, and which nobody but `sent_in_vain` writes to.
-# What is cut off is gone soon, and comes back soon.
+VAIN = "vain"  # A topic of which each broker leads a partition, and which only `sent_in_vain` writes to.
+# Cut-off brokers expire soon, and return soon.
 SETTINGS = {
     **BROKER_SETTINGS,
     **dict.fromkeys(STATE_REPLICAS, "3"),
     "zookeeper.session.timeout.ms": "3000",
     "replica.lag.time.max.ms": "2000",
 }
-# Prints how each of some records was answered that a broker is sent with acks=all, for a while.  A client of librdkafka
-# would ask any broker that it has heard of who leads, and send them there.
+# Prints the response to each of some records that a broker is sent with acks=all, for a while. A librdkafka client
+# would look up the leader at any known broker, and send them there.
 _SEND = """
 import sys, time
 from support.asking import produce
@@ -64,7 +64,7 @@ with RawClient(int(port), host=host) as client:
 
 
 class PartedCluster:
-    """Starts with `with`; brokers are 1, 2, 3."""
+    """The cluster, for `with`; its brokers are 1, 2, 3."""
 
     def __init__(self, folder: Path, settings: Mapping[str, str] = {}) -> None:
         self._folder = folder
@@ -83,7 +83,7 @@ class PartedCluster:
             self.hosts = dict(zip(BROKERS, hosts, strict=True))
             for number, host in self.hosts.items():
                 self.brokers[number] = self._ends.enter_context(self._broker(number, host))
-            # Whoever stops hears that others have: nobody waits for a controller that is cut off.
+            # All are stopped together, so that none waits for a controller that is cut off.
             self._ends.callback(self.network.heal)
         except BaseException:
             self._ends.close()
@@ -113,7 +113,7 @@ class PartedCluster:
 
     @contextmanager
     def tree(self) -> Iterator[Tree]:
-        """A session of its own: another may have ended meanwhile."""
+        """Open a separate session, since an earlier one may have expired."""
         opened = open_zookeeper(self._connect)
         try:
             yield opened
@@ -121,7 +121,7 @@ class PartedCluster:
             opened.close()
 
     def controller(self) -> int:
-        """Returns the controller's number, -1 if there is none."""
+        """Return the controller's id, or -1."""
         with self.tree() as tree:
             return controller_in(tree)
 
@@ -134,11 +134,11 @@ class PartedCluster:
             return tree.children(layout.TOPICS)
 
     def states(self) -> dict[tuple[str, int], layout.PartitionState]:
-        """Returns the state of each partition that has one, by topic and number."""
+        """Return the state of each partition that has one, by topic and index."""
         found = {}
         with self.tree() as tree:
             for topic in tree.children(layout.TOPICS):
-                with suppress(NoNode):  # It is being made, or deleted.
+                with suppress(NoNode):  # It is being created or deleted.
                     for number in tree.children(layout.partitions(TopicName(topic))):
                         found[topic, int(number)] = _state(tree, topic, int(number))
         return found
@@ -148,12 +148,12 @@ class PartedCluster:
             return _state(tree, topic, partition)
 
     def led_by(self, broker: int, topic: str) -> list[int]:
-        """Returns the partitions of a topic that a broker leads."""
+        """Return the partitions of a topic that a broker leads."""
         return sorted(number for (name, number), one in self.states().items() if (name, one.leader) == (topic, broker))
 
     def until_deposed(self, broker: int) -> None:
-        """Waits until others lead what a broker has led, and know it: they may follow it for some time still."""
-        # A leader that the tree no longer names may still acknowledge, and nothing is lost: until the new leader
+        """Wait until other brokers lead a broker's former partitions, and know it; it may still follow for a while."""
+        # A leader replaced in the tree may still acknowledge records, and nothing is lost: until the new leader
         # learns of its election, it follows and has the record.
         until(lambda: broker not in {state.leader for state in self.states().values()})
         for number in BROKERS:
@@ -162,18 +162,18 @@ class PartedCluster:
                 until(lambda: broker not in leaders(address, VAIN).values())  # noqa: B023  # It is called here alone.
 
     def until_whole(self) -> None:
-        """Waits until each broker is registered, and in sync with all that it has."""
+        """Wait until each broker is registered and all of its replicas are in sync."""
         until(lambda: self.registered() == set(BROKERS) and self.controller() in BROKERS)
         until(lambda: all(set(state.isr) == set(BROKERS) for state in self.states().values()))
 
     def create_topic(self, name: str) -> None:
-        """Creates a topic of which each broker leads one partition: the first one 0, and so on."""
+        """Create a topic of which each broker leads one partition: the first one 0, and so on."""
         admin = AdminClient({"bootstrap.servers": self.address, "log_level": 0})
         topic = NewTopic(name, len(BROKERS), replica_assignment=ASSIGNMENT, config={"min.insync.replicas": "2"})
         admin.create_topics([topic])[name].result(SECONDS_MAX)
 
     def sent_in_vain(self, broker: int, topic: str, partitions: Iterable[int]) -> list[str]:
-        """Returns what a client on the broker's own host is answered that sends it a record of each partition."""
+        """Return the responses to a client on the broker's own host that sends it a record for each partition."""
         host = self.hosts[broker]
         done = subprocess.run(
             [*host.within, sys.executable, "-c", _SEND, host.address, str(PORT), topic, *map(str, partitions)],
@@ -198,7 +198,7 @@ def _state(tree: Tree, topic: str, partition: int) -> layout.PartitionState:
 
 
 class Case:
-    """A cluster under its clients."""
+    """A cluster and its clients."""
 
     def __init__(self, cluster: PartedCluster, history: Path) -> None:
         self.cluster = cluster
@@ -206,17 +206,17 @@ class Case:
         self._acknowledged = Acknowledged(history)
 
     def goes_on(self, count: int = 20) -> None:
-        """Waits until so many more sends with acks=all are acknowledged."""
+        """Wait until this number of further sends with acks=all is acknowledged."""
         wanted = self._acknowledged.count() + count
         until(lambda: self._acknowledged.count() >= wanted)
 
 
 @contextmanager
 def under_load(folder: Path, seed: int, *, deposes: bool = True) -> Iterator[Case]:
-    """A cluster with the clients of `workload`; at the end all is healed, and what they did is checked.
+    """Run a cluster with the clients of `workload`; at the end, heal it and check their history.
 
-    A broker that is deposed, and cut off from whoever would tell it, may tell old committed offsets until it is whole
-    again (docs/CLUSTER.md, and Apache Kafka's on a ZooKeeper do).
+    A deposed broker that cannot learn of it may return outdated committed offsets until it has recovered
+    (docs/CLUSTER.md; Apache Kafka on ZooKeeper does the same).
     """
     history = folder / "history.jsonl"
     with PartedCluster(folder) as cluster:

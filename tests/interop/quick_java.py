@@ -1,7 +1,7 @@
-"""How tests start Java, of which most is to load classes: they are kept beside the jars, as they are once loaded.
+"""Quick starts of Java in tests: most of the time goes into class loading, so loaded classes are stored with the jars.
 
-That is Java's class data sharing.  An archive is made by the first who needs it, and read by all others; one that does
-not fit the jars, or the Java, is passed over without a word.
+This is Java's class data sharing. The first user of an archive creates it, and all others read it; an archive for other
+jars, or another Java, is silently ignored.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 
-# Only the first, quick compiler, and no threads that collect garbage.  Nothing is said of an archive.
+# Only the first, quick compiler, and no garbage collection threads. Messages about archives are disabled.
 OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xlog:disable")
 
 _IN_THE_MAKING: set[Path] = set()
 
 
 def options(folder: Path, name: str, run: Callable[[Sequence[str]], None]) -> list[str]:
-    """Returns options of a Java that is soon up.
+    """Return the options of a Java that starts quickly.
 
-    `run` starts what is to be in the archive, with options of its own, and ends it in good order.
+    `run` starts the programs whose classes belong into the archive, with their own options, and ends them cleanly.
     """
     archive = folder / f"{name}-{_java()}.jsa"
     if archive in _IN_THE_MAKING:
@@ -33,7 +33,7 @@ def options(folder: Path, name: str, run: Callable[[Sequence[str]], None]) -> li
 
 @cache
 def _java() -> str:
-    """Another Java has another name; its archives are of no use to this one."""
+    """Return a name for this Java, since archives of other versions are unusable."""
     program = shutil.which("java")
     assert program is not None
     return f"{Path(program).resolve().stat().st_mtime_ns:x}"

@@ -1,10 +1,9 @@
-"""How tests start Spark: with the classes that its Java loads kept in an archive (quick_java.py), and little compiled.
+"""Quick starts of Spark in tests: loaded Java classes come from an archive (quick_java.py), and little is compiled.
 
-Its Python processes, a dozen of them in each Spark, import PySpark as pip has compiled it (unzipped/sitecustomize.py).
-
-Whoever starts a Spark, here or in a process of its own, calls soon_up() before: what it sets, all processes inherit.
-Run by itself, this starts Spark and lets it do what tests do, against the broker at the address, for the archive:
-python quick_spark.py ADDRESS FOLDER.
+Its Python processes, a dozen in each Spark, import PySpark as compiled by pip (unzipped/sitecustomize.py). Code that
+starts a Spark, in this or another process, first calls soon_up(), whose settings all processes inherit. Run as a
+program, this starts Spark and executes typical operations of the tests, against the broker at the address, to create
+the archive: python quick_spark.py ADDRESS FOLDER.
 """
 
 from __future__ import annotations
@@ -31,24 +30,24 @@ from odradek.spark.java import NoJava, java_home
 SOURCE = Path(odradek.__file__).parents[1]
 SECONDS_MAX = 600
 ROWS = 100
-UNZIPPED = str(Path(__file__).parent / "unzipped")  # To be on the PYTHONPATH of who starts Spark.
+UNZIPPED = str(Path(__file__).parent / "unzipped")  # On the PYTHONPATH of processes that start Spark.
 
-# Queries of a few rows: to generate Java for each, and compile it, takes longer than the rows.
+# Queries of a few rows: generating and compiling Java code takes longer than the query.
 NOT_GENERATED = ("-Dspark.sql.codegen.wholeStage=false", "-Dspark.sql.codegen.factoryMode=NO_CODEGEN")
 
 
 @cache
 def soon_up() -> None:
-    """Has every Spark that is started from now on read the archive, which is made if there is none."""
+    """Make every Spark started from now on use the archive, which is created if necessary."""
     os.environ["PYTHONPATH"] = os.pathsep.join([UNZIPPED, *filter(None, [os.environ.get("PYTHONPATH")])])
     CACHE.mkdir(parents=True, exist_ok=True)
-    os.environ["SPARK_LAUNCHER_OPTS"] = " ".join(quick_java.OPTIONS)  # Of the Java that makes the command line.
-    with suppress(NoJava):  # Those who need Spark say so.
+    os.environ["SPARK_LAUNCHER_OPTS"] = " ".join(quick_java.OPTIONS)  # For the Java that builds the command line.
+    with suppress(NoJava):  # Tests that need Spark report it.
         os.environ["SPARK_SUBMIT_OPTS"] = " ".join([*_options(), *NOT_GENERATED])
 
 
 def _options() -> Sequence[str]:
-    if shutil.which("java") is None:  # That of a wheel, which makes no archives.
+    if shutil.which("java") is None:  # Java from a wheel cannot create archives.
         return quick_java.OPTIONS
     jars = Path(pyspark.__file__).parent / "jars"
     # An archive fits the jars at that path only.
@@ -62,13 +61,13 @@ def _run(options: Sequence[str]) -> None:
         subprocess.run(
             [sys.executable, __file__, client_peers.odradek(), folder],
             env=environment | {"PYTHONPATH": os.pathsep.join([str(SOURCE), *sys.path])},
-            check=False,  # Without an archive tests are slow, and no more.
+            check=False,  # Without an archive, tests are only slower.
             timeout=SECONDS_MAX,
         )
 
 
 def main(address: str, folder: Path) -> None:
-    """Writes, reads, streams and loads some rows, and waits until Java has ended."""
+    """Write, read, stream and load some rows, and wait until Java has ended."""
     from pyspark import SparkContext
     from rich.console import Console
 

@@ -1,4 +1,4 @@
-"""ZooKeeper servers that authenticate and speak TLS, for tests, and what clients of theirs are configured with."""
+"""ZooKeeper servers with authentication and TLS for tests, and the configuration of their clients."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from support.certificates import PASSWORD, Authority, Known, written
 
 USER, USER_PASSWORD = "kafka", 'se"cret; \\ of the {user}'
 NETTY = "org.apache.zookeeper.ClientCnxnSocketNetty"
-# ZooKeeper enables none of TLS 1.3 by itself.
+# ZooKeeper enables no suite of TLS 1.3 by default.
 SUITES = ("TLS_AES_256_GCM_SHA384", "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384", "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384")
 MODULE = "org.apache.zookeeper.server.auth.DigestLoginModule"
 
 
 def jaas(folder: Path, user: str = USER, password: str = USER_PASSWORD) -> Path:
-    """A JAAS file for a broker."""
+    """Return a JAAS file for a broker."""
     path = folder / "jaas.conf"
     path.write_text(
         "// Of a broker.\nKafkaServer { x.Y required; };\n"
@@ -35,7 +35,7 @@ def quoted(text: str) -> str:
 
 
 class SecuredZooKeeper(ZooKeeper):
-    """Speaks plain text at `port`, TLS at `secure_port`; knows USER by SASL, and clients by their certificates."""
+    """A server with plaintext at `port` and TLS at `secure_port`; it knows USER by SASL, and clients by certificate."""
 
     def __init__(
         self, folder: Path, authority: Authority, own: Known, *, client_auth: str = "none", **more: str
@@ -59,7 +59,7 @@ class SecuredZooKeeper(ZooKeeper):
             "ssl.enabledProtocols": "TLSv1.2,TLSv1.3",
             "ssl.ciphersuites": ",".join(SUITES),
         }
-        # base64(sha1("super:super")): a user whom no ACL keeps out.
+        # base64(sha1("super:super")): a user with all permissions.
         root = "super:gG7s8t3oDEtIqF6DM9LlI/R+9Ss="
         options = [
             f"-Djava.security.auth.login.config={users}",
@@ -78,7 +78,7 @@ class SecuredZooKeeper(ZooKeeper):
 
 @contextmanager
 def super_user(zookeeper: SecuredZooKeeper) -> Iterator[Any]:
-    """A client of kazoo's, who may do everything."""
+    """Return a kazoo client with all permissions."""
     from kazoo.client import KazooClient
 
     client = KazooClient(hosts=zookeeper.plain, timeout=60, auth_data=[("digest", "super:super")])
@@ -91,7 +91,7 @@ def super_user(zookeeper: SecuredZooKeeper) -> Iterator[Any]:
 
 
 def acls(client: Any, root: str) -> dict[str, list[tuple[str, str, int]]]:
-    """Who may do what, by the path below `root`: scheme, name, permissions."""
+    """Return the ACLs by the path below `root`: scheme, name, permissions."""
     found = {}
     waiting = [root]
     while waiting:
@@ -103,7 +103,7 @@ def acls(client: Any, root: str) -> dict[str, list[tuple[str, str, int]]]:
 
 
 def tls_texts(folder: Path, authority: Authority, own: Known | None = None) -> Mapping[str, str]:
-    """A broker's keys, with stores in the format PKCS12."""
+    """Return a broker's config keys, with PKCS12 stores."""
     texts = {
         "zookeeper.ssl.client.enable": "true",
         "zookeeper.clientCnxnSocket": NETTY,

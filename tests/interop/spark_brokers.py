@@ -1,6 +1,6 @@
-"""The brokers of the Spark tests: Odradek, and beside it a real Apache Kafka, fetched with Maven and run with Java.
+"""The brokers of the Spark tests: Odradek, and a real Apache Kafka, fetched with Maven and run with Java.
 
-They are those of the client's tests (client_peers.py), as Spark's tests want them told.
+They are those of the client's tests (client_peers.py), in the form that Spark's tests use.
 """
 
 from __future__ import annotations

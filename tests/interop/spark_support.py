@@ -1,4 +1,4 @@
-"""What the Spark tests share: one session for the process, brokers to read from, records put there by librdkafka."""
+"""Common parts of the Spark tests: one session for the process, brokers to read from, and records by librdkafka."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ CONNECTOR_JARS = (
 
 
 def connector_jars() -> list[Path]:
-    """Spark's own Kafka source, a few MB from Maven Central on first use; none without mvn."""
+    """Return Spark's own Kafka source, a few MB from Maven Central on first use; none without mvn."""
     if not (CONNECTOR / "complete").exists():
         if not shutil.which("mvn"):
             return []
@@ -96,7 +96,7 @@ def spark() -> SparkSession:
 
 
 class Kafka:
-    """A broker, told by its address, and librdkafka to talk to it."""
+    """A broker, given by its address, with librdkafka as its client."""
 
     def __init__(self, address: str, is_odradek: bool) -> None:
         self.address = address
@@ -105,7 +105,7 @@ class Kafka:
 
     def topic(self, partitions: int = 1, name: str | None = None, **config: str) -> str:
         name = name or f"t-{uuid4().hex[:12]}"
-        # Old timestamps are part of the tests, and retention would take such records at once.
+        # Tests use old timestamps, and retention would delete such records at once.
         settings = {"retention.ms": "-1"} | {key.replace("_", "."): value for key, value in config.items()}
         topic = NewTopic(name, partitions, 1, config=settings)
         for done in self.admin.create_topics([topic]).values():
@@ -136,7 +136,7 @@ class Kafka:
         assert producer.flush(SECONDS_MAX) == 0
 
     def numbers(self, topic: str, first: int, count: int, partitions: int = 1) -> None:
-        """The numbers as text, dealt out to the partitions in turn."""
+        """Return the numbers as text, distributed over the partitions in turn."""
         self.produce(topic, (Message(b"%d" % n, partition=n % partitions) for n in range(first, first + count)))
 
     def read(self, **options: str) -> DataFrame:
@@ -150,7 +150,7 @@ class Kafka:
 
 @contextmanager
 def told_in_a_sentence(says: str) -> Iterator[None]:
-    """Expects an error of Spark's in which nothing but Spark's own words, or a line of them, precedes the sentence."""
+    """Expect an error of Spark with only Spark's own text before the message."""
     with pytest.raises(PySparkException, match=says) as failed:
         yield
     text = str(failed.value)
@@ -163,7 +163,7 @@ def values(frame: DataFrame) -> list[bytes | None]:
 
 
 def loader_command(address: str, lake: Path, *topics: str, **options: object) -> list[str]:
-    """A load in a process of its own, as LoadOptions has it."""
+    """Return the command of a load in a separate process, with these LoadOptions."""
     soon_up()
     arguments = ", ".join(f"{name}={value!r}" for name, value in options.items())
     return [

@@ -80,9 +80,10 @@ def let_in(broker: Serving) -> RawClient:
 
 
 def crowded(broker: Serving, *, syncs: bool = False) -> tuple[list[RawClient], int]:
-    """Connections that are served, as many as there are to be had, and how many were turned away.
+    """Open connections until no more are served; return the served ones, and the number of refused ones.
 
-    The served ones come first, unless the broker syncs logs meanwhile: these then leave their files to later ones.
+    The served ones come first, unless the broker syncs logs in the meantime: these then leave their files to later
+    ones.
     """
     served: list[RawClient] = []
     refused = 0
@@ -164,7 +165,7 @@ def test_a_topic_created_without_descriptors_works_later(broker: Serving, client
 
 
 def is_written(client: RawClient, value: bytes, partition: int) -> bool:
-    """Each partition is led again once it could be opened, and again when the controller has learned of both."""
+    """Write a record; return False while the partition has no leader, which may change twice after its opening."""
     error, _ = produce(client, "new", value, partition=partition)
     assert error in {ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_LEADER_OR_FOLLOWER}
     return error == ErrorCode.NONE

@@ -1,6 +1,6 @@
-"""Brokers that speak TLS: one of ours behind a proxy that does, and Apache Kafka.
+"""Brokers with TLS: one of ours behind a TLS proxy, and Apache Kafka.
 
-Three listeners: one asks for no certificate, one requires it, and the certificate of the third has expired.
+Three listeners: one requests no certificate, one requires it, and the certificate of the third has expired.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ AUTH = {OPEN: "none", MUTUAL: "required", EXPIRED: "none"}
 
 @dataclass
 class Secured:
-    """A broker with its three listeners, and one in plain text."""
+    """A broker with its three listeners, and a plaintext one."""
 
     authority: Authority
     addresses: dict[str, str]
@@ -47,7 +47,7 @@ def known_of(authority: Authority, name: str) -> Known:
 
 
 def behind_proxies(folder: Path, stack: ExitStack) -> Secured:
-    """The one broker tells the address of the first proxy to all its clients, but for those in plain text."""
+    """Start a broker that advertises the first proxy to all of its clients except plaintext ones."""
     authority = Authority()
     proxies = {
         name: stack.enter_context(TlsProxy(TlsConfig.parse(store_texts(known_of(authority, name), authority, auth))))

@@ -1,4 +1,4 @@
-"""Bugs that are put into replication on purpose, each by a patch: the simulator has to find all of them."""
+"""Bugs injected into replication by patches; the simulator has to find all of them."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ Bug = Callable[[pytest.MonkeyPatch], None]
 
 
 def the_high_watermark_moves_too_early(patch: pytest.MonkeyPatch) -> None:
-    """With the leader's end, or as far as what was proposed would let it."""
+    """Advance the high watermark to the leader's log end, or as far as a proposed ISR would allow."""
     patch.setattr(InSync, "high_watermark", lambda self, own_end, *others: own_end)
 
 
 def logs_are_cut_at_the_high_watermark(patch: pytest.MonkeyPatch) -> None:
-    """As before KIP-101: a follower cuts what its leader may be waiting for it to have."""
+    """Truncate followers to the high watermark, as before KIP-101, so that they may lose committed records."""
     begin = Following.__init__
 
     def cut(self: Following, partition: Partition, *arguments: Any, **more: Any) -> None:
@@ -55,7 +55,7 @@ def logs_are_cut_at_the_high_watermark(patch: pytest.MonkeyPatch) -> None:
 
 
 def logs_are_not_compared(patch: pytest.MonkeyPatch) -> None:
-    """A follower goes on behind what its leader lacks."""
+    """Let a follower continue after records that its leader lacks."""
     patch.setattr(Partition, "diverging_epoch", lambda *_: None)
 
 
@@ -100,17 +100,17 @@ def who_lacks_a_log_goes_on(patch: pytest.MonkeyPatch) -> None:
 
 
 def who_had_no_room_stays_away(patch: pytest.MonkeyPatch) -> None:
-    """A leader that has given up as its disk was full does not come back."""
+    """Never reinstate a leader that resigned because its disk was full."""
     patch.setattr(UnableLeaders, "come_back", lambda self: iter(()))
 
 
 def who_is_damaged_leads_on(patch: pytest.MonkeyPatch) -> None:
-    """A leader that knows of damage in its log goes on leading."""
+    """Keep a leader leading although it knows of damage in its log."""
     patch.setattr(DamagedReplicas, "leave", lambda *_: iter(()))
 
 
 def who_is_damaged_is_cut_at_once(patch: pytest.MonkeyPatch) -> None:
-    """A damaged replica is truncated, and comes back, while it may still be elected."""
+    """Truncate and reinstate a damaged replica while it may still be elected."""
 
     def at_once(replicas: DamagedReplicas, name: TopicPartition, awaiting: AwaitingReplica, now: Moment) -> bool:
         replicas._truncate(name, awaiting, now)
@@ -122,12 +122,12 @@ def who_is_damaged_is_cut_at_once(patch: pytest.MonkeyPatch) -> None:
 
 
 def who_starts_without_room_stays_away(patch: pytest.MonkeyPatch) -> None:
-    """A log that can't be opened at the start, as the disk is full, is not tried again."""
+    """Never reopen a log that could not be opened at startup because the disk was full."""
     patch.setattr(LogDirectory, "open_again", lambda *_: None)
 
 
 def what_is_proposed_does_not_count(patch: pytest.MonkeyPatch) -> None:
-    """The high watermark waits for the committed ISR alone, while a larger one may be in force (KIP-497)."""
+    """Compute the high watermark from the committed ISR, although a larger one may be in force (KIP-497)."""
     high_watermark = InSync.high_watermark
 
     def early(self: InSync, *arguments: Any) -> Offset:
@@ -141,12 +141,12 @@ def what_is_proposed_does_not_count(patch: pytest.MonkeyPatch) -> None:
 
 
 def leader_epochs_are_not_compared(patch: pytest.MonkeyPatch) -> None:
-    """Who follows in an older epoch is answered, and counts (KIP-101, KIP-320)."""
+    """Accept and count fetches by followers in an older epoch (KIP-101, KIP-320)."""
     patch.setattr(Partition, "check_leader_epoch", lambda self, epoch: None)
 
 
 def fetches_do_not_say_what_they_follow(patch: pytest.MonkeyPatch) -> None:
-    """As before KIP-595: a follower asks where the logs part when it begins to follow, and never again."""
+    """Look up the point of divergence only when a follower starts to follow, as before KIP-595."""
     begin = Following.__init__
 
     def old(self: Following, *arguments: Any, diverging_in_fetch: bool) -> None:
@@ -157,7 +157,10 @@ def fetches_do_not_say_what_they_follow(patch: pytest.MonkeyPatch) -> None:
 
 
 def where_an_epoch_ends_is_told_alone(patch: pytest.MonkeyPatch) -> None:
-    """The answer lacks the epoch, as before KIP-279: a follower takes the end for that of the epoch it asked for."""
+    """Omit the epoch in the response, as before KIP-279.
+
+    The follower then takes the end offset for that of the requested epoch.
+    """
 
     def diverging(self: Partition, last_fetched: int, offset: int) -> tuple[LeaderEpoch, Offset] | None:
         epoch, end = self.end_of_epoch(LeaderEpoch(last_fetched))
@@ -167,7 +170,7 @@ def where_an_epoch_ends_is_told_alone(patch: pytest.MonkeyPatch) -> None:
 
 
 def snapshots_have_the_last_batch_alone(patch: pytest.MonkeyPatch) -> None:
-    """As Kafka's."""
+    """Store only the last batch of each producer in snapshots, as Kafka does."""
     write = Snapshots.write
 
     def last(self: Snapshots, offset: Offset, producers: Collection[ProducerStateEntry]) -> None:
@@ -177,7 +180,7 @@ def snapshots_have_the_last_batch_alone(patch: pytest.MonkeyPatch) -> None:
 
 
 def anybody_is_elected(patch: pytest.MonkeyPatch) -> None:
-    """Also who is not in sync, and no configuration allows it."""
+    """Elect replicas that are not in sync, although no configuration allows it."""
     for_offline = elections.for_offline
 
     def unclean(*arguments: Any, may_be_unclean: bool, **more: Any) -> Elected | None:

@@ -1,10 +1,11 @@
-"""What Kafka promises, held against the history of one world.
+"""Kafka's guarantees, checked against the history of one world.
 
-Records written with acks=all become visible once they are durable, so what was seen of a topic with such records alone
-is so for ever.  Records written with acks=1 are visible at once, and with them what lies before: a power failure may
-take from them what was seen, and put something else there.  An era is the time between two power failures.
+Records written with acks=all become visible once they are durable, so consumers always see the same records of a topic
+with only such records. Records written with acks=1 are visible immediately, including those before them: after a power
+failure they may be missing, with other records at their offsets. An era is the time between two power failures.
 
-Whether transactions are whole, and what readers of committed records see, is judged by the checker (operations.py).
+The checker of Jepsen's Kafka workload judges the atomicity of transactions and the view of read-committed consumers
+(operations.py).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from sim.superseding import Superseding
 
 
 def problems(history: History) -> list[str]:
-    """One line for each broken promise."""
+    """Return one line for each broken guarantee."""
     found = (
         lost,
         doubled,
@@ -39,7 +40,7 @@ def problems(history: History) -> list[str]:
 
 
 def lost(history: History) -> Iterator[str]:
-    """Nothing that was acknowledged with acks=all is lost; with acks=1, nothing since the last power failure."""
+    """Check that no record acknowledged with acks=all is lost; with acks=1, none since the last power failure."""
     last_failure_us = max(history.power_failures_us, default=-1)
     there = {seen.value for records in history.final.values() for seen in records}
     superseding = Superseding(history)
@@ -51,7 +52,7 @@ def lost(history: History) -> Iterator[str]:
 
 
 def doubled(history: History) -> Iterator[str]:
-    """Who sends with sequence numbers, or once, is in the log at most once."""
+    """Check that values sent with sequence numbers, or sent once, are in the log at most once."""
     counts = Counter(seen.value for records in history.final.values() for seen in records)
     for value, count in counts.items():
         if count > 1:
@@ -59,7 +60,7 @@ def doubled(history: History) -> Iterator[str]:
 
 
 def out_of_order(history: History) -> Iterator[str]:
-    """What an idempotent producer had acknowledged lies in the order in which it was sent."""
+    """Check that acknowledged records of idempotent producers are in the order in which they were sent."""
     for partition, records in history.final.items():
         by_producer: dict[str, list[Sent]] = defaultdict(list)
         for seen in records:
@@ -73,12 +74,12 @@ def out_of_order(history: History) -> Iterator[str]:
 
 
 def loose_partitions(history: History) -> set[TopicPartition]:
-    """Those to which somebody writes with acks=1."""
+    """Return the partitions that are written to with acks=1."""
     return {sent.partition for sent in history.sent.values() if not sent.is_durable}
 
 
 def changed(history: History) -> Iterator[str]:
-    """Each offset has one value for ever; in a partition with acks=1, until a power failure."""
+    """Check that each offset has the same value forever; in a partition with acks=1, until a power failure."""
     loose, superseding = loose_partitions(history), Superseding(history)
     values: dict[tuple[TopicPartition, int, int], Seen] = {}
     for seen in [*history.seen, *(seen for records in history.final.values() for seen in records)]:
@@ -96,7 +97,7 @@ def changed(history: History) -> Iterator[str]:
 
 
 def made_up(history: History) -> Iterator[str]:
-    """Whatever is read was sent, to that partition."""
+    """Check that all read values were sent to that partition."""
     for seen in [*history.seen, *(seen for records in history.final.values() for seen in records)]:
         sent = history.sent.get(seen.value)
         if sent is None or sent.partition != seen.partition:
@@ -104,9 +105,9 @@ def made_up(history: History) -> Iterator[str]:
 
 
 def skipped(history: History) -> Iterator[str]:
-    """Each consumer sees each partition without a gap: that is asserted as it reads (simfetching).
+    """Check that consumers have read partitions with only acks=all to their end.
 
-    Here: in a partition with acks=all alone, it has read at the end what there is at the end.
+    Consumers themselves check for gaps while they read (simfetching).
     """
     loose = loose_partitions(history)
     seen_by: dict[str, dict[TopicPartition, set[int]]] = defaultdict(lambda: defaultdict(set))
@@ -122,7 +123,7 @@ def skipped(history: History) -> Iterator[str]:
 
 
 def wrong_place(history: History) -> Iterator[str]:
-    """What was acknowledged lies where the answer said."""
+    """Check that acknowledged records are at the offset in the response."""
     places = {seen.value: seen for records in history.final.values() for seen in records}
     for sent in history.sent.values():
         place = places.get(sent.value)
@@ -131,7 +132,7 @@ def wrong_place(history: History) -> Iterator[str]:
 
 
 def not_compact(history: History) -> Iterator[str]:
-    """Below where a compaction that was asked for has ended, each key is there once, and nothing that was aborted."""
+    """Check that each key is present once below the end of a requested compaction, and no aborted record is present."""
     for partition, end in history.compacted_to.items():
         there: dict[str, Seen] = {}
         for seen in history.final[partition]:
@@ -145,7 +146,7 @@ def not_compact(history: History) -> Iterator[str]:
 
 
 def not_fenced(history: History) -> Iterator[str]:
-    """Once a producer has an identity, nothing is written by an earlier one of the same transactional id."""
+    """Check that earlier producers of a transactional id write nothing once a later one has its identity."""
     there = {seen.value for records in history.final.values() for seen in records}
     for transaction in history.transactions:
         mine = transaction.identity
@@ -162,9 +163,9 @@ def not_fenced(history: History) -> Iterator[str]:
 
 
 def went_back(history: History) -> Iterator[str]:
-    """What a group is told to have committed was committed, and is not before what was acknowledged to it.
+    """Check that fetched offsets were committed, and are not lower than offsets acknowledged before.
 
-    But a commit without an answer may be carried out at any later time, of the same generation at least.
+    A commit without a response may still be applied at any later time, but only in the same generation.
     """
     for fetched in history.fetched:
         key = fetched.group, fetched.partition

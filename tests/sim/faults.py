@@ -1,4 +1,4 @@
-"""What happens to a simulated world until it is healed: a list of misfortunes, drawn from the seed."""
+"""Faults in a simulated world until it is healed, drawn from the seed."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from sim.simshell import clean
 PAUSE_US = (500 * MILLISECOND_US, 9 * SECOND_US)
 LASTS_US = (100 * MILLISECOND_US, 12 * SECOND_US)
 DOWN_US = (50 * MILLISECOND_US, 5 * SECOND_US)
-CALLS_BEFORE_MAX = 60  # That the disk still carries out.
+CALLS_BEFORE_MAX = 60  # Executed by the disk before the failure.
 ROOM_BYTES_MAX = 4_000
 ENDS_AMID_SHARE = 0.05
 CALLS_OF_CLEANER_MAX = 40
 
 
 class Faults:
-    """A world has some kinds of faults and not others: one that has all of them never gets anywhere.
+    """Faults of some kinds: a world with all of them would never make progress.
 
-    `only` names the kinds, whatever the seed says.
+    `only` names the kinds, independently of the seed.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Faults:
         self._next()
 
     def heal(self) -> None:
-        """Ends all faults; a broker whose disk has failed is started again, since offline logs stay offline."""
+        """End all faults; a broker with a failed disk is restarted, since offline logs stay offline."""
         self._network.heal_all()
         for node in self._network.nodes.values():
             node.go_on()
@@ -111,7 +111,7 @@ class Faults:
             self._broker.lose_power()
 
     def _clean(self, step: Clean) -> Cleaned:
-        """A step of the cleaner: where processes end, they sometimes do at one of its calls."""
+        """Run a step of the cleaner; if processes may die, they sometimes do at one of its calls."""
         ends = [end for end in (self._kill, self._lose_power) if end in self._kinds]
         shell, random = self._broker.shell, self._amid_cleaning
         is_safe = not ends or shell is None or shell.is_stopped or self._clock.now_us >= self._until_us
@@ -145,7 +145,7 @@ class Faults:
     # Its disk.
 
     def _break_disk(self) -> None:
-        """Lets one call fail, all that change something for a while, all syncs, or leaves little room."""
+        """Make one call fail, or all changes for a while, or all syncs; or leave little space."""
         disk, before = self._broker.disk, self._random.randrange(CALLS_BEFORE_MAX)
         kind = self._random.choice(("once", "on", "sync", "full"))
         error = self._random.choice((errno.EIO, errno.ENOSPC))
@@ -196,7 +196,7 @@ class Faults:
         self._history.walls_ahead_ms.append(ahead_ms)
 
     def _cut(self) -> None:
-        """One way, or both."""
+        """Cut one direction, or both."""
         ours, theirs = self._broker.node.name, self._random.choice(self._clients()).name
         both = (ours, theirs), (theirs, ours)
         for source, target in self._random.choice((both[:1], both[1:], both)):

@@ -1,6 +1,6 @@
-"""What happened in one simulated world: a line for each event, and what the checks need of it as values.
+"""The history of one simulated world: a line for each event, and the values that the checks need.
 
-An operation of a client is invoked, and ends `ok` or `unknown` (it may have been done, or not, or be done later).
+An operation of a client is invoked, and ends `ok` or `unknown` (it may or may not have been executed, or may be later).
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from typing import NamedTuple
 from odradek.base.units import TopicPartition
 from sim.simclock import SECOND_US
 
-Value = str  # Sent once in all the history.
+Value = str  # Sent once in a history.
 
 
 NO_ERA = -1
 
 
 class Seen(NamedTuple):
-    """A record as a consumer saw it.
+    """A record as seen by a consumer.
 
-    `era` counts the power failures before it; NO_ERA if there was one between the fetch and its answer.
+    `era` counts the power failures before it; NO_ERA means that there was one between the fetch and its response.
     """
 
     reader: str
@@ -35,7 +35,7 @@ class Seen(NamedTuple):
 
 @dataclass
 class Committed:
-    """A commit of a group: invoked, and acknowledged unless that is None."""
+    """An offset commit of a group, with the times of its invocation and acknowledgment, if any."""
 
     group: str
     member: str
@@ -46,21 +46,21 @@ class Committed:
 
 
 class Compaction(NamedTuple):
-    """What holds compaction back, as all topics are configured."""
+    """The configs that delay compaction, which are the same for all topics."""
 
     delete_retention_ms: int
     min_lag_ms: int
 
 
 class Pass(NamedTuple):
-    """One of the cleaner over a log: it takes away nothing before this time, nor from `end` on."""
+    """A pass of the cleaner over a log: it removes no record before this time, nor from `end` on."""
 
     time_us: int
     end: int
 
 
 class Moved(NamedTuple):
-    """A consumer reads on from these positions, after the first `seen` records of the history."""
+    """A change of a consumer's positions, after the first `seen` records of the history."""
 
     reader: str
     seen: int
@@ -69,15 +69,15 @@ class Moved(NamedTuple):
 
 
 class Identity(NamedTuple):
-    """What InitProducerId gave to a transactional producer."""
+    """An identity that InitProducerId returned to a transactional producer."""
 
     transactional_id: str
-    producer: tuple[int, int]  # Its id and epoch: a later producer has more.
+    producer: tuple[int, int]  # Its id and epoch: a later producer has greater ones.
     told_us: int
 
 
 class Fetched(NamedTuple):
-    """What a group was told to have committed; -1 for nothing."""
+    """A committed offset returned to a group; -1 for none."""
 
     group: str
     partition: TopicPartition
@@ -88,7 +88,7 @@ class Fetched(NamedTuple):
 
 @dataclass
 class Sent:
-    """One record of a producer, and what it knows of it."""
+    """A record sent by a producer, and the outcome known to it."""
 
     producer: str
     number: int  # In the order in which the producer sent to the partition.
@@ -98,30 +98,30 @@ class Sent:
     is_idempotent: bool
     invoked_us: int
     acknowledged_us: int | None = None
-    offset: int | None = None  # As acknowledged, if it was told.
+    offset: int | None = None  # The acknowledged offset, if known.
     is_given_up: bool = False
     transaction: Transaction | None = None
 
 
 @dataclass(eq=False)
 class Transaction:
-    """One transaction of a producer: what it read and sent counts as a whole, or not at all."""
+    """A transaction of a producer: the records read and sent in it count as a whole, or not at all."""
 
     client: str
     identity: Identity
     invoked_us: int
-    group: str | None = None  # Whose offsets it commits.
+    group: str | None = None  # The group whose offsets it commits.
     positions: dict[TopicPartition, int] = field(default_factory=dict)  # From which it reads.
     read: list[Seen] = field(default_factory=list)
     sent: list[Sent] = field(default_factory=list)
     commit_asked_us: int | None = None
     is_committed: bool | None = None  # As EndTxn was answered.
-    ended_us: int | None = None  # When its client let go of it.
+    ended_us: int | None = None  # When its client gave it up.
 
 
 @dataclass
 class History:
-    """Everything that clients saw of one world.  `final` and `committed` are what can be read at its end."""
+    """Everything that the clients of one world saw. `final` and `committed` are readable at the end."""
 
     seed: int
     now_us: Callable[[], int]
@@ -129,7 +129,7 @@ class History:
     sent: dict[Value, Sent] = field(default_factory=dict)
     seen: list[Seen] = field(default_factory=list)
     moved: list[Moved] = field(default_factory=list)
-    careful: dict[str, None] = field(default_factory=dict)  # Readers of committed records only.
+    careful: dict[str, None] = field(default_factory=dict)  # Read-committed consumers.
     transactions: list[Transaction] = field(default_factory=list)
     identities: list[Identity] = field(default_factory=list)
     final: dict[TopicPartition, list[Seen]] = field(default_factory=dict)
@@ -138,10 +138,10 @@ class History:
     fetched: list[Fetched] = field(default_factory=list)
     owners: dict[tuple[str, int, TopicPartition], str] = field(default_factory=dict)
     power_failures_us: list[int] = field(default_factory=list)
-    walls_ahead_ms: list[int] = field(default_factory=lambda: [0])  # Of the broker's clock, all that it ever was.
-    compaction: Compaction | None = None  # None: topics are not compacted.
-    passes: dict[TopicPartition, list[Pass]] = field(default_factory=dict)  # Those that go beyond all before them.
-    compacted_to: dict[TopicPartition, int] = field(default_factory=dict)  # As was answered when all was over.
+    walls_ahead_ms: list[int] = field(default_factory=lambda: [0])  # All offsets that the broker's clock ever had.
+    compaction: Compaction | None = None  # None if topics are not compacted.
+    passes: dict[TopicPartition, list[Pass]] = field(default_factory=dict)  # Passes beyond all earlier ones.
+    compacted_to: dict[TopicPartition, int] = field(default_factory=dict)  # The response at the end.
     dropped_records: int = 0  # By compaction.
     files: str = ""  # A digest of the disks at the end,
     traffic: str = ""  # and of every byte on every connection.
@@ -154,7 +154,7 @@ class History:
         return len(self.power_failures_us)
 
     def passed(self, partition: TopicPartition, end: int) -> None:
-        """A pass of the cleaner is about to take away what it may up to `end`."""
+        """Note that a pass of the cleaner is about to remove records below `end`."""
         passes = self.passes.setdefault(partition, [])
         if not passes or passes[-1].end < end:
             passes.append(Pass(self.now_us(), end))
@@ -170,6 +170,6 @@ class History:
 
 
 def failure(seed: int, found: list[str]) -> str:
-    """What an assertion says: the seed first, and how to see what happened."""
+    """Return the text of a failed assertion: the seed first, and how to see the history."""
     shown = "\n".join(found[:10])
     return f"seed {seed}: {shown}\nThe history: PYTHONPATH=tests .venv/bin/python -m sim.play {seed}"

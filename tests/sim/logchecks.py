@@ -1,4 +1,4 @@
-"""What always holds for a log: at a glance after each step, and in all it has after each that may break it."""
+"""Invariants of a log: cheap checks after each step, and full ones after each step that may break it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from support.invariants import check
 
 
 class CheckedLog(LogState):
-    """Methods raise Broken."""
+    """The invariant checks of a log; all methods raise Broken."""
 
     def glance(self) -> None:
         log, model = self.log, self.model
@@ -34,7 +34,7 @@ class CheckedLog(LogState):
             raise Broken(f"cleaned to {log.compaction.cleaned_to}, no pass went beyond {self.cleaned_end}")
 
     def look(self) -> None:
-        """A thorough look, which reads all; the disk lets it."""
+        """Check the whole log, with disk faults suspended."""
         trouble = self.disk.suspend()
         try:
             log, model = self.log, self.model
@@ -68,10 +68,10 @@ class CheckedLog(LogState):
     # ------------------------------------------------------------------ without its small files
 
     def check_rebuilt(self) -> None:
-        """Without its indexes and snapshots the log is the same."""
+        """Check that the log is the same when reopened without its indexes and snapshots."""
         self.end_reap()
         log, disk = self.log, SimDisk()
-        names = {segment.name for segment in log.segments}  # What else is there may wait for the reaper.
+        names = {segment.name for segment in log.segments}  # Other files may wait for the reaper.
         disk.make_directory(f"{ROOT}/{NAME}")
         for name, node in self.disk.folders[f"{ROOT}/{NAME}"].live.items():
             if (name in names or name.endswith("checkpoint")) and node is not None:
@@ -89,7 +89,7 @@ class CheckedLog(LogState):
             self.look_up(log, again, expected)
 
     def check_known(self, since: int, again: Log) -> None:
-        """Of a producer whose last records went with the log's start a marker alone may be left, or nothing."""
+        """Check the producers, some of which may have only a marker, or nothing, since the log start moved."""
         known, rest = self.model.producers(), self.model.producers(since)
         lasts = {producer: one.last for producer, one in known.items()}
         check_producers({one: rest[one] for one in rest if lasts[one] == rest[one].last}, again)

@@ -1,4 +1,4 @@
-"""Compacts the log, step by step, as core/cleaner/log_cleaner does."""
+"""Compaction of a log step by step, as in core/cleaner/log_cleaner."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from support.cleaning import committed
 
 
 class CompactedLog(CutLog):
-    """Between two steps, and amid one, anything else may happen to the log."""
+    """A log under compaction; any event may happen between two steps, and within one."""
 
     def clean(self) -> None:
-        """One step of a pass, as core/cleaner/log_cleaner takes them."""
+        """Run one step of a pass, as core/cleaner/log_cleaner does."""
         if self.cleaning is None:
             self.begin_pass()
             return
@@ -48,7 +48,7 @@ class CompactedLog(CutLog):
         self.took(cleaning, log, event.group)
 
     def took(self, cleaning: Cleaning, log: Log, group: Group | None) -> None:
-        """Take in a step, as core.cleaner.LogCleaner.on_cleaned does."""
+        """Apply the result of a step, as core.cleaner.LogCleaner.on_cleaned does."""
         if group is None:
             self.cleaned_end = max(self.cleaned_end, cleaning.end)
             if not cleaning.is_withdrawn:
@@ -101,7 +101,7 @@ class CompactedLog(CutLog):
             self.clean()
 
     def doomed_pass(self) -> None:
-        """The process ends at one of the calls that put new segments in the place of others."""
+        """Run a pass whose process dies at one of the calls that replace old segments."""
         if self.random.random() < 0.5:
             self.clean()
             self.clean()
@@ -115,7 +115,7 @@ class CompactedLog(CutLog):
     # ------------------------------------------------------------------ what a pass leaves
 
     def check_compact(self, cleaning: Cleaning) -> None:
-        """A pass leaves one record of each key, and none without."""
+        """Check that a pass leaves one record of each key, and none without a key."""
         trouble = self.disk.suspend()
         try:
             seen = committed(self.log, cleaning.end, 1 << 20)
@@ -127,6 +127,6 @@ class CompactedLog(CutLog):
             raise Broken(f"{twice[0]!r} is there {counts[twice[0]]} times below {cleaning.end}")
 
     def has_lost(self, cleaning: Cleaning) -> bool:
-        """True if the log has lost something that the pass reads."""
+        """Return True if the log has lost records that the pass reads."""
         there = {id(one) for one in self.log.segments}
         return any(id(one.segment) not in there for one in cleaning._sources)

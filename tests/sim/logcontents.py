@@ -1,4 +1,4 @@
-"""What is in a log, held against the model of it."""
+"""Contents of a log, compared with its model."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from support.cleaning import Seen, seen_in
 
 
 def check_batches(model: Model, batches: Sequence[Batch], end: int) -> None:
-    """Everything in the log was appended, and nothing that must be there is missing."""
+    """Check that everything in the log was appended, and nothing required is missing."""
     by_base = {one.base: one for one in model.batches}
     there: set[int] = set()
     before = -1
@@ -59,7 +59,7 @@ def _check_records(one: Written, batch: Batch) -> set[int]:
 
 
 def check_committed(model: Model, seen: Sequence[Seen], upto: int, *, was_cut: bool) -> None:
-    """A reader of committed records up to `upto` sees what was committed, and the last value of each key."""
+    """Check that read-committed consumers see only committed records, with the last value of each key below `upto`."""
     expected = {
         kept.seen.offset: kept
         for one in model.batches
@@ -76,7 +76,7 @@ def check_committed(model: Model, seen: Sequence[Seen], upto: int, *, was_cut: b
     missing = [kept.seen for kept in expected.values() if not kept.may_go and kept.seen.offset not in set(offsets)]
     if missing:
         raise Broken(f"a reader of committed records does not see {missing[0]}")
-    if was_cut:  # What stood for an older record may be cut off, and the older one gone.
+    if was_cut:  # A newer record may be truncated after the older one was removed.
         return
     found = {one.key: one for one in seen if one.key is not None}
     for key, kept in model.latest(upto).items():
@@ -103,7 +103,7 @@ def check_nobody_else(expected: dict[int, Known], log: Log) -> None:
 
 
 def check_indexes(log: Log, batches: Sequence[Batch]) -> None:
-    """Every entry of an index is of a batch that is there."""
+    """Check that every index entry refers to an existing batch."""
     places: dict[str, dict[int, Batch]] = {}
     at = iter(batches)
     for segment in log.segments:
@@ -129,7 +129,10 @@ def check_indexes(log: Log, batches: Sequence[Batch]) -> None:
 
 
 def check_epochs(log: Log, batches: Iterable[Batch]) -> None:
-    """Of what lies below the first of them nothing is known, once that was deleted in a process that is gone."""
+    """Check the leader epochs of batches, from the first known epoch on.
+
+    Earlier epochs may be unknown, if a process that has died deleted their records.
+    """
     first = log.epochs.entries[0][1] if log.epochs.entries else log.end_offset
     for batch in batches:
         if batch.base_offset >= first:

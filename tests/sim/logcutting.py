@@ -1,4 +1,4 @@
-"""Cuts the log at either end, and deletes it."""
+"""Truncation of the log at either end, and deletion."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from support.cleaning import batches_of
 
 
 class CutLog(WrittenLog):
-    """What is cut off may come back in a power failure, until that is synced."""
+    """A log under truncation; a power failure may restore truncated records until the truncation is synced."""
 
     def retention(self) -> None:
         start = expired_upto(self.log, self.now, Offset(self.high_watermark))
@@ -30,7 +30,7 @@ class CutLog(WrittenLog):
             self.delete_below_start()
 
     def move_start(self, start: Offset) -> bool:
-        """As core/partition/log_starts: durable first, but on a full disk; returns False if the disk refuses that."""
+        """Move the log start offset, durably first like core/partition/log_starts; return False if the disk refuses."""
         write = self.directory.checkpoints.begin_starts({NAME: start})
         self.latest_start = max(self.latest_start, start)
         try:
@@ -47,14 +47,14 @@ class CutLog(WrittenLog):
         return True
 
     def delete_below_start(self) -> None:
-        self.is_cutting |= self.noted_start < self.log.start_offset  # Else what lies below is left alone.
+        self.is_cutting |= self.noted_start < self.log.start_offset  # Otherwise records below are kept.
         count = delete_below_start(self.log, self.now)
         self.tell("deleted", f"{count} segments")
 
     def truncate(self) -> None:
-        """Not below what is visible, as a rule."""
+        """Truncate the log at an offset that is usually not below the high watermark."""
         low = self.high_watermark if self.random.random() < 0.85 else self.log.start_offset
-        batches = self.model.batches  # Not amid a gap: the log would end there until it is opened again.
+        batches = self.model.batches  # Not within a gap: the log would end there until it is reopened.
         inside = [one for before, one in pairwise(batches) if low <= one.base == before.last + 1]
         if inside:
             one = self.random.choice(inside)
@@ -78,13 +78,16 @@ class CutLog(WrittenLog):
         self.was_shortened(end)
         if self.was_cut:
             there = {batch.base_offset for batch in batches_of(log)}
-            first = log.segments[0].base_offset  # What lies below may come back.
+            first = log.segments[0].base_offset  # Records below may reappear.
             self.model.batches = [one for one in self.model.batches if one.base in there or one.base < first]
             self.safe = min(self.safe, self.model.end(0))
 
     @contextmanager
     def shortening(self) -> Iterator[None]:
-        """Where it is stopped within, the next start finds out how far it went; what the disk refuses is not begun."""
+        """Mark the log as being truncated: after a crash within, the next start finds out how far that went.
+
+        If the disk fails, the truncation has not begun.
+        """
         self.is_shortening = True
         try:
             yield
@@ -116,7 +119,7 @@ class CutLog(WrittenLog):
             self.versions, self.is_shortening = before, True
 
     def delete(self) -> None:
-        """The topic is deleted, and made again."""
+        """Delete the topic, and create it again."""
         if self.random.random() < 0.8:
             return
         self.tell("delete")

@@ -1,4 +1,4 @@
-"""What a start finds, held against all that the log may have been: what it was, or was before a cut."""
+"""The log found at a start, compared with all valid states: its last contents, or those before a truncation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from support.cleaning import batches_of
 
 
 class FoundLog(CheckedLog):
-    """Methods raise Broken."""
+    """The checks of a reopened log; all methods raise Broken."""
 
     def restarted(self, *, clean: bool) -> None:
         log, end = self.log, self.log.end_offset
@@ -23,7 +23,7 @@ class FoundLog(CheckedLog):
             raise Broken(f"{log.start_offset} to {end}, was {self.noted_start} to {self.stopped_at} at a clean stop")
         if log.start_offset < self.noted_start:
             raise Broken(f"starts at {log.start_offset}, and began at {self.noted_start} in a checkpoint")
-        if min(log.start_offset, self.safe) > self.latest_start:  # What was not synced may be missing.
+        if min(log.start_offset, self.safe) > self.latest_start:  # Unsynced records may be missing.
             raise Broken(f"starts at {log.start_offset}, nobody asked for more than {self.latest_start}")
         self.latest_start = max(self.latest_start, log.start_offset)
         left = {entry.name.rpartition(".")[2] for entry in self.disk.entries(f"{ROOT}/{NAME}")}
@@ -42,12 +42,12 @@ class FoundLog(CheckedLog):
         self.look()
 
     def match(self) -> None:
-        """What the log is now is a run of what it was, or of what was cut off or refused before."""
+        """Find a former version of the log, including truncated and refused batches, that the log is now a part of."""
         end, batches, first = self.log.end_offset, batches_of(self.log), None
         for version in (self.model.batches, *reversed(self.versions)):
             found = Model([one for one in version if one.last < end], self.log.start_offset)
             try:
-                is_empty_last = not self.log.segments[-1].size  # Behind a hole that nobody can tell.
+                is_empty_last = not self.log.segments[-1].size  # After a hole, which cannot be recognized.
                 if not is_empty_last and found.end(end) < min(end, self.log.start_offset):
                     raise Broken(f"the log ends at {end}, its last batch at {found.end(0)}")
                 self.leave_out(found, {batch.base_offset for batch in batches})
@@ -64,9 +64,10 @@ class FoundLog(CheckedLog):
         raise first or Broken("no version")
 
     def leave_out(self, found: Model, there: set[Offset]) -> None:
-        """Whole segments that were not synced may be missing: a compacted log has holes by right.
+        """Remove missing batches from the version, if the log may lack them.
 
-        Another log has none above its start.  One that has lost what lay just below its start may begin anew there.
+        Whole unsynced segments may be missing, as a compacted log may have holes. Another log has none above
+        its start. A log that lost the records just below its start may begin again there.
         """
         bases = [segment.base_offset for segment in self.log.segments]
         hole: list[Written] = []
@@ -77,7 +78,7 @@ class FoundLog(CheckedLog):
                     hole.append(one)
                 is_above = one.last >= self.log.start_offset
                 if self.disk.reorders and self.is_cutting and is_above and self.is_compacted:
-                    found.batches.remove(one)  # A cut relies on the journal's order.
+                    found.batches.remove(one)  # A truncation relies on the journal's order.
                 continue
             is_right = bool(hole) and (self.is_compacted or hole[-1].last < self.log.start_offset)
             if is_right and any(hole[-1].last < begin <= base for begin in bases):
@@ -88,7 +89,7 @@ class FoundLog(CheckedLog):
             hole = []
 
     def relearn(self) -> None:
-        """Producers go on from what the log knows of them."""
+        """Let producers continue from the state that the log has of them."""
         self.sequences.clear()
         self.epochs.clear()
         for one in self.log.producers:

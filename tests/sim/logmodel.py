@@ -1,7 +1,7 @@
-"""What a compacted log must be after any history: a plain list of all that was appended, and what may be gone of it.
+"""A model of a compacted log: a list of all appended batches, and of the records that may be missing.
 
-A record may be gone once a pass of compaction has seen a later one of its key, once it was aborted, or has no key; a
-tombstone and a marker once they have also stood for delete.retention.ms since a pass first saw them.
+A record may be missing once a pass of compaction has seen a later one of its key, or if it was aborted or has no key. A
+tombstone and a marker may be missing once delete.retention.ms has also elapsed since a pass first saw them.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ SEQUENCE_MASK = 0x7FFFFFFF
 
 
 class Broken(AssertionError):
-    """Raised for a log that is not what it must be."""
+    """Raised for a log in an invalid state."""
 
 
 @dataclass(slots=True, eq=False)
 class Kept:
-    """One record.  `may_go`: compaction was there, and needs it no more."""
+    """One record. `may_go`: a pass of compaction no longer needs it."""
 
     seen: Seen
     may_go: bool = False
@@ -29,7 +29,7 @@ class Kept:
 
 @dataclass(slots=True, eq=False)
 class Written:
-    """One batch.  `fate` is how its transaction ended, None while it is open or if there is none."""
+    """One batch. `fate` is the end of its transaction; None while it is open, and without a transaction."""
 
     base: int
     last: int
@@ -41,7 +41,7 @@ class Written:
     marker: EndMarker | None
     records: list[Kept]
     fate: bool | None = None
-    seen_at: int | None = None  # When a pass came by that may have stamped it.
+    seen_at: int | None = None  # Time of the first pass that may have set its delete horizon.
     may_go: bool = False  # A marker.
 
     @property
@@ -76,7 +76,7 @@ def written(batch: Batch) -> Written:
 
 @dataclass
 class Model:
-    """All batches that were appended and not cut off; the log begins at `start`."""
+    """All batches that were appended and not truncated; the log starts at `start`."""
 
     batches: list[Written] = field(default_factory=list)
     start: int = 0
@@ -87,7 +87,7 @@ class Model:
     # ------------------------------------------------------------------ transactions
 
     def settle(self) -> None:
-        """Finds out how each transaction ended."""
+        """Determine how each transaction ended."""
         opened: dict[int, list[Written]] = {}
         for one in self.batches:
             if one.marker is not None:
@@ -98,7 +98,7 @@ class Model:
                 opened.setdefault(one.producer, []).append(one)
 
     def producers(self, since: int = 0) -> dict[int, Known]:
-        """What is known of the producers by the batches from an offset on."""
+        """Return the state of producers according to the batches from an offset on."""
         known: dict[int, Known] = {}
         for one in self.batches:
             if one.producer < 0 or one.base < since:
@@ -120,7 +120,7 @@ class Model:
     # ------------------------------------------------------------------ compaction
 
     def compacted(self, end: int, now: int, retention_ms: int) -> None:
-        """A pass goes up to `end`."""
+        """Apply a pass of compaction up to `end`."""
         self.settle()
         latest: dict[bytes, Kept] = {}
         below = [one for one in self.batches if one.base < end]
@@ -143,7 +143,7 @@ class Model:
             kept.may_go |= key is None or latest[key] is not kept or is_old
 
     def latest(self, upto: int) -> dict[bytes, Kept]:
-        """The last committed record of each key between the log's start and `upto`."""
+        """Return the last committed record of each key between the log's start and `upto`."""
         found: dict[bytes, Kept] = {}
         for one in self.batches:
             if one.is_visible and one.base < upto:

@@ -1,8 +1,8 @@
-"""`python -m sim.logplay SEED`, with PYTHONPATH=tests: plays the history of one log, and prints it.
+"""`python -m sim.logplay SEED`, with PYTHONPATH=tests: play the history of one log, and print it.
 
-A log in its data directory is written, flushed, cut and compacted, with whatever else may come between two steps of a
-pass in its thread; calls to the disk fail, processes are killed and the power fails at any call.  After each restart
-and each step of compaction the log is held against a plain list of what was appended (logmodel).
+A log in its data directory is appended to, flushed, truncated and compacted, with other events between two steps of a
+pass in its thread. Disk calls fail, processes are killed, and the power fails at any call. After each restart and each
+step of compaction, the log is compared with a list of all appended batches (logmodel).
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ STEPS_OF = {
 
 
 class LogPlay(CompactedLog):
-    """A log, and what happens to it."""
+    """A log and its events."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
         self.start(clean=False)
 
     def play(self) -> str | None:
-        """Returns what was broken, if anything was."""
+        """Play the history, and return the broken invariants, if any."""
         limit = cleaned_segments.INT32_MAX
         try:
             cleaned_segments.INT32_MAX = self.random.choice([limit, 900])  # type: ignore[misc]
@@ -81,7 +81,7 @@ class LogPlay(CompactedLog):
             self.die()
 
     def settle_down(self) -> None:
-        """At the end all is mended, the log is compacted once more, and everybody sees all of it."""
+        """End all faults, compact the log once more, and check that all consumers see all records."""
         self.disk.mend()
         self.disk.stop_at(None)
         with suppress(DiskFailed):
@@ -119,12 +119,12 @@ class LogPlay(CompactedLog):
         self.disk.mend()
 
     def doom(self) -> None:
-        """The process ends at one of the next calls."""
+        """Let the process die at one of the next disk calls."""
         self.disk.stop_at(self.random.randrange(120))
 
 
 def failure(play: LogPlay, found: str) -> str:
-    """What an assertion says: the seed first, and how to see what happened."""
+    """Return the text of a failed assertion: the seed first, and how to see the history."""
     return f"seed {play.seed}: {found}\nThe history: PYTHONPATH=tests .venv/bin/python -m sim.logplay {play.seed}"
 
 

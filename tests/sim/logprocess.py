@@ -1,4 +1,4 @@
-"""The process that has the log: its loop and its thread, what it does now and then, how it ends and begins."""
+"""The process that owns the log: its loop and thread, its periodic work, and its end and restart."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sim.logstate import NAME, ROOT
 from sim.simdisk import SimDisk, Stopped
 
 T = TypeVar("T")
-# What may come between two steps of what a thread does, and how often.
+# Events that may happen between two steps of a thread, and their frequency.
 BETWEEN = {
     "append": 6.0,
     "end_transaction": 2,
@@ -30,7 +30,7 @@ BETWEEN = {
 
 
 class Turns:
-    """The lock around renames: who waits for it in a thread lets others do something."""
+    """A substitute for the lock around renames: a thread that takes it lets other events happen first."""
 
     def __init__(self, play: LogProcess) -> None:
         self._play = play
@@ -43,7 +43,7 @@ class Turns:
 
 
 class LogProcess(FoundLog):
-    """A step is a method without arguments, called by its name."""
+    """The process of a log. A step is a method without arguments, called by its name."""
 
     def do(self, name: str) -> None:
         disk, failures = self.disk, self.disk.failures
@@ -59,7 +59,7 @@ class LogProcess(FoundLog):
             self.glance()
 
     def interleave(self, share: float) -> None:
-        """In a thread: something else happens on the loop."""
+        """Let another event happen on the loop, if called in a thread."""
         if self._is_in_thread and self.random.random() < share:
             self._is_in_thread = False
             names = list(BETWEEN)
@@ -83,7 +83,7 @@ class LogProcess(FoundLog):
     # ------------------------------------------------------------------ ends
 
     def die(self) -> None:
-        """Kills the process, or fails the power; the next start may end so, too."""
+        """Kill the process, or cut the power; the next start may end the same way."""
         disk = self.disk
         while True:
             is_kill = self.random.random() < 0.3
@@ -98,7 +98,7 @@ class LogProcess(FoundLog):
                 disk = self.disk
 
     def killed_disk(self, disk: SimDisk) -> SimDisk:
-        """What the process did is there for the next one; but a power failure may take it, and bring back what was."""
+        """Return the disk after a kill: all writes are present, but a later power failure may revert them."""
         self.killed += [*self.versions, self.model.batches]
         self.was_killed_cutting |= self.is_cutting
         self.unsynced += disk.pending_names(f"{ROOT}/{NAME}")
@@ -114,12 +114,12 @@ class LogProcess(FoundLog):
         return disk.crash(self.random)
 
     def offline(self) -> None:
-        """A failed sync has taken the log offline: the next start looks what is there."""
+        """Take the log offline after a failed sync, and restart it to find its contents."""
         self.tell("offline")
         self.restart(self.killed_disk(self.disk), is_whole=False)
 
     def stop_and_start(self) -> None:
-        """A clean stop."""
+        """Stop the process cleanly, and start it again."""
         if self.reap is not None:
             self.end_reap()
         self.tell("stop")

@@ -1,4 +1,4 @@
-"""What one history of a log knows: the log, what it should be, and what of it is safe."""
+"""State of one history of a log: the log, its expected contents, and its durable part."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DAY_MS = 86_400_000
 
 
 class LogState:
-    """One history, of one seed."""
+    """The state of one history, determined by its seed."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -31,7 +31,7 @@ class LogState:
         self.disk.reorders = random.random() < 0.5
         self.disk.drops_unsynced = random.random() < 0.5
         self.now = T0
-        self.is_compacted = seed % 10 > 0  # In another a hole is a loss.
+        self.is_compacted = seed % 10 > 0  # In any other log, a hole is a loss.
         self.config = LogConfig(
             segment_bytes=random.choice([1_500, 4_000, 60_000]),
             index_interval_bytes=random.choice([0, 200, 4096]),
@@ -48,20 +48,20 @@ class LogState:
         self.has_faults = random.random() < 0.5
         self.keys = random.choice([3, 10, 40])
         self.model = Model()
-        self.versions: list[list[Written]] = []  # What else a power failure may leave: what was cut, or refused.
-        self.killed: list[list[Written]] = []  # The same, of processes that were killed, until `unsynced` are synced.
-        self.unsynced: list[object] = []  # Changes of names in the log's directory that a killed process has left.
-        self.safe = 0  # What is below is durable.
+        self.versions: list[list[Written]] = []  # Other states that a power failure may restore.
+        self.killed: list[list[Written]] = []  # The same for killed processes, until `unsynced` are synced.
+        self.unsynced: list[object] = []  # Unsynced names in the log's directory that a killed process has left.
+        self.safe = 0  # Records below are durable.
         self.noted_start = 0  # In a checkpoint.
-        self.latest_start = 0  # Nobody asked for a later one.
+        self.latest_start = 0  # The greatest requested start.
         self.high_watermark = 0
         self.leader_epoch = 0
-        self.cleaned_end = 0  # A pass may have gone that far.
+        self.cleaned_end = 0  # The greatest end of any pass.
         self.was_cut = False  # Below that.
-        self.is_shortening = False  # A cut from the end is under way, or was stopped: it may end anywhere above.
-        self.producers_seen_to = 0  # By a pass: what it keeps of a producer may be cut off.
+        self.is_shortening = False  # A truncation is running, or was interrupted: the log may end anywhere above.
+        self.producers_seen_to = 0  # By a pass: the batches it keeps for a producer may be truncated.
         self.may_forget = False
-        self.empty_since = -1  # Where it ended behind a hole.
+        self.empty_since = -1  # The log's end after a hole.
         self.sequences: dict[int, int] = {}
         self.epochs: dict[int, int] = {}
         self.flushes: list[Flush] = []
@@ -70,8 +70,8 @@ class LogState:
         self._is_in_thread = False
         self.is_stopping = False
         self.stopped_at = 0
-        self.is_cutting = False  # Files are being renamed that the log does not need.
-        self.was_killed_cutting = False  # And what was renamed is not synced.
+        self.is_cutting = False  # Files that the log does not need are being renamed.
+        self.was_killed_cutting = False  # The renames are not synced.
         self.directory: LogDirectory
         self.log: Log
 

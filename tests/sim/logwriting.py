@@ -1,4 +1,4 @@
-"""Writes to the log, and makes it safe: appends of transactions and others, rolls, flushes, checkpoints."""
+"""Writes to the log, and their durability: appends with and without transactions, rolls, flushes, checkpoints."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sim.simdisk import Stopped
 
 
 class WrittenLog(LogProcess):
-    """A producer is -1 for none; 0 and 1 have transactions, 2 and 3 are idempotent."""
+    """A log that is written to. Producer -1 means none; 0 and 1 are transactional, 2 and 3 idempotent."""
 
     def append(self) -> None:
         producer = self.random.choice([-1, 0, 1, 2, 3])
@@ -55,7 +55,7 @@ class WrittenLog(LogProcess):
         except (DiskFailed, Stopped):
             batch.stamp(base, LeaderEpoch(self.leader_epoch))
             self.versions.append([*before, written(batch)])  # It may come back.
-            self.leader_epoch += 1  # Its epoch may be noted from there on.
+            self.leader_epoch += 1  # Its epoch may be recorded from there on.
             raise
         one = written(batch)
         assert one.base == base, "the next offset"

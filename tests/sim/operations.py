@@ -1,7 +1,7 @@
-"""A simulated history as the checker of Jepsen's Kafka workload reads it, and what that checker finds.
+"""A simulated history as input for the checker of Jepsen's Kafka workload, and the checker's findings.
 
-Left out are partitions to which somebody writes with acks=1, once a power failure may have changed them, and what
-readers of uncommitted records saw where transactions write.  The rest of what those saw is looked at in checks.py.
+Partitions written to with acks=1 are excluded once a power failure may have changed them, and so are records that
+read-uncommitted consumers saw in partitions with transactions; checks.py covers these.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ OUTCOMES = {True: Outcome.OK, False: Outcome.FAIL, None: Outcome.INFO}
 
 
 def anomalies(history: History) -> Iterator[str]:
-    """What the checker finds that breaks a promise."""
+    """Return the broken guarantees that the checker finds."""
     translation = Translation(history)
     for found in check(translation.operations(), may_go_ns=translation.may_go_ns()).broken:
         yield f"checker: {found}"
@@ -42,7 +42,7 @@ class Draft(NamedTuple):
 
 
 class Translation:
-    """Values and clients get numbers."""
+    """The translation of values and clients to numbers."""
 
     def __init__(self, history: History) -> None:
         self._history = history
@@ -58,7 +58,7 @@ class Translation:
         return [self._operation(number, draft) for number, draft in enumerate(drafts)]
 
     def may_go_ns(self) -> Mapping[int, int]:
-        """From when on compaction may have taken values away."""
+        """Return the times from which compaction may have removed values."""
         since_us = Superseding(self._history).since_us()
         return {self._number(value): us * US_NS for value, us in since_us.items() if us < NEVER_US}
 
@@ -76,7 +76,7 @@ class Translation:
         )
 
     def _sends(self) -> Iterator[Draft]:
-        """A value each."""
+        """Yield a send operation for each value."""
         for sent in self._history.sent.values():
             if sent.transaction is None and sent.partition not in self._left_out:
                 outcome = Outcome.INFO if sent.acknowledged_us is None else Outcome.OK
@@ -106,7 +106,7 @@ class Translation:
             yield self._poll(transaction.read)
 
     def _polls(self) -> Iterator[Draft]:
-        """Records that one answer told, and what a consumer is moved to."""
+        """Yield a poll for the records of each fetch response, and an assignment for each change of positions."""
         seen, begin = self._history.seen, 0
         for moved in self._history.moved:
             yield from self._polls_of(seen[begin : moved.seen])
@@ -130,7 +130,7 @@ class Translation:
         )
 
     def _number(self, value: Value) -> int:
-        """A value that nobody sent has a number, too."""
+        """Return the number of a value, even of one that no client sent."""
         return self._values.setdefault(value, len(self._values))
 
     def _finals(self) -> Iterator[Draft]:

@@ -1,9 +1,9 @@
-"""`python -m sim.play SEED`, with PYTHONPATH=tests: builds the world of a seed, plays it, and prints its history.
+"""`python -m sim.play SEED`, with PYTHONPATH=tests: build the world of a seed, play it, and print its history.
 
-Of several seeds, a digest of each history is printed.
+For several seeds, a digest of each history is printed.
 
-A world is a broker, its clients, and what happens to them.  For some virtual minutes there are faults; then all is
-healed, everybody finishes what was begun, and all that is in the log is read once more for the checks.
+A world is a broker, its clients, and the events that happen to them. For some virtual minutes there are faults; then
+everything is healed, all clients complete their work, and the whole log is read once more for the checks.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ DRAIN_US_MAX = 180 * SECOND_US
 
 
 class World:
-    """Everything that one seed makes."""
+    """Everything that one seed determines."""
 
     def __init__(self, seed: int, prepare: Prepare | None = None, faults: Sequence[str] = ()) -> None:
         self.seed = seed
@@ -96,7 +96,7 @@ class World:
         return node
 
     def _clients(self) -> list[SimClient]:
-        """Each on a node of its own."""
+        """Return the clients, each on its own node."""
         clients: list[SimClient] = []
         for number in range(self.random.randrange(1, 4)):
             name = f"producer-{number}"
@@ -119,7 +119,7 @@ class World:
         return clients
 
     def _transactors(self, number: int) -> list[SimClient]:
-        """One transactional id, and maybe two instances, of which the second takes over."""
+        """Return one transactional producer, and sometimes a second instance that takes over its id."""
         name, transactional_id = f"transactor-{number}", f"transactions-{number}"
         source = DURABLE if self.random.random() < 0.5 else None
         first = SimProcessor(name, self.node(name), self.around, TRANSACTIONAL, transactional_id, source=source)
@@ -132,17 +132,17 @@ class World:
     # Playing.
 
     def play(self) -> list[str]:
-        """What the world has broken; nothing, if all is well."""
+        """Play the world, and return its broken guarantees; none if it is correct."""
         try:
             stuck = self._run()
-        except Exception as broken:  # Of a client, which asserts as it reads, or of the broker.
+        except Exception as broken:  # Raised by a client, which checks while it reads, or by the broker.
             self.history.add("world", "broken", traceback.format_exc())
             return [str(broken) if isinstance(broken, AssertionError) else repr(broken)]
         self._finish()
         return stuck or problems(self.history)
 
     def _run(self) -> list[str]:
-        """Faults, then peace.  Returns who has not come to an end."""
+        """Run with faults, then without; return the clients that have not finished."""
         self.broker.start()
         admin = SimAdmin("admin", self.node("admin"), self.around)
         admin.begin()

@@ -1,4 +1,4 @@
-"""Who makes the topics, and tries until they are there."""
+"""A client that creates the topics, and retries until they exist."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ IS_THERE = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
 
 
 class SimAdmin(SimClient):
-    """Done when all topics of the world are there."""
+    """The client that creates topics; done when all topics of the world exist."""
 
     _is_done = False
 

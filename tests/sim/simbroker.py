@@ -1,8 +1,8 @@
-"""One broker on one simulated node: its processes come and go, its disk and the metadata tree stay.
+"""One broker on one simulated node: its processes start and end, its disk and the metadata tree persist.
 
 start ──> booting ──> serving ──> stop (clean) ──┐
-   ^                     ├──> kill ──────────────┤  the process is gone; the kernel has what was written
-   └─────────────────────┴──> lose_power ────────┘  what was not synced is lost, or torn
+   ^                     ├──> kill ──────────────┤  the process is gone; the kernel has all written data
+   └─────────────────────┴──> lose_power ────────┘  unsynced data is lost or torn
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ Prepare = Callable[[SimShell], None]
 
 
 class SimBroker:
-    """`prepare` is given each new process before it serves: a test breaks something there on purpose."""
+    """One broker. `prepare` receives each new process before it serves, so that a test can inject a bug."""
 
     def __init__(
         self,
@@ -78,19 +78,19 @@ class SimBroker:
         self.on_gone: Action = lambda: None  # Whoever looks after it.
         self.watch_cleaner: Callable[[Clean | Cleaned], None] = lambda _: None
         self.run_clean = clean
-        self.on_dropped: Action = lambda: None  # Called when what a failed sync was to make safe is lost.
+        self.on_dropped: Action = lambda: None  # Called when a failed sync has dropped data.
 
     # From outside.
 
     def start(self) -> None:
-        """A new process, which serves some time later."""
+        """Start a new process, which serves after a while."""
         assert self.shell is None
         self.node.boot()
         self.starts += 1
         self.node.after(self._random.randrange(*BOOT_US), self._serve)
 
     def kill(self) -> None:
-        """As kill -9 does."""
+        """Kill the process, as kill -9 does."""
         self.node.end_process()
         self._network.process_died(self.node)
         self._let_go_of_disk()
@@ -103,7 +103,7 @@ class SimBroker:
         self._gone()
 
     def stop(self) -> None:
-        """As SIGTERM does: what was begun is finished, who waits is answered, the logs are closed."""
+        """Stop the process, as SIGTERM does: complete running and parked requests, and close the logs."""
         shell = self.shell
         assert shell is not None, "it serves"
         self._network.stop_listening(self.node, PORT)
@@ -117,7 +117,7 @@ class SimBroker:
 
     @property
     def is_offline(self) -> bool:
-        """True if it serves without some of its logs."""
+        """Return True if the broker serves without some of its logs."""
         return self.shell is not None and not all(one.is_online for one in self.shell.broker.partitions.values())
 
     # Its life.
@@ -127,7 +127,7 @@ class SimBroker:
         metadata = LoneMetadata(self._tree)
         try:
             broker, changes, topics = self._open(self._tree, metadata)
-        except (TreeFailed, DiskFailed):  # The session of the last process is still there; or the disk fails.
+        except (TreeFailed, DiskFailed):  # The last process's session still exists, or the disk fails.
             self._tree.close()
             self._let_go_of_disk()
             self.node.after(TRIES_AGAIN_US, self._serve)
@@ -144,9 +144,9 @@ class SimBroker:
         shell.hear(topics)
 
     def _open(self, tree: SimTree, metadata: LoneMetadata) -> tuple[Broker, TopicsOfTree, list[TopicInfo]]:
-        """As app/serve/cluster_joining does it; returns also what changes topics, and of which the broker is told.
+        """Open the tree and the logs, as app/serve/cluster_joining does; raise TreeFailed.
 
-        Raises TreeFailed.
+        Also return the writer of topic changes, which the broker is notified of.
         """
         now = self.node.now()
         membership = metadata.prepare(self.id, INT32_MAX, to_text(self._new_uuid()))
@@ -191,7 +191,7 @@ class SimBroker:
     # Its end.
 
     def _finish(self, shell: SimShell, until_us: int) -> None:
-        """Waits until all that was written is synced, then ends."""
+        """Wait until all writes are synced, then end."""
         shell.settle()
         if shell.is_writing and self.node.clock.now_us < until_us:
             self.node.after(MILLISECOND_US, lambda: self._finish(shell, until_us))

@@ -1,4 +1,4 @@
-"""How a world's topics are compacted, if they are, and what its history is told of the cleaner."""
+"""Compaction of a world's topics, if any, and its record in the history."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MIN_LAGS_MS = (0, 0, 1_000)
 
 
 class SimCleaning:
-    """Drawn from the seed.  All topics of a world are compacted, or none is."""
+    """The configs of compaction, drawn from the seed. Either all topics of a world are compacted, or none."""
 
     def __init__(self, history: History) -> None:
         self._history = history
@@ -43,11 +43,11 @@ class SimCleaning:
         choose = self._random.choice
         return {
             "log.cleaner.threads": choose(("1", "2")),
-            "log.cleaner.io.buffer.size": choose(("600", "524288")),  # Less than many a batch, or more than a segment.
+            "log.cleaner.io.buffer.size": choose(("600", "524288")),  # Below a batch, or above a segment.
         }
 
     def watch(self, event: Clean | Cleaned) -> None:
-        """Notes how far each pass may take something away before it does, and what it has taken."""
+        """Note how far each pass may remove records before it does, and how many it removed."""
         step, history = event if isinstance(event, Clean) else event.step, self._history
         name, cleaning = step.partition.topic_partition, step.cleaning
         if isinstance(event, Clean):

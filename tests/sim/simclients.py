@@ -1,7 +1,7 @@
-"""What all simulated clients share: their world, topic ids, batches of values.
+"""Common parts of all simulated clients: their world, topic ids, batches of values.
 
-A client is a state machine: `pump` does what can be done now, and each answer calls it again.  It speaks the wire
-protocol over the simulated network, and tells the history what it knows.
+A client is a state machine: `pump` does all that is possible now, and each response calls it again. It speaks the wire
+protocol over the simulated network, and records its view in the history.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ RETRY_US = (10 * MILLISECOND_US, 300 * MILLISECOND_US)
 
 @dataclass
 class Surroundings:
-    """What a client is given."""
+    """The context of a client."""
 
     clock: SimClock
     network: SimNetwork
     history: History
     address: tuple[str, int]
-    topics: dict[TopicName, int]  # How many partitions each has.
+    topics: dict[TopicName, int]  # The number of partitions of each.
     topic_configs: dict[str, str]
     keys: SimKeys
 
@@ -43,9 +43,9 @@ class Surroundings:
 
 
 class SimClient:
-    """One process on one node."""
+    """One client process on one node."""
 
-    writes = False  # Who writes comes to an end before who reads.
+    writes = False  # Producers finish before consumers.
 
     def __init__(self, name: str, node: SimNode, around: Surroundings) -> None:
         self.name = name
@@ -55,7 +55,7 @@ class SimClient:
         self.random = Random(f"{name} {node.random.random()}")
         self.topic_ids: dict[TopicName, Uuid] = {}
         self.link = self.new_link()
-        self.is_draining = False  # Nothing new is begun any more.
+        self.is_draining = False  # No new operation is started.
 
     def new_link(self, suffix: str = "") -> SimLink:
         around = self.around
@@ -69,7 +69,7 @@ class SimClient:
 
     @property
     def is_done(self) -> bool:
-        """True once nothing is left that it waits for."""
+        """Return True once the client waits for nothing any more."""
         raise NotImplementedError
 
     def drain(self) -> None:
@@ -80,11 +80,11 @@ class SimClient:
         self.history.add(self.name, event, detail)
 
     def again(self) -> None:
-        """After a pause."""
+        """Call `pump` after a pause."""
         self.node.after(self.random.randrange(*RETRY_US), self.pump)
 
     def find_topics(self, names: Sequence[TopicName], then: Callable[[bool], None]) -> None:
-        """Asks for the topics' ids; `then` gets False if not all of them are there."""
+        """Look up the ids of the topics; `then` receives False if some do not exist."""
         topics = [MetadataRequestTopic(name=name) for name in names]
         request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
 
@@ -120,12 +120,12 @@ def batch_of(
 
 
 def batches_in(data: bytes) -> Iterator[Batch]:
-    """Whole batches; the last one may be cut off by the size that was asked for."""
+    """Return the whole batches; the size limit of the fetch may truncate the last one."""
     return iter_batches(memoryview(data))
 
 
 def records_in(batch: Batch, position: int) -> Iterator[tuple[Offset, Value]]:
-    """Of a batch, the records from the position on; a control batch has none for a consumer."""
+    """Return the records of a batch from the position on; a control batch has none for a consumer."""
     if batch.is_control:
         return
     record: Record

@@ -1,8 +1,8 @@
-"""Virtual time: a queue of events, and the nodes whose clocks read it.  Nothing here waits, and nobody has a thread.
+"""Virtual time: a queue of events, and the nodes whose clocks read it, without waiting and without threads.
 
-Events happen in the order of their times, and those of one time in the order in which they were asked for.  A node is
-a machine: its processes come and go, and with a process goes all that it had planned.  A paused node (SIGSTOP, a
-virtual machine that is moved) does nothing; what was due meanwhile happens, late, when it goes on.
+Events happen in the order of their times, and those of the same time in the order in which they were scheduled. A node
+is a machine: its processes come and go, and the end of a process cancels all that it had scheduled. A paused node
+(SIGSTOP, a virtual machine in migration) does nothing; the events due in the meantime happen late, when it resumes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Action = Callable[[], None]
 
 
 class Timer:
-    """One planned action."""
+    """One scheduled action."""
 
     __slots__ = ("_action",)
 
@@ -36,7 +36,7 @@ class Timer:
         return self._action is not None
 
     def cancel(self) -> None:
-        """Harmless when it is over."""
+        """Cancel the action; this has no effect once it has run."""
         self._action = None
 
     def fire(self) -> None:
@@ -46,7 +46,7 @@ class Timer:
 
 
 class SimClock:
-    """The time of one simulated world, in microseconds from its beginning."""
+    """The time of one simulated world, in microseconds since its beginning."""
 
     def __init__(self) -> None:
         self.now_us = 0
@@ -64,14 +64,14 @@ class SimClock:
         return self.at(self.now_us + delay_us, action)
 
     def plan(self, delay_us: int, timer: Timer) -> None:
-        """As `after`, for a timer of another kind."""
+        """Schedule a timer of another class, as `after` does."""
         self._plan(self.now_us + delay_us, timer)
 
     def _plan(self, time_us: int, timer: Timer) -> None:
         heapq.heappush(self._heap, (time_us, next(self._numbers), timer))
 
     def step(self) -> bool:
-        """Lets the next event happen; False if there is none."""
+        """Run the next event; return False if there is none."""
         if self._next_us() is None:
             return False
         self.now_us, _, timer = heapq.heappop(self._heap)
@@ -80,14 +80,14 @@ class SimClock:
         return True
 
     def _next_us(self) -> int | None:
-        """When something happens next; what was cancelled is dropped."""
+        """Return the time of the next event, after dropping cancelled ones."""
         while self._heap and not self._heap[0][2].is_set:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
     def run_until(self, time_us: int) -> None:
         heap, pop = self._heap, heapq.heappop
-        while heap and heap[0][0] <= time_us:  # As `step` does, which is told at length here: it runs very often.
+        while heap and heap[0][0] <= time_us:  # Like `step`, but inlined, since it runs very often.
             next_us, _, timer = pop(heap)
             if timer.is_set:
                 self.now_us = next_us
@@ -96,7 +96,7 @@ class SimClock:
         self.now_us = max(self.now_us, time_us)
 
     def run_while(self, condition: Callable[[], bool], until_us: int) -> bool:
-        """Goes on while the condition holds, but not beyond the time.  True if it holds no more."""
+        """Run while the condition holds, up to the given time; return True if it no longer holds."""
         while condition():
             next_us = self._next_us()
             if next_us is None or next_us > until_us:
@@ -106,13 +106,13 @@ class SimClock:
         return True
 
     def run_idle(self) -> None:
-        """Until nothing is planned any more."""
+        """Run until no event is scheduled any more."""
         while self.step():
             pass
 
 
 class NodeTimer(Timer):
-    """An action of a process: it waits while the node is paused, and never happens once the process is gone."""
+    """An action of a process: it waits while the node is paused, and is cancelled by the end of the process."""
 
     __slots__ = ("_life", "_node")
 
@@ -132,15 +132,15 @@ class NodeTimer(Timer):
 
 
 class SimNode:
-    """One machine: a name on the network, clocks of its own, and the process that runs on it."""
+    """One machine: a name on the network, its own clocks, and the process that runs on it."""
 
     def __init__(self, clock: SimClock, name: str, random: Random) -> None:
         self.clock = clock
         self.name = name
         self.random = random
-        self.life = 0  # Another one for each process.
+        self.life = 0  # A new one for each process.
         self.is_paused = False
-        self.is_up = True  # False while it has no power.
+        self.is_up = True  # False during a power failure.
         self._held: list[NodeTimer] = []
         self._wall_ahead_ms = 0
         self._booted_us = 0
@@ -156,18 +156,18 @@ class SimNode:
         return self._moment
 
     def set_wall(self, ahead_ms: int) -> None:
-        """The wall clock is set, forward or back; the steady one does not notice."""
+        """Set the wall clock forward or back; the monotonic clock is not affected."""
         self._wall_ahead_ms = ahead_ms
         self._read_us = -1
 
     def after(self, delay_us: int, action: Action) -> Timer:
-        """What the process that runs now will do."""
+        """Schedule an action of the current process."""
         timer = NodeTimer(self, action)
         self.clock.plan(delay_us, timer)
         return timer
 
     def soon(self, action: Action) -> Timer:
-        """In another turn of the process's loop."""
+        """Schedule an action in another turn of the process's loop."""
         return self.after(0, action)
 
     def hold(self, timer: NodeTimer) -> None:
@@ -177,14 +177,14 @@ class SimNode:
         self.is_paused = True
 
     def go_on(self) -> None:
-        """What was due while it was paused happens now, in its order."""
+        """Resume the node, and run the events that were due during the pause, in order."""
         self.is_paused = False
         held, self._held = self._held, []
         for timer in held:
             self.clock.plan(0, timer)
 
     def end_process(self) -> None:
-        """All that it had planned is void; a process that is paused can be killed, too."""
+        """Cancel all that the process had scheduled; a paused process can be killed, too."""
         self.life += 1
         self.is_paused = False
         self._held.clear()
@@ -194,7 +194,7 @@ class SimNode:
         self.is_up = False
 
     def boot(self) -> None:
-        """The steady clock begins anew: no process saw both."""
+        """Restart the monotonic clock, since no process saw both boots."""
         if not self.is_up:
             self.is_up = True
             self._booted_us = self.clock.now_us

@@ -1,7 +1,7 @@
-"""A consumer that commits offsets to a coordinator with replicas: what was acknowledged never goes back.
+"""A consumer that commits offsets to a replicated coordinator: acknowledged offsets never go back.
 
-An attempt without an answer may still be on its way, and arrive when later ones were acknowledged: so a group whose
-commits all had an answer goes on to the next offset, and any other one keeps what it has.
+An attempt without a response may still be in flight, and arrive after later ones were acknowledged. Therefore a group
+whose commits all had a response advances to the next offset, and any other group repeats its offset.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ PASSING = (
 
 
 class Group:
-    """What one group has committed: an offset that was asked for, and one that was acknowledged."""
+    """The commits of one group: the last requested and the last acknowledged offset."""
 
     def __init__(self, number: int) -> None:
         self.name = f"group-{number}"
         self.asked = 1
         self.acknowledged = 0
-        self.is_certain = True  # Every attempt had an answer.
+        self.is_certain = True  # Every attempt had a response.
 
 
 class Committer:
-    """Commits and fetches, one after the other."""
+    """A client that commits and fetches in turn."""
 
     def __init__(self, clients: TransactionClients) -> None:
         self._clients = clients
@@ -81,7 +81,7 @@ class Committer:
     def _told(self, group: Group, answer: OffsetCommitResponse | None) -> None:
         error = None if answer is None else ErrorCode(answer.topics[0].partitions[0].error_code)
         assert error is None or error is ErrorCode.NONE or error in PASSING, f"{error}"
-        group.is_certain &= error is ErrorCode.NONE  # What is refused may be written all the same.
+        group.is_certain &= error is ErrorCode.NONE  # A refused commit may have been written.
         if error is ErrorCode.NONE:
             group.acknowledged = group.asked
             if group.is_certain:
@@ -91,7 +91,7 @@ class Committer:
         self._later()
 
     def _to_take(self, group: Group) -> Callable[[OffsetFetchResponse | None], None]:
-        """Returns what takes in the answer to a fetch that is sent now."""
+        """Return the handler of the response to a fetch sent now."""
         least = group.acknowledged
 
         def took(answer: OffsetFetchResponse | None) -> None:

@@ -1,4 +1,4 @@
-"""Who has topics compacted now and then, as `odradek topic compact` does, and once more when nobody writes any more."""
+"""A client that requests compaction now and then, like `odradek topic compact`, and once more after all writes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RIGHT = (ErrorCode.NONE, *PASSING)
 
 
 class SimCompactor(SimSteps):
-    """Done when each partition of each topic is compacted as far as it may be."""
+    """The client; done when each partition of each topic is compacted as far as possible."""
 
     def live(self) -> Steps[None]:
         partitions = [name for topic in self.around.topics for name in self.around.partitions(topic)]
@@ -31,7 +31,7 @@ class SimCompactor(SimSteps):
                 yield self.pause(PAUSE_US)
 
     def _compact(self, name: TopicPartition, timeout_ms: int) -> Steps[bool]:
-        """Returns True if the partition is said to be compacted; up to where is for the history."""
+        """Request compaction; return True if the partition is compacted, and note its end in the history."""
         topic = CompactPartitionsTopic(name=name.topic, partitions=[name.partition])
         request = CompactPartitionsRequest(topics=[topic], timeout_ms=timeout_ms)
         self.tell("compact", str(name))

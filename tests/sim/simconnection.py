@@ -1,7 +1,7 @@
-"""A broker's side of one simulated connection: what net/clients/client_connection is to asyncio's transports.
+"""The broker's side of a simulated connection, like net/clients/client_connection with asyncio's transports.
 
-Reading pauses while received requests wait, while the peer does not take its answers, or while it is muted.  A turn is
-over after as many steps as the seed says, where the real one looks at a clock.
+Reading pauses while received requests wait, while the peer does not read its responses, or while the connection is
+muted. A turn ends after a number of steps from the seed, where the real connection checks a clock.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ class SimConnection:
     # The socket's side.
 
     def _readable(self) -> None:
-        """Reads as much as it may, and handles it."""
+        """Read as much as allowed, and handle it."""
         if self._is_closing or self._is_reading_paused():
             return
         if self._is_gathered:
-            self._shell.flush_gathered()  # What it staged lies in the buffer.
+            self._shell.flush_gathered()  # The staged records are in the buffer.
         data = self._socket.read(self._shell.random.choice(READ_BYTES))
         if not data:
             return
@@ -71,7 +71,7 @@ class SimConnection:
         return self.talk.has_unhandled or self._is_too_far_behind() or self._has_unmute
 
     def lost(self) -> None:
-        """The other side is gone."""
+        """Handle the loss of the connection."""
         self._is_closing = self._has_left = True
         self.talk.leave()
         self._outbox.clear()
@@ -84,7 +84,7 @@ class SimConnection:
     # Work.
 
     def _work(self) -> None:
-        """One turn."""
+        """Run one turn."""
         now, talk = self._shell.now(), self.talk
         for _ in range(self._shell.random.choice(STEPS_PER_TURN)):
             if self._is_too_far_behind() or not talk.step(now, 0):
@@ -96,7 +96,7 @@ class SimConnection:
         self._end_turn()
 
     def commit(self) -> None:
-        """The end of a turn whose requests are written with those of others."""
+        """End a turn whose requests are written together with those of other connections."""
         self._is_gathered = False
         self.talk.commit(self._shell.now(), 0)
         self._end_turn()
@@ -114,7 +114,7 @@ class SimConnection:
         return self._out_bytes > BACKED_UP_BYTES or self.talk.is_too_far_ahead(requests_max, bytes_max)
 
     def may_go_on(self) -> None:
-        """Something has happened to the conversation: there are answers, an ending, or a wait that is over."""
+        """Continue after a change of the conversation: new responses, its end, or the end of a wait."""
         talk = self.talk
         if talk.ending is not None and not self._has_left:
             assert not talk.ending.is_broken, f"a handler failed: {talk.ending.reason!r}"
@@ -125,7 +125,7 @@ class SimConnection:
             self._balance()
 
     def _balance(self) -> None:
-        """Goes on with what was received, unless the peer is behind or muted."""
+        """Continue with received data, unless the peer is behind or the connection is muted."""
         if self._is_closing:
             return
         talk, now = self.talk, self._shell.now()
@@ -157,7 +157,7 @@ class SimConnection:
         self._send()
 
     def _send(self) -> None:
-        """As much as the socket takes; a slice of a file is read when its turn comes, as sendfile does."""
+        """Send as much as the socket accepts; a slice of a file is read at its turn, like sendfile does."""
         while self._outbox:
             chunk = self._outbox[0]
             try:
@@ -177,7 +177,7 @@ class SimConnection:
             self._shell.forget(self)
 
     def _take_offline(self, path: str) -> None:
-        """Takes the partition offline whose file can't be read, and wakes whoever waits for it."""
+        """Take the partition offline whose file cannot be read, and wake its parked requests."""
         broker, directory = self._shell.broker, path.rpartition("/")[0]
         for name, partition in broker.partitions.items():
             if partition.is_online and partition.log.directory == directory:
@@ -188,7 +188,7 @@ class SimConnection:
     # The end.
 
     def stop_reading(self) -> None:
-        """Handles nothing more; what was handled is still answered."""
+        """Stop handling requests; the handled ones are still answered."""
         self._is_closing = True
         self.talk.stop()
 

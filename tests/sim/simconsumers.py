@@ -1,4 +1,4 @@
-"""A consumer of all partitions of some topics, from the beginning on; it remembers its positions by itself."""
+"""A consumer of all partitions of some topics from the beginning, which keeps track of its positions itself."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ GONE = (ErrorCode.OFFSET_OUT_OF_RANGE,)
 
 
 class SimConsumer(SimClient):
-    """Reads on and on; when it drains, until it has come to the high watermark of each partition.
+    """A consumer that reads continuously; when it drains, up to the high watermark of each partition.
 
-    A position beyond the end is what a power failure leaves of records that were not safe: it begins anew then.
+    A position beyond the log end results from records lost in a power failure: the consumer then starts again from
+    the end.
     """
 
     def __init__(
@@ -47,7 +48,7 @@ class SimConsumer(SimClient):
         return self._ended
 
     def drain(self) -> None:
-        """What it has been told of so far may be old."""
+        """Drain, and forget the known high watermarks, which may be outdated."""
         self._reached.clear()
         super().drain()
 
@@ -73,7 +74,7 @@ class SimConsumer(SimClient):
             self.again()
             return
         marks, positions = self.fetcher.high_watermarks, self.fetcher.positions
-        # Whoever was at the end before is told nothing more of a partition: what it was told once holds.
+        # A consumer at the end receives no more updates of a partition: the last ones remain valid.
         self._reached = {name for name in positions if name in marks and positions[name] >= marks[name]}
         if self.is_draining and len(self._reached) == len(self.partitions) and self._is_told_all():
             self._ended = True
@@ -83,7 +84,7 @@ class SimConsumer(SimClient):
         self.node.after(self.random.randrange(*PAUSE_US), self.pump)
 
     def _is_told_all(self) -> bool:
-        """A second look: with a session, an empty answer says that nothing is new."""
+        """Return True after a second fetch without news: in a session, an empty response means that nothing is new."""
         if self._is_final:
             return True
         positions = dict(self.fetcher.positions)

@@ -1,7 +1,7 @@
-"""Members of the simulated cluster whose brokers are real ones: their registry, their logs and their view of it.
+"""Members of the simulated cluster with real brokers: their registry, logs and view of the cluster.
 
-What a member does with each request is compared with what the simpler one remembers of it (simcontroller).  Clients of
-every broker write to what it leads; what was acknowledged stays, as long as its topic does.
+The result of each request is compared with the state of the simpler member (simcontroller). Clients of every broker
+write to its partitions; acknowledged records stay as long as their topic.
 """
 
 from __future__ import annotations
@@ -87,17 +87,17 @@ class SimControlled(SimMember):
             return None
         assert remembered is not None, f"{sent} is taken"
         self.look_at_disk(remembered)
-        # What is told again is a failure as in Apache Kafka, which the controller makes nothing of.
+        # A repeated request fails as in Apache Kafka, and the controller ignores that.
         told = {one: code for one, code in errors.items() if code is not ErrorCode.STALE_CONTROLLER_EPOCH}
         assert told == {one: code for one, code in remembered.items() if code is not ErrorCode.STALE_CONTROLLER_EPOCH}
         self.check()
         return errors
 
     def look_at_disk(self, remembered: dict[TopicPartition, ErrorCode]) -> None:
-        """Takes in what the broker could not do for want of room; no disk is full here."""
+        """Apply failures of the broker for lack of space; no disk is full here."""
 
     def check(self) -> None:
-        """It leads what it is said to lead, and tells clients what it was told."""
+        """Check that the broker leads its assigned partitions, and returns current metadata to clients."""
         led = {one for one, state in self.states.items() if state.state.leader == self.id}
         leading = {name: one.leading for name, one in self.broker.partitions.items() if one.leading is not None}
         assert leading.keys() == led, f"{self.id} leads {sorted(leading)}, not {sorted(led)}"
@@ -119,7 +119,7 @@ class SimControlled(SimMember):
     # What its clients do.
 
     def write(self, partition: TopicPartition, value: bytes) -> bool:
-        """True if the value is safe."""
+        """Append a value; return True if it is safe."""
         leading = self.broker.partitions[partition].leader()
         batch = Batch.checked(memoryview(encode_batch([(None, value, (), self._now())])))
         append = self.broker.stage(leading, batch, self.node.now(), all_replicas=True)
@@ -136,7 +136,7 @@ class SimControlled(SimMember):
 
 
 class ControlledCluster(SimCluster):
-    """A cluster of such members, and what was acknowledged to their clients."""
+    """A cluster of such members, and the records acknowledged to their clients."""
 
     members: dict[BrokerId, SimControlled]  # type: ignore[assignment]
 
@@ -148,7 +148,7 @@ class ControlledCluster(SimCluster):
         self.acknowledged: dict[tuple[Uuid, TopicPartition], list[bytes]] = {}
 
     def write(self, member: SimControlled) -> None:
-        """A client writes to something that the broker leads."""
+        """Let a client write to a partition that the broker leads."""
         led = sorted(name for name, one in member.broker.partitions.items() if one.leading is not None)
         if not led:
             return

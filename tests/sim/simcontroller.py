@@ -1,8 +1,8 @@
-"""Brokers that are controllers in turn, over one simulated tree: what they write, and what each broker was told.
+"""Brokers that take turns as the controller, over one simulated tree: their writes, and the requests to each broker.
 
-A broker here is its session, its controller, and a memory of what it was told, fenced by epochs as a broker's is.  Each
-step on the tree takes time, and what is sent arrives later, in the order of its sender: between any two of these others
-may act, sessions may end, and processes die.
+A broker consists of its session, its controller, and the state that it was sent, fenced by epochs as in a real broker.
+Each step on the tree takes time, and requests arrive later, in the order of their sender: between two of them, other
+brokers may act, sessions may expire, and processes may die.
 """
 
 from __future__ import annotations
@@ -55,18 +55,18 @@ LOST_ANSWERS = 0.02
 
 
 class SimMember:
-    """One broker as its controllers know it."""
+    """One broker as seen by its controllers."""
 
     def __init__(self, cluster: SimCluster, broker: BrokerId) -> None:
         self.cluster = cluster
         self.id = broker
         self.node = SimNode(cluster.clock, f"broker-{broker}", cluster.random)
         self.is_alive = False
-        self.failed: set[TopicPartition] = set()  # In directories that have failed.
+        self.failed: set[TopicPartition] = set()  # Replicas in failed directories.
 
     @property
     def has_session(self) -> bool:
-        """True if it is registered in a session that goes on."""
+        """Return True if the broker is registered in a live session."""
         is_open = self.tree.session_id in self.cluster.server.sessions and not self.tree.is_cut_off
         return is_open and self.epoch >= 0
 
@@ -76,7 +76,7 @@ class SimMember:
         assert not self.is_alive
         self.is_alive = True
         self.failed.clear()
-        self.controller_epoch = 0  # The greatest it has heard of.
+        self.controller_epoch = 0  # The greatest epoch known to it.
         self.states: dict[TopicPartition, AssignedState] = {}
         self.topic_ids: dict[TopicName, Uuid] = {}
         self.metadata: dict[TopicPartition, PartitionMetadata] = {}
@@ -86,7 +86,7 @@ class SimMember:
         self.join()
 
     def join(self) -> None:
-        """Opens a session, and registers once the node of the session before is gone."""
+        """Open a session, and register once the node of the previous session is gone."""
         self.epoch = -1  # Until it is registered.
         self.events: deque[events.Event] = deque()
         self.steps: Steps | None = None
@@ -116,7 +116,7 @@ class SimMember:
                 self.node.after(100 * MILLISECOND_US, lambda: self._register(tree))
                 return
             tree.create(path, layout.encode_broker(BrokerInfo(self.id), self._now()), ephemeral=True)
-        except NodeExists:  # Its own, of the session before.
+        except NodeExists:  # The node of its previous session.
             self.node.after(100 * MILLISECOND_US, lambda: self._register(tree))
             return
         except Unavailable:
@@ -130,7 +130,7 @@ class SimMember:
         self.tell(events.ControllerChanged())
 
     def may_register(self) -> bool:
-        """Returns False while it has to wait.  Raises as the tree does."""
+        """Return False while the broker has to wait; raise the errors of the tree."""
         return True
 
     def _session_is(self, tree: SimTree, state: SessionState) -> None:
@@ -146,7 +146,7 @@ class SimMember:
         self.tell(events.UncleanElectionEnabled(name))
 
     def _expired(self, tree: SimTree) -> None:
-        """Joins anew; what the controller was at ends with its session."""
+        """Rejoin after the session expired, which also ends all work of its controller."""
         if tree is not self.tree:
             return
         if self.steps is not None:
@@ -161,18 +161,18 @@ class SimMember:
         self.node.end_process()
 
     def fail_directory(self, *partitions: TopicPartition) -> None:
-        """Loses a data directory, which is told to the controller through the tree."""
+        """Fail a data directory, and notify the controller through the tree."""
         self.failed.update(partitions)
         for partition in partitions:
             self.states.pop(partition, None)
         self.tell_of_directories()
 
     def tell_of_directories(self) -> None:
-        """Has the controller ask which replicas can be reached, through the tree."""
+        """Make the controller ask through the tree which replicas are available."""
         path = f"{layout.LOG_DIR_EVENTS}/{layout.LOG_DIR_EVENT_PREFIX}"
         self.tree.create(path, layout.encode_log_dir_event(self.id), sequential=True)
 
-    # Its controller: one event after the other, one step after the other.
+    # Its controller, which handles events and steps sequentially.
 
     def tell(self, event: events.Event) -> None:
         self.events.append(event)
@@ -213,7 +213,7 @@ class SimMember:
         self._step_ended(steps, None)
 
     def _step_ended(self, steps: Steps, failed: Deposed | None) -> None:
-        # Its answer takes a while, too.
+        # The response takes a while, too.
         self.node.after(self.cluster.delay_us(), lambda: self._go_on(steps, failed) if steps is self.steps else None)
 
     def _ended(self) -> None:
@@ -228,7 +228,7 @@ class SimMember:
     # What it is told.
 
     def take(self, sent: ToBroker) -> dict[TopicPartition, ErrorCode] | None:
-        """Does what a controller asks; returns what can't be done, None if the request is refused."""
+        """Apply a controller request; return the failed partitions, or None if the request is refused."""
         is_stale = sent.controller_epoch < self.controller_epoch or sent.broker_epoch < self.epoch
         if is_stale or self.epoch < 0:  # It listens once it is registered.
             return None
@@ -248,7 +248,7 @@ class SimMember:
             assert self.id in assigned.replicas, "a broker is told of its own replicas"
             assert assigned.state.leader in {NO_BROKER, *self.brokers}, "nobody follows whom he has not heard of"
             topic_id = request.topic_ids[partition.topic]
-            # Another topic of the name has epochs of its own.
+            # A recreated topic has its own epochs.
             known = self.states.get(partition) if self.topic_ids.get(partition.topic) == topic_id else None
             if partition in self.failed:
                 errors[partition] = ErrorCode.KAFKA_STORAGE_ERROR
@@ -280,10 +280,10 @@ class SimMember:
                 self.metadata[partition] = told
 
     def _forget_topics(self, request: UpdateMetadata) -> None:
-        """Forgets topics that are gone, or others by now.
+        """Forget topics that are gone or were recreated.
 
-        Of one that is still there no partition goes: one more may have been told of by a controller that was deposed,
-        and is not known yet to the next.
+        Existing topics keep their partitions: a controller that was deposed may have announced one that the
+        next controller does not know yet.
         """
         there = {partition.topic for partition in request.partitions}
         for partition in list(self.metadata):
@@ -294,7 +294,7 @@ class SimMember:
 
 
 class SimCluster:
-    """All brokers, the tree between them, and what was ever written there."""
+    """All brokers, the tree between them, and everything ever written to it."""
 
     def __init__(self, seed: int, brokers: int = 3) -> None:
         self.random = Random(seed)
@@ -303,7 +303,7 @@ class SimCluster:
         self.admin = self.server.open()
         layout.ensure_startup_paths(self.admin)
         self.members = {id: SimMember(self, id) for id in map(BrokerId, range(brokers))}
-        self.logs: set[tuple[BrokerId, TopicPartition]] = set()  # Which survive the processes.
+        self.logs: set[tuple[BrokerId, TopicPartition]] = set()  # The logs survive the processes.
         self.written: dict[tuple[Uuid, TopicPartition], LeaderAndIsr] = {}
         self._arrivals: dict[tuple[BrokerId, BrokerId], int] = {}
         self._assignments: dict[bytes, TopicAssignment] = {}  # By what is in the tree.
@@ -321,10 +321,10 @@ class SimCluster:
 
     @property
     def controllers(self) -> list[SimMember]:
-        """Returns who believes to be the controller."""
+        """Return the members that believe they are the controller."""
         return [member for member in self.alive if member.controller.is_active]
 
-    # What an administrator does, with no broker's help.
+    # Actions of an administrator, without a broker.
 
     def new_topic_id(self) -> Uuid:
         return Uuid(self.random.randbytes(16))
@@ -357,7 +357,7 @@ class SimCluster:
         self.admin.set(layout.topic(TopicName(name)), layout.encode_topic(before._replace(partitions=partitions)))
 
     def remove_by_hand(self, name: str) -> None:
-        """Deletes a topic's znodes at once, as nobody should."""
+        """Delete a topic's znodes directly, as an administrator never should."""
         topic = TopicName(name)
         indexes = [int(index) for index in self.admin.children(layout.partitions(topic))]
         below = [path for one in indexes for path in (layout.partition_state(topic, one), layout.partition(topic, one))]
@@ -367,12 +367,12 @@ class SimCluster:
         ensure_paths(self.admin, [layout.delete_topic(TopicName(name))])
 
     def prefer(self, *partitions: TopicPartition) -> None:
-        """Asks for preferred leaders, as kafka-preferred-replica-election does, unless that is asked for already."""
+        """Request preferred leaders, as kafka-preferred-replica-election does, unless a request is pending."""
         with suppress(NodeExists):
             self.admin.create(layout.PREFERRED_REPLICA_ELECTION, layout.encode_partitions(partitions))
 
     def elect_leaders(self, election_type: ElectionType, *partitions: TopicPartition) -> events.ElectLeaders | None:
-        """Asks whoever believes to be the controller for elections; None if nobody does."""
+        """Request elections from a member that believes it is the controller; return None if there is none."""
         if not self.controllers:
             return None
         ask = events.ElectLeaders(election_type, partitions)
@@ -380,12 +380,12 @@ class SimCluster:
         return ask
 
     def rebalance(self) -> None:
-        """Has preferred replicas lead again where they can, as the controller's timer does."""
+        """Let preferred replicas lead again if possible, as the controller's timer does."""
         for member in self.controllers:
             member.tell(events.RebalanceDue())
 
     def allow_unclean(self, name: str, *, is_allowed: bool) -> None:
-        """Alters a topic's configuration, of which every broker hears a little later."""
+        """Alter a topic's config, which every broker learns of a little later."""
         topic = TopicName(name)
         config = {"unclean": "true"} if is_allowed else {}
         self.admin.set(layout.config(layout.TOPIC_CONFIGS, topic), layout.encode_config(config))
@@ -397,7 +397,7 @@ class SimCluster:
             member.heard_of_unclean(topic)
 
     def write_isr(self, leader: SimMember, partition: TopicPartition, isr: Iterable[BrokerId]) -> None:
-        """Has a leader write an ISR by itself, and tell of it, as before Kafka 2.7."""
+        """Let a leader write an ISR itself and announce it, as before Kafka 2.7."""
         known = leader.states[partition].state
         state = known._replace(isr=tuple(isr))
         data = layout.encode_partition_state(
@@ -406,7 +406,7 @@ class SimCluster:
         try:
             stat = leader.tree.set(layout.partition_state(*partition), data, known.partition_epoch)
         except (BadVersion, NoNode, Unavailable):
-            return  # It has not heard yet of what the controller wrote.
+            return  # It does not know the controller's write yet.
         state = state._replace(partition_epoch=stat.version)
         self.check_follows(partition, state)
         leader.states[partition] = leader.states[partition]._replace(state=state)
@@ -414,7 +414,7 @@ class SimCluster:
         leader.tree.create(path, layout.encode_partitions([partition]), sequential=True)
 
     def depose(self) -> None:
-        """Deletes /controller, as an administrator does to have another one elected."""
+        """Delete /controller, as an administrator does to force an election."""
         if self.admin.exists(layout.CONTROLLER) is not None:
             self.admin.multi([Delete(layout.CONTROLLER)])
 
@@ -437,10 +437,10 @@ class SimCluster:
             found.leader, found.leader_epoch, found.isr, found.recovery, found.controller_epoch, stat.version
         )
 
-    # What brokers say to each other.
+    # Messages between brokers.
 
     def send(self, sender: SimMember, request: ToBroker) -> None:
-        """One after the other from a sender to a broker; what is on its way arrives also if the sender has died."""
+        """Deliver requests from a sender to a broker in order; those in flight arrive even if the sender has died."""
         way = (sender.id, request.broker)
         self._arrivals[way] = max(self._arrivals.get(way, 0), self.clock.now_us) + self.delay_us()
         life = sender.node.life
@@ -455,7 +455,7 @@ class SimCluster:
             sender.tell(events.Answered(request, errors))
 
     def propose_isr(self, leader: SimMember, partition: TopicPartition, isr: Iterable[BrokerId]) -> bool:
-        """Has a leader ask whoever believes to be the controller for another ISR; False if it can't."""
+        """Let a leader request an ISR change from a supposed controller; return False if it cannot."""
         known = leader.states.get(partition)
         if known is None or known.state.leader != leader.id or not self.controllers:
             return False
@@ -464,7 +464,7 @@ class SimCluster:
         return True
 
     def shut_down(self, broker: BrokerId) -> list[TopicPartition] | None:
-        """Has a broker ask to be allowed to stop; returns what it still leads."""
+        """Let a broker request controlled shutdown; return the partitions that it still leads."""
         ask = events.ShutDown(broker, self.members[broker].epoch)
         self.controllers[0].tell(ask)
         self.run(1)
@@ -473,7 +473,7 @@ class SimCluster:
     def altered(self, ask: events.AlterPartitions) -> None:
         leader = self.members.get(ask.broker)
         if leader is None:
-            return  # A test asked for nobody.
+            return  # A test sent the request itself.
         for partition, answer in (ask.answer or {}).items():
             known = leader.states.get(partition) if leader.is_alive and leader.epoch == ask.broker_epoch else None
             if answer.state is None or known is None:
@@ -510,16 +510,16 @@ class SimCluster:
             assert state.leader_epoch > before.leader_epoch, f"{partition}: two leaders in an epoch: {before}, {state}"
             assert state.leader == -1 or state.recovery or state.leader in before.isr, f"{partition}: {before}, {state}"
 
-    # What holds when all is calm.
+    # Invariants without activity.
 
     def may_be_unclean(self, name: TopicName) -> bool:
         config = layout.decode_config(self.admin.get(layout.config(layout.TOPIC_CONFIGS, name))[0])
         return config.get("unclean") == "true"
 
     def check_preferred(self) -> None:
-        """Checks, some time after a rebalance, that all lead what they are preferred for, and in sync with.
+        """Check, some time after a rebalance, that in-sync preferred replicas lead.
 
-        One partition in ten may be left to others, and nobody here is preferred for so many.
+        One partition in ten may have another leader, and no broker here is preferred for that many.
         """
         for name, topic in self.topics().items():
             if name in self.admin.children(layout.DELETE_TOPICS):
@@ -568,5 +568,5 @@ class SimCluster:
             assert set(told.offline) == {*replicas} - online, f"{member.id}: {told}, online {online}"
             if member.id in online:
                 role = member.states.get(partition)
-                # A leader that has changed its ISR knows that by itself.
+                # A leader knows the ISR changes that it wrote itself.
                 assert role is not None and role.state[:2] == state[:2], f"{member.id}: {role}, not {state}"

@@ -1,6 +1,6 @@
-"""Members of the simulated cluster that coordinate groups and transactions, whose state has replicas as all else has.
+"""Members of the simulated cluster that coordinate groups and transactions, with replicated state.
 
-Brokers ask each other for markers, and whether a partition is part of a transaction, by requests over the network.
+Brokers send each other requests for markers, and to verify partitions of transactions, over the network.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from sim.simrequests import SimServer
 
 T = TypeVar("T")
 
-ACCOUNTS = TopicName("accounts")  # What transactions write to.
+ACCOUNTS = TopicName("accounts")  # Topics written by transactions.
 IDS = 1000  # Producer ids of one block.
 
 
 class SimChannels:
-    """What net/ asks other brokers over."""
+    """The simulated counterpart of net/'s channels to other brokers."""
 
     def __init__(self, member: SimReplicated) -> None:
         self._member = member
@@ -45,7 +45,7 @@ class SimChannels:
 
 
 class SimCoordinating(SimReplicated):
-    """A member whose coordinators ask others."""
+    """A member whose coordinators send requests to other members."""
 
     cluster: CoordinatedCluster
 
@@ -59,7 +59,7 @@ class SimCoordinating(SimReplicated):
 
 
 class CoordinatedCluster(ReplicatedCluster):
-    """A cluster of such members, with both state topics."""
+    """A cluster of such members, with both internal topics."""
 
     members: dict[BrokerId, SimCoordinating]  # type: ignore[assignment]
 
@@ -70,7 +70,7 @@ class CoordinatedCluster(ReplicatedCluster):
         self._next_id = 0
 
     def make_topics(self) -> None:
-        """Makes what transactions and groups need, with a replica on each broker."""
+        """Create the topics for transactions and groups, with a replica on each broker."""
         for name, count in ((TRANSACTION_STATE, 1), (CONSUMER_OFFSETS, 1), (ACCOUNTS, 2)):
             self.create_topic(name, [self.random.sample(range(3), 3) for _ in range(count)])
 

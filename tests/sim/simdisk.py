@@ -1,22 +1,22 @@
-"""A disk in memory that forgets what was not synced, and tears what it does not quite forget.
+"""A disk in memory that loses unsynced writes, and tears some of them.
 
 It promises no more than POSIX does: a file's bytes are safe after its sync, a name (created, renamed, removed) after
-the sync of its directory, and nothing orders the two.  `crash()` gives the disk as it may be after a power failure:
+the sync of its directory, in no particular order. `crash()` returns a possible state after a power failure:
 
-- of each file's unsynced writes and truncations, in order, each is there, is lost, or (a write) is there in part, by
-  sectors; a hole reads as zeros; now and then one bit of what was not synced is wrong;
-- of each directory's unsynced changes a prefix is there, as a journal leaves it; where `reorders` is set any of them
-  are, if only each name's are there in order.
+- of each file's unsynced writes and truncations, in order, each is applied or lost, or (a write) applied in part, by
+  sectors; a hole reads as zeros; now and then one bit of the unsynced data is wrong;
+- of each directory's unsynced changes a prefix is applied, as with a journal; with `reorders`, any of them are, as long
+  as the changes of each name are in order.
 
-`kill()` gives the disk after the process alone died: everything written is there.
+`kill()` returns the state after only the process died: all writes are present.
 
-Where `drops_unsynced` is set, a sync that fails takes what it was to make safe with it, as on Linux: the process still
-sees it, no later sync makes it safe, and the next process, for which the file is read anew, does not see it.  With
-`caches_dropped` that one sees it, too.
+With `drops_unsynced`, a failed sync drops the data that it was to make safe, as on Linux: the process still sees it, no
+later sync makes it safe, and the next process, which rereads the file, does not see it. With `caches_dropped`, the next
+process sees it, too.
 
-`fail_call(n)` lets the n-th call from then on fail once, having done nothing; `calls` counts them.  Where `reads_fail`
-is False it is the first call from the n-th on that changes something.  `stop_at(n)` ends the process there: Stopped is
-raised by that call, which does nothing, and by each one after it.
+`fail_call(n)` lets the n-th call from then on fail once, without effect; `calls` counts them. If `reads_fail` is False,
+the first call from the n-th on that changes the disk fails. `stop_at(n)` ends the process there: that call, which has
+no effect, and all later ones raise Stopped.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ class SimLock:
 
 
 class Stopped(BaseException):
-    """Raised where the process ends: nobody catches that."""
+    """Raised where the process ends; it is never caught."""
 
 
-Names = dict[str, "Node | None"]  # Of one directory; None is a directory itself.
-Change = dict[str, "tuple[Node | None] | None"]  # What names have got; None: they are gone.
+Names = dict[str, "Node | None"]  # The names of one directory; None for a subdirectory.
+Change = dict[str, "tuple[Node | None] | None"]  # New contents of names; None for removed ones.
 
 
 @dataclass
@@ -83,13 +83,13 @@ def apply(names: Names, change: Change) -> None:
 
 
 class SimDisk:
-    """Satisfies log.disk.Disk."""
+    """A simulated disk that implements log.disk.Disk."""
 
     has_syncs = True
 
     def __init__(self) -> None:
         self.folders: dict[str, Folder] = {"": Folder()}
-        self.room: int | None = None  # Bytes that can still be written; None: any.
+        self.room: int | None = None  # Bytes that can still be written; None for no limit.
         self.fails_to_sync = False
         self.drops_unsynced = False
         self.caches_dropped = False
@@ -105,17 +105,17 @@ class SimDisk:
         self._locks: set[str] = set()
 
     def fail_call(self, number: int, error: int = errno.EIO) -> None:
-        """Of the calls to come, 0 is the next; -1: none fails any more."""
+        """Make one of the next calls fail: 0 is the next call, -1 none."""
         self._fails_at, self._fails_with = -1 if number < 0 else self.calls + number, error
         self._fails_on = False
 
     def fail_from(self, number: int, error: int = errno.EIO) -> None:
-        """As fail_call, and all calls after it as well."""
+        """Make a call fail, as fail_call does, and all calls after it."""
         self.fail_call(number, error)
         self._fails_on = True
 
     def stop_at(self, number: int | None) -> None:
-        """Of the calls to come, 0 is the next; None: the process goes on."""
+        """End the process at one of the next calls: 0 is the next call, None none."""
         self._stops_at = None if number is None else self.calls + number
 
     def count(self, path: str, *, is_read: bool = False) -> None:
@@ -130,18 +130,18 @@ class SimDisk:
         raise DiskFailed(self._fails_with, "injected", path)
 
     def fail_as(self, other: SimDisk) -> None:
-        """Takes over what is wrong with the other disk: it was the same device before."""
+        """Copy the faults of the other disk, which was the same device before."""
         self.room, self.reads_fail, self.fails_to_sync = other.room, other.reads_fail, other.fails_to_sync
         self.calls = other.calls
         self._fails_at, self._fails_on, self._fails_with = other._fails_at, other._fails_on, other._fails_with
 
     @property
     def is_failing(self) -> bool:
-        """True if some call to come will fail."""
+        """Return True if a later call will fail."""
         return self.fails_to_sync or self._fails_at >= 0 or self.room is not None
 
     def suspend(self) -> dict[str, object]:
-        """Lets all calls succeed, and count nothing, until `resume`."""
+        """Let all calls succeed, without counting them, until `resume`."""
         names = ("calls", "room", "fails_to_sync", "_fails_at", "_stops_at")
         trouble = {name: getattr(self, name) for name in names}
         self.room, self.fails_to_sync, self._fails_at, self._stops_at = None, False, -1, None
@@ -151,7 +151,7 @@ class SimDisk:
         vars(self).update(trouble)
 
     def mend(self) -> None:
-        """No call fails any more."""
+        """Let all later calls succeed."""
         self.fail_call(-1)
         self.room = None
         self.fails_to_sync = False
@@ -164,7 +164,7 @@ class SimDisk:
         self.failures += allowed < size
         return allowed
 
-    # What the log asks of it.
+    # Calls of the log.
 
     def open(self, path: str) -> File:
         self.count(path, is_read=True)
@@ -210,7 +210,7 @@ class SimDisk:
             self._move_folders(old, new)
 
     def _move_folders(self, old: str, new: str) -> None:
-        """Contents follow their directory; after a crash they are found under whichever name survived."""
+        """Move the contents with their directory; after a crash they are found under the surviving name."""
         self.folders[new] = self.folders.pop(old)
         self.folders[old] = self.folders[new]
 
@@ -239,7 +239,7 @@ class SimDisk:
             folder.change({name: None})
 
     def lose_directory(self, path: str) -> None:
-        """Somebody else removes it, for good, with all that is in it; no process is there."""
+        """Remove a directory permanently with its contents, like an administrator while no process runs."""
         folder, name = self._split(path)
         folder.sync()
         del folder.live[name], folder.durable[name], self.folders[path]
@@ -263,14 +263,14 @@ class SimDisk:
         parent, _, name = path.rpartition("/")
         return self._folder(parent), name
 
-    # What the test does to it.
+    # Calls of the test.
 
     def pending_names(self, directory: str) -> list[Change]:
-        """Returns the changes of names in a directory that are not synced."""
+        """Return the unsynced changes of names in a directory."""
         return list(self.folders[directory].pending) if directory in self.folders else []
 
     def kill(self) -> SimDisk:
-        """Returns the disk after the process alone has died, with its locks."""
+        """Return the disk after only the process died, with its locks released."""
         survivor = SimDisk()
         survivor.folders = self.folders
         survivor.now_ms = self.now_ms
@@ -284,7 +284,7 @@ class SimDisk:
 
     @property
     def has_dropped(self) -> bool:
-        """True if a failed sync has taken something from a file."""
+        """Return True if a failed sync has dropped data of a file."""
         nodes = (node for folder in self.folders.values() for node in folder.live.values())
         return any(node is not None and node.has_dropped for node in nodes)
 

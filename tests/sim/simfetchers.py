@@ -1,6 +1,6 @@
-"""What net/ sees of a simulated process: a shell that settles, and fetchers whose requests go over the network.
+"""Simulated counterparts of a process for net/: a shell that settles, and fetchers over the simulated network.
 
-What goes to the tree in its thread (ISRs, before Kafka 2.7) is done a while later, one after the other.
+ISR writes to the tree, before Kafka 2.7, are executed one after the other after a delay.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class SimShell:
-    """What net/ sees of a process here: it settles, knows the time, and has a thread for the tree."""
+    """A shell for net/ that settles, knows the time, and has a thread for the tree."""
 
     def __init__(self, member: SimReplicated) -> None:
         self.loop = cast("asyncio.AbstractEventLoop", SimLoop(member.node))
@@ -42,7 +42,7 @@ class SimShell:
         self._member.server.settle()
 
     def in_order(self, work: Callable[[], T], then: Callable[[Future[T]], None]) -> None:
-        """Does work on the tree, after what was asked for before; `then` gets what came of it."""
+        """Execute work on the tree after earlier work; `then` receives its result."""
         self._works.append(lambda: then(done(work)))
         if len(self._works) == 1:
             self._member.node.after(self._member.cluster.delay_us(), self._next_work)
@@ -71,12 +71,12 @@ class _MemberTree:
 
 
 def member_tree(member: SimReplicated) -> Tree:
-    """Returns the tree as a member sees it that writes ISRs there, in whatever session it has."""
+    """Return the tree for a member that writes ISRs to it, in the member's current session."""
     return cast("Tree", _MemberTree(member))
 
 
 class SimFetchers(FetcherConnections):
-    """Fetchers whose requests go over the simulated network."""
+    """Fetchers that send requests over the simulated network."""
 
     def __init__(self, shell: Shell, member: SimReplicated) -> None:
         super().__init__(shell, member.broker, "PLAINTEXT", None)

@@ -1,7 +1,7 @@
-"""A consumer's fetches: incremental fetch sessions (KIP-227), and records in order from the positions on.
+"""Fetches of a consumer: incremental fetch sessions (KIP-227), and records in order from the positions on.
 
-The first fetch of a session names all partitions, later ones those whose position the broker does not know, and those
-that are no more wanted.  If the broker has forgotten the session, or is not sure of its epoch, a new one begins.
+The first fetch of a session contains all partitions, later ones those with a changed position and those removed. If the
+broker has forgotten the session, or rejects its epoch, a new one starts.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Refused = Callable[[TopicPartition, ErrorCode], None]
 
 @dataclass
 class SimSession:
-    """What the broker knows of one fetch session, as far as the client can tell."""
+    """The broker's state of a fetch session, as far as the client knows it."""
 
     id: int = 0
     epoch: int = 0
@@ -44,7 +44,7 @@ class SimSession:
 
 
 class SimFetcher:
-    """The positions of one consumer; `read` is told of each record, `refused` of a partition that has an error."""
+    """The positions of one consumer; `read` receives each record, `refused` each partition with an error."""
 
     def __init__(self, client: SimClient, read: Read, refused: Refused, *, read_committed: bool = False) -> None:
         self.positions: dict[TopicPartition, int] = {}
@@ -54,8 +54,8 @@ class SimFetcher:
         self._read = read
         self._refused = refused
         self._session = SimSession()
-        self._era = 0  # When the fetch was sent whose answer is read.
-        self._round = 0  # Another one when the positions are set anew: an answer to an old fetch says nothing then.
+        self._era = 0  # The era when the fetch was sent.
+        self._round = 0  # Changes when positions are assigned: responses to older fetches are then ignored.
         self._is_committed = read_committed
         if read_committed:
             client.history.careful[client.name] = None
@@ -63,7 +63,7 @@ class SimFetcher:
         self._max_bytes = client.random.choice((300, 5_000, 1_000_000))
 
     def assign(self, positions: dict[TopicPartition, int]) -> None:
-        """Other partitions, or the same from elsewhere, with a new session: what is under way says nothing now."""
+        """Change partitions or positions, and start a new session; pending responses are ignored."""
         self.positions = dict(positions)
         self.high_watermarks.clear()
         self._session.forget()
@@ -76,17 +76,17 @@ class SimFetcher:
 
     @property
     def era(self) -> int:
-        """Of the records that are read: an answer may be under way for longer than the broker has power."""
+        """Return the era of the records just read, or NO_ERA if the power failed during the fetch."""
         return self._era if self._era == self._client.history.era else NO_ERA
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """One partition goes on from elsewhere; the next fetch names it."""
+        """Change the position of one partition, which the next fetch contains."""
         self.positions[partition] = offset
         self.high_watermarks.pop(partition, None)
         self._moved({partition: offset})
 
     def fetch(self, then: Callable[[bool], None], max_wait_ms: int = 500) -> None:
-        """One fetch; `then` gets False if it was not answered."""
+        """Send one fetch; `then` receives False if it gets no response."""
         session, asked = self._session, dict(self.positions)
         if self._version < 7 or session.epoch == 0:
             changed, forgotten = dict(asked), list[TopicPartition]()
@@ -153,7 +153,7 @@ class SimFetcher:
         if data.error_code:
             self._refused(name, ErrorCode(data.error_code))
             return
-        self.high_watermarks[name] = data.high_watermark  # Readers of committed records get there, too, in the end.
+        self.high_watermarks[name] = data.high_watermark  # Read-committed consumers reach it in the end, too.
         aborted = sorted((one.first_offset, one.producer_id) for one in data.aborted_transactions or ())
         undone: set[int] = set()
         records = data.records
@@ -163,7 +163,7 @@ class SimFetcher:
             self._take_batch(name, batch, undone)
 
     def _take_batch(self, name: TopicPartition, batch: Batch, undone: set[int]) -> None:
-        """The records of one batch that count, and the position after it."""
+        """Return the relevant records of one batch, and the position after it."""
         position = self.positions[name]
         assert batch.last_offset >= position, f"{name}: asked for {position}, told of {batch.base_offset}"
         has_gaps = self._client.history.compaction is not None

@@ -1,4 +1,4 @@
-"""The bytes of one simulated file: as the process sees them, as they are on the disk, and what lies in between."""
+"""The bytes of one simulated file: as the process sees them, as they are on disk, and the changes between the two."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
     from sim.simdisk import SimDisk
 
 SECTOR_BYTES = 512
-# Of a batch, base offset and leader epoch are under no checksum, in Kafka's format.  Its last bytes are.
+# In Kafka's batch format, the checksum covers the last bytes, but not base offset and leader epoch.
 FLIPPED_BYTES = 40
 
 
 @dataclass
 class Node:
-    """One file's bytes: as the process sees them, as they were at the last sync, and what was done in between."""
+    """The bytes of one file: as the process sees them, as of the last sync, and the changes in between."""
 
     live: bytearray = field(default_factory=bytearray)
     synced: bytes = b""
     pending: list[tuple[int, bytes | None]] = field(
         default_factory=list
     )  # (position, data), or (size, None): truncated.
-    has_dropped: bool = False  # A sync failed, and with it what it was to make safe: no later sync will.
+    has_dropped: bool = False  # A sync failed, and dropped its data: no later sync makes it safe.
 
     def write(self, position: int, data: bytes) -> None:
         apply(self.live, position, data)
@@ -48,12 +48,12 @@ class Node:
         return bytes(content)
 
     def drop(self) -> None:
-        """Fails a sync as Linux does: what was to be written counts as written, and is not."""
+        """Fail a sync as Linux does: unwritten data counts as written, but is lost."""
         self.has_dropped = self.has_dropped or bool(self.pending)
         self.pending.clear()
 
     def reread(self) -> None:
-        """Reads the file anew from the disk: what was dropped is seen no more."""
+        """Reread the file from disk: dropped data is no longer visible."""
         if self.has_dropped:
             self.live[:] = self._on_disk()
             self.has_dropped = False
@@ -84,7 +84,7 @@ def apply(content: bytearray, position: int, data: bytes | None) -> None:
 
 
 def tear(content: bytearray, position: int, data: bytes, random: Random) -> None:
-    """Some sectors of one write; the file may have grown to its full size all the same."""
+    """Return some sectors of one write; the file may still have its full new size."""
     start = position
     while start < position + len(data):
         end = min(start - start % SECTOR_BYTES + SECTOR_BYTES, position + len(data))

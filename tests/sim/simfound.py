@@ -1,4 +1,4 @@
-"""What is looked for in the simulated tree again and again, and found anew only when that has changed."""
+"""A cached search result in the simulated tree, which is updated only when the tree has changed."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ T = TypeVar("T")
 
 
 class Found(Generic[T]):
-    """What `find` returns of a tree; nobody may change it."""
+    """The result of `find` on a tree; callers must not change it."""
 
     def __init__(self, server: SimTreeServer, find: Callable[[], T]) -> None:
         self._server = server
         self._find = find
-        self._of: object = None  # The nodes of which it was found: each change of the tree makes others.
+        self._of: object = None  # The nodes of the search; each change of the tree creates new ones.
 
     def get(self) -> T:
         if self._of is not self._server.znodes:

@@ -1,9 +1,9 @@
-"""A member of a classic group: joins, is assigned its share, reads from what the group has committed, commits, leaves.
+"""A member of a classic group: joins, is assigned partitions, reads from the committed offsets, commits, leaves.
 
-    joining ──> syncing ──> asking for offsets ──> reading, heartbeats, commits ──> leaving ──> done
-       ^___________________________ rebalance, or anything that went wrong ____________|
+    joining ──> syncing ──> fetching offsets ──> reading, heartbeats, commits ──> leaving ──> done
+       ^___________________________ rebalance, or any failure ______|
 
-The group's requests have a connection of their own, so that a fetch that waits holds no heartbeat up.
+The group's requests have their own connection, so that a long fetch does not delay heartbeats.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Then = Callable[[Any], None]
 
 
 class SimMember(SimClient):
-    """Commits what it has read, never less than what it was assigned from."""
+    """A member that commits positions it has read, never lower than the assigned start."""
 
     def __init__(self, name: str, node: SimNode, around: Surroundings, topic: TopicName) -> None:
         super().__init__(name, node, around)
@@ -52,7 +52,7 @@ class SimMember(SimClient):
         self._fetcher = SimFetcher(self, self._read, self._refused)
         self._member_id = ""
         self._generation = -1
-        self._turn = 0  # Another one for each membership: what was planned in an earlier one is void.
+        self._turn = 0  # Changes with each membership: actions scheduled in an earlier one are dropped.
         self._is_joining = self._is_ended = False
         self._at_end: dict[TopicPartition, int] | None = None
 
@@ -66,7 +66,7 @@ class SimMember(SimClient):
             self.find_topics([self._topic], lambda are_there: self._find() if are_there else self._out("no topics"))
 
     def _ask(self, message: object, version: int, answer: type, then: Then, timeout_us: int = 8 * SECOND_US) -> None:
-        """`then` is called with an answer only, and only in the same membership."""
+        """Send a request; `then` is called only with a response, and only within the same membership."""
         turn = self._turn
 
         def answered(told: Any) -> None:
@@ -80,7 +80,7 @@ class SimMember(SimClient):
         self.node.after(delay_us, lambda: action() if turn == self._turn and not self._is_ended else None)
 
     def _out(self, reason: str) -> None:
-        """Not a member of this generation any more: join again."""
+        """Leave the current generation, and join again."""
         self.tell("out", reason)
         self._turn += 1
         self._generation = -1
@@ -89,7 +89,7 @@ class SimMember(SimClient):
         self.again()
 
     def _fails(self, code: int) -> bool:
-        """True if the answer says that the membership is over."""
+        """Return True if the response ends the membership."""
         if code == ErrorCode.UNKNOWN_MEMBER_ID:
             self._member_id = ""
         if code:
@@ -99,7 +99,7 @@ class SimMember(SimClient):
     # Joining.
 
     def _find(self) -> None:
-        """The coordinator; the first one who asks has the topic made in which groups lie."""
+        """Look up the coordinator; the first lookup creates the internal topic of groups."""
         request = FindCoordinatorRequest(key=GROUP, key_type=0)
         self._ask(request, 2, FindCoordinatorResponse, self._found)
 
@@ -179,7 +179,7 @@ class SimMember(SimClient):
             self._later(HEARTBEAT_US, self._heartbeat)
 
     def _fetch(self) -> None:
-        """An old fetch may still be under way; its answer says nothing to this membership."""
+        """Fetch records, unless an earlier fetch is pending, whose response this membership ignores."""
         if self._fetcher.is_under_way:
             self._later(self.random.randrange(*FETCH_PAUSE_US), self._fetch)
         elif self._fetcher.positions:

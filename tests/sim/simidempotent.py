@@ -1,13 +1,13 @@
-"""Idempotent producers of the replicated cluster: several batches in flight on one connection, as librdkafka has them.
+"""Idempotent producers of the replicated cluster, with several batches in flight like librdkafka.
 
-    new batches ──> pending, in their order ──> the leader's connection ──┬─> acknowledged, the oldest first
-                       ^                                                  │
-                       └── refused, or no answer: the same sequences ─────┘
+    new batches ──> pending, in order ──> the leader's connection ──┬─> acknowledged, the oldest first
+                       ^                                            │
+                       └── refused or no response: same sequences ──┘
 
-What does not follow was perhaps sent behind what was refused, and is sent again.  But if all before a batch were
-acknowledged when it was sent, the leader has lost one of those, or does not know its producer: for librdkafka that is
-fatal, and here it fails the history.  Not if who says so was deposed and has not heard it: a client may hear of the
-leader before from one broker, have its answers from the one after, and ask the one before.
+A batch that is out of order may have followed a refused one, and is resent. But if all earlier batches were
+acknowledged when it was sent, the leader has lost one of them, or does not know its producer: librdkafka treats that as
+fatal, and here it fails the history. The exception is a former leader that does not know it was replaced: a client may
+learn of an earlier leader from one broker, receive responses from a later one, and send to the earlier one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ALL = -1
 PRODUCE = 13  # By topic id.
 PAUSE_US = 300 * MILLISECOND_US
 IDS = 1000  # Between the ids of one producer.
-# What a retry may help against; others say that something acknowledged is gone.
+# Retriable errors; any other error means that an acknowledged record is lost.
 RETRIABLE = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -47,25 +47,25 @@ RETRIABLE = frozenset(
 
 
 class Numbered:
-    """A batch that is not acknowledged, or not before all of those before it."""
+    """A batch that is not acknowledged, or that follows one not acknowledged."""
 
     def __init__(self, values: Sequence[bytes], sequence: int, records: bytearray) -> None:
         self.values = values
         self.sequence = sequence
         self.records = records
         self.is_in_flight = self.is_acknowledged = False
-        self.was_first = False  # All before it were acknowledged when it was sent.
+        self.was_first = False  # All earlier batches were acknowledged when it was sent.
 
 
 class IdempotentProducer:
-    """A producer that writes to one partition until its topic is gone, whatever happens to its brokers."""
+    """A producer that writes to one partition until its topic is deleted, despite all broker failures."""
 
     def __init__(self, clients: SimReplicaClients, producer_id: ProducerId) -> None:
         self._clients = clients
         self._id = producer_id
         self._sequence = 0
         self._in_flight_max = clients.random.choice((1, 3, 5, 5))
-        self._waits_for_all = clients.random.random() < 0.5  # Before it sends anything again.
+        self._waits_for_all = clients.random.random() < 0.5  # Pause before it resends.
         self._pipe: Pipe | None = None
         self._pending: deque[Numbered] = deque()
         self.at: tuple[Uuid, TopicPartition] | None = None
@@ -76,7 +76,7 @@ class IdempotentProducer:
         self._clients.cluster.clients.after(self._clients.random.randrange(1, PAUSE_US), self._go_on)
 
     def _go_on(self) -> None:
-        """Sends what has to be sent again, else something new."""
+        """Resend the batches that need it, or else send a new one."""
         clients = self._clients
         if self.at is None:
             found = [(id, name) for id, name in clients.partitions() if id not in clients.cluster.unsafe]
@@ -100,7 +100,7 @@ class IdempotentProducer:
                 return
 
     def _connected(self) -> Pipe | None:
-        """Returns the connection to who seems to lead; None while it waits for answers from elsewhere."""
+        """Return the connection to the supposed leader; None while responses from another broker are pending."""
         clients = self._clients
         assert self.at is not None
         leader = clients.leader(*self.at)
@@ -113,7 +113,7 @@ class IdempotentProducer:
         return self._pipe
 
     def _is_behind(self) -> bool:
-        """True if some are to be sent again, and others have no answer yet."""
+        """Return True if some batches have to be resent, and others have no response yet."""
         left = [batch.is_in_flight for batch in self._pending if not batch.is_acknowledged]
         return any(left) and not all(left)
 
@@ -165,23 +165,23 @@ class IdempotentProducer:
             assert error in RETRIABLE or at not in clients.partitions(), f"{error}"
 
     def _was_deposed(self, broker: BrokerId, partition: TopicPartition) -> bool:
-        """True if another leads, or the broker itself in an epoch that it has not heard of."""
+        """Return True if another broker leads, or the same one in a newer epoch unknown to it."""
         cluster = self._clients.cluster
         state, replica = cluster.state(*partition), cluster.members[broker].broker.partitions.get(partition)
         known = None if replica is None else replica.info.leader_epoch
         return state is None or (state.leader, state.leader_epoch) != (broker, known)
 
     def _begin_anew(self) -> None:
-        """Takes another id: the second batch was written without the first, which had been refused.
+        """Request a new producer id: the second batch was written although the first was refused.
 
-        A leader that knows nothing of a producer takes any sequence, as in Apache Kafka.
+        A leader that does not know a producer accepts any sequence, as in Apache Kafka.
         """
         self._id = ProducerId(self._id + IDS)
         self._sequence = 0
         self._pending.clear()
 
     def check(self) -> None:
-        """What was acknowledged is there once, in its order, and nothing is there twice."""
+        """Check that acknowledged records are present once, in order, and no record is present twice."""
         assert self.at is not None
         cluster, partition = self._clients.cluster, self.at[1]
         state = cluster.state(*partition)
@@ -189,6 +189,6 @@ class IdempotentProducer:
             return
         ours = b" of %d" % self._id
         found = [value for value in cluster.members[state.leader].contents(partition).values() if value.endswith(ours)]
-        kept = found[: len(self.acknowledged)]  # What has no answer may be there, too.
+        kept = found[: len(self.acknowledged)]  # Batches without a response may be present, too.
         assert kept == self.acknowledged, f"{partition} has {found}, acknowledged were {self.acknowledged}"
         assert len({*found}) == len(found), f"{partition} has twice what was written once: {found}"

@@ -1,9 +1,9 @@
-"""Keys of the records: of a small set where topics are compacted, so that compaction has something to win.
+"""Keys of the records: from a small set if topics are compacted, so that compaction has records to remove.
 
-A value is sent once in all the history, and says all of its record:
+A value is sent once in a history, and describes its record:
 
-    producer-0-17              has a key of its own, the same text
-    k3=producer-0-17           is one of several records of the key k3
+    producer-0-17              has its own key, with the same text
+    k3=producer-0-17           is one of several records with the key k3
     k3=producer-0-17 deleted   is a tombstone of k3, with this text in a header instead of a value
 """
 
@@ -24,9 +24,10 @@ OWN_SHARE, TOMBSTONE_SHARE = 0.1, 0.2
 
 
 class SimKeys:
-    """Draws keys and codecs for a world.  Where nothing is compacted each record has its own key, and none is packed.
+    """Keys and codecs of a world. Without compaction, each record has its own key and is not compressed.
 
-    The set moves on: the last value of a key that is not written any more outlives many a pass, or was a tombstone.
+    The set of keys changes over time: the last value of an abandoned key, possibly a tombstone, outlives many
+    passes.
     """
 
     def __init__(self, random: Random, *, is_compacted: bool) -> None:
@@ -35,7 +36,7 @@ class SimKeys:
         self._drawn = 0
 
     def value(self, name: str) -> Value:
-        """Returns the value of a new record that goes by this name."""
+        """Return the value of a new record with this name."""
         if not self._count or self._random.random() < OWN_SHARE:
             return name
         self._drawn += 1
@@ -43,7 +44,7 @@ class SimKeys:
         return f"k{number}={name}{TOMBSTONE if self._random.random() < TOMBSTONE_SHARE else ''}"
 
     def codec(self) -> Codec:
-        """Returns what a producer packs its batches with."""
+        """Return the codec of a producer's batches."""
         return self._random.choice(tuple(Codec)) if self._count else Codec.NONE
 
 
@@ -61,7 +62,7 @@ def record_of(value: Value, timestamp_ms: int) -> RecordIn:
 
 
 def value_of(record: Record) -> Value:
-    """Returns what was sent as this record; of one that nobody can have sent, a text that nobody did."""
+    """Return the sent value of this record; for a record that cannot have been sent, a text never sent."""
     data = dict(record.headers).get(TEXT) if record.value is None else record.value
     value = (data or b"").decode()
     key, data, headers, _ = record_of(value, record.timestamp)

@@ -1,7 +1,7 @@
-"""A client's connection to one broker, without I/O: requests go out in order, and so do their answers come in.
+"""A client's connection to one broker, without I/O: requests are sent in order, and responses arrive in order.
 
-As Kafka's clients do it, a request that is not answered in its time ends the connection, and with it all that wait:
-each of them is told None, for nobody knows what became of it.  The next request connects anew, after a pause.
+As in Kafka's clients, a request without a response in time ends the connection, together with all pending requests:
+each receives None, since its outcome is unknown. The next request reconnects after a pause.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Waiting(NamedTuple):
 
 
 class SimLink:
-    """`client` names it to the broker.  After `leave` nothing is told to anybody any more."""
+    """A connection; `client` is the client id. After `leave`, no callback is called."""
 
     def __init__(
         self, node: SimNode, network: SimNetwork, random: Random, address: tuple[str, int], client: str
@@ -55,7 +55,7 @@ class SimLink:
 
     @property
     def is_free(self) -> bool:
-        """True if a new request has no other before it."""
+        """Return True if no other request precedes a new one."""
         return not self._waiting
 
     def ask(
@@ -66,7 +66,7 @@ class SimLink:
         then: Callable[[Answer | None], None],
         timeout_us: int = REQUEST_TIMEOUT_US,
     ) -> None:
-        """`then` gets the answer, or None if none will come."""
+        """Send a request; `then` receives the response, or None if there will be none."""
         self._correlation += 1
         chunks = encode_request(message, version, self._correlation, self.client)
         self._out += b"".join(bytes(chunk) for chunk in chunks)  # type: ignore[arg-type]
@@ -128,7 +128,7 @@ class SimLink:
             self.drop()
 
     def drop(self) -> None:
-        """Ends the connection; whoever waits is told that nobody knows."""
+        """End the connection; pending requests get no response."""
         if self._socket is not None:
             self._socket.close()
         self._socket = None
@@ -142,7 +142,7 @@ class SimLink:
             one.then(None)
 
     def leave(self) -> None:
-        """The client is gone."""
+        """End the connection because the client is gone."""
         waiting, self._waiting = self._waiting, deque()
         for one in waiting:
             one.timeout.cancel()

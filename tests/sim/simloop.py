@@ -1,4 +1,4 @@
-"""The loop of a simulated process, as far as what it runs of net/ knows one."""
+"""The event loop of a simulated process, as far as its parts of net/ need one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from sim.simclock import SECOND_US, SimNode, Timer
 
 
 class SimLoop:
-    """Calls later, as an event loop does; satisfies net.ticking.Timers."""
+    """An event loop for delayed calls; implements net.ticking.Timers."""
 
     def __init__(self, node: SimNode) -> None:
         self._node = node

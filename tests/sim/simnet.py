@@ -1,8 +1,8 @@
-"""A network in memory: named nodes, the links between them, and who listens where.
+"""A network in memory: named nodes, the links between them, and their listeners.
 
-Each link goes one way and has a latency drawn from the seed.  One that is cut holds what is sent over it: the sender's
-kernel goes on trying.  When the link is healed all of it arrives, in order; if it takes too long, the connections that
-had to wait are reset.  A node without power answers nothing; one that has come back resets what it does not know.
+Each link is one-way and has a latency drawn from the seed. A cut link holds the data sent over it, since the sender's
+kernel retries. When the link is healed, all data arrives in order; if that takes too long, the waiting connections are
+reset. A node without power does not respond; after its return it resets unknown connections.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from random import Random
 from sim.simclock import MILLISECOND_US, SECOND_US, Action, SimClock, SimNode
 from sim.simsocket import SimSocket
 
-GIVES_UP_US = 40 * SECOND_US  # Linux takes 15 minutes by default; nobody is to wait for that.
+GIVES_UP_US = 40 * SECOND_US  # Linux takes 15 minutes by default, which would be too long here.
 LATENCY_US = (30, 2 * MILLISECOND_US)
 SLOW_LATENCY_US = (2 * MILLISECOND_US, 120 * MILLISECOND_US)
 SLOW_SHARE = 0.03
@@ -24,7 +24,7 @@ Accepted = Callable[[SimSocket], None]
 
 
 class Link:
-    """One way from one node to another."""
+    """One direction from one node to another."""
 
     def __init__(self, network: SimNetwork) -> None:
         self._network = network
@@ -33,7 +33,7 @@ class Link:
         self._last_us = 0
 
     def carry(self, arrive: Action) -> None:
-        """`arrive` is called when what is sent now has arrived; things arrive in the order in which they were sent."""
+        """Call `arrive` when data sent now arrives; arrivals are in the order of sending."""
         clock = self._network.clock
         self._last_us = max(self._last_us, clock.now_us + self._network.latency_us())
         clock.at(self._last_us, lambda: self._arrive(arrive))
@@ -53,7 +53,7 @@ class Link:
 
 
 class SimNetwork:
-    """All nodes of one world.  `digest` is of every byte that was ever written to a connection."""
+    """All nodes of one world. `digest` covers every byte ever written to a connection."""
 
     def __init__(self, clock: SimClock, random: Random) -> None:
         self.clock = clock
@@ -61,9 +61,9 @@ class SimNetwork:
         self.digest = hashlib.sha256()
         self.bytes_sent = 0
         self.nodes: dict[str, SimNode] = {}
-        self.sockets: dict[SimSocket, None] = {}  # Those that are somebody's, oldest first.
+        self.sockets: dict[SimSocket, None] = {}  # Sockets in use, oldest first.
         self._links: dict[tuple[str, str], Link] = {}
-        self._listeners: dict[tuple[str, int], tuple[int, Accepted]] = {}  # With the life of the process.
+        self._listeners: dict[tuple[str, int], tuple[int, Accepted]] = {}  # Together with the life of the process.
         self._numbers = 0
 
     def add(self, node: SimNode) -> None:
@@ -89,7 +89,7 @@ class SimNetwork:
         self._listeners.pop((node.name, port), None)
 
     def connect(self, node: SimNode, host: str, port: int) -> SimSocket:
-        """A socket that will be open, or closed with a reason; until then it holds what is written to it."""
+        """Return a socket that will open, or close with a reason; until then it holds written data."""
         self._numbers += 1
         socket = SimSocket(self, node, self._numbers, host)
         self.sockets[socket] = None
@@ -97,10 +97,10 @@ class SimNetwork:
         return socket
 
     def _asked(self, socket: SimSocket, host: str, port: int) -> None:
-        """A connection was asked for, at the node that is to have it."""
+        """Handle a connection request at the node that receives it."""
         node = self.nodes[host]
         if not node.is_up or socket.is_over:
-            return  # Nobody answers, or nobody asks any more.
+            return  # One of the two ends is gone.
         life, accepted = self._listeners.get((host, port), (-1, _nobody))
         back = self.link(host, socket.node.name)
         if life != node.life:
@@ -115,7 +115,7 @@ class SimNetwork:
     # What happens to it.
 
     def cut(self, source: str, target: str) -> None:
-        """One way; what waits too long for its end makes its connection end."""
+        """Cut one direction; connections that wait too long are reset."""
         link = self.link(source, target)
         if not link.is_cut:
             link.is_cut = True
@@ -140,18 +140,18 @@ class SimNetwork:
         return [socket for socket in self.sockets if socket.node is node]
 
     def reset(self, socket: SimSocket) -> None:
-        """Something between the two ends a connection: both hear of it, and of the last bytes some are lost."""
+        """Reset a connection from the outside: both ends notice, and some of the last bytes are lost."""
         for end in (socket, socket.peer):
             if end is not None:
                 end.lose_last_bytes()
                 end.was_closed("reset")
 
     def process_died(self, node: SimNode) -> None:
-        """The kernel closes what a process had open: what it had written still goes out."""
+        """Close the connections of a process, as its kernel does: written data is still sent."""
         self._forget(node, SimSocket.close)
 
     def power_lost(self, node: SimNode) -> None:
-        """Its connections are gone without a word."""
+        """Drop the node's connections silently."""
         self._forget(node, SimSocket.vanish)
 
     def _forget(self, node: SimNode, end: Callable[[SimSocket], None]) -> None:

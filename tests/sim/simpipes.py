@@ -1,10 +1,10 @@
-"""A client's connections to simulated brokers: requests go in order, several at a time, and answers come in order.
+"""A client's connections to simulated brokers: pipelined requests in order, and responses in order.
 
-    Pipe.ask ──> on its way, behind those before it ──> the broker ──> its answers, one behind the other ──> who asked
-                     └── lost: nothing comes through any more, until the first of the requests is timed out
+    Pipe.ask ──> in flight, after earlier requests ──> the broker ──> responses in order ──> the caller
+                     └── lost: nothing arrives any more, until the first request times out
 
-A connection that its client has closed may still have requests on their way, and the broker does what they ask: behind
-what the client has asked for since, elsewhere or there.
+A connection closed by its client may still have requests in flight. The broker executes them, even after requests that
+the client has sent since on other connections.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Then = Callable[[bytes | None], None]
 
 
 class Pipe:
-    """One connection; it ends with the process at its other end, or with the first request that has no answer."""
+    """One connection; it ends with the process at its other end, or with the first request without a response."""
 
     def __init__(self, lines: Lines, receiver: SimReplicated) -> None:
         self._lines = lines
@@ -46,7 +46,7 @@ class Pipe:
         return self._receiver.id
 
     def ask(self, builder: RequestBuilder[T], then: Callable[[T | None], None]) -> None:
-        """Sends a request behind all that was asked before; `then` gets the answer, or None."""
+        """Send a request after all earlier ones; `then` receives the response, or None."""
         assert not self.is_closed, "nobody asks on a connection that is closed"
         version = builder.latest_allowed
         frame = frame_of(builder.build(version), version, 1, "sim")
@@ -61,7 +61,7 @@ class Pipe:
         self._node.after(TIMEOUT_US, lambda: self._timed_out(ended))
 
     def _after(self, last_us: int, action: Callable[[], None]) -> int:
-        """Has something arrive after a while, and not before what was sent before it; returns when."""
+        """Schedule an arrival after a delay, not before earlier ones; return its time."""
         clock = self._node.clock
         time_us = max(last_us, clock.now_us + self._lines.delay_us())
         clock.at(time_us, action)
@@ -70,7 +70,7 @@ class Pipe:
     def _arrived(self, frame: bytes) -> None:
         receiver = self._receiver
         if receiver.node.life != self._life or not receiver.is_alive:
-            self._after(self._last_answered_us, self.close)  # It is told that there is no such connection.
+            self._after(self._last_answered_us, self.close)  # The connection is reset as unknown.
         else:
             receiver.node.soon(lambda: self._serve(frame))
 
@@ -94,7 +94,7 @@ class Pipe:
             self.close()
 
     def close(self) -> None:
-        """Ends it; who waits gets no answer any more."""
+        """End the connection; pending requests get no response."""
         self.is_closed = True
         while self._waiting:
             self._waiting.popleft()(None)

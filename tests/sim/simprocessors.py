@@ -1,7 +1,7 @@
-"""Transactional producers that read what they send from (read-process-write), and those that take over from others.
+"""Transactional producers that read, process and write, and successors that take over from them.
 
-A processor reads one topic from where its group has committed, and commits its offsets with what it sends.  It assigns
-itself all partitions: that there is one of it is due to its transactional id alone.
+A processor reads one topic from its group's committed offsets, and commits its offsets with its writes. It assigns
+itself all partitions: only its transactional id ensures that there is a single active instance.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ WAIT_MS = 200
 
 
 class SimProcessor(SimTransactor):
-    """Each value it reads from `source` is for one of its transactions that are committed."""
+    """A processor: each value read from `source` belongs to one of its committed transactions."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class SimProcessor(SimTransactor):
         self._commits: list[Committed] = []
 
     def begun(self) -> Steps[None]:
-        """Goes back to what its group has committed, once whatever was open is over."""
+        """Return to the group's committed offsets, once any open transaction has ended."""
         if self._source is None:
             return
         yield from self.find_all([self._source])
@@ -93,7 +93,7 @@ class SimProcessor(SimTransactor):
     # Offsets.
 
     def _send_offsets(self, transaction: Transaction) -> Steps[None]:
-        """Commits, as part of the transaction, the offsets it has read up to.  Raises Spoilt."""
+        """Commit the read offsets as part of the transaction; raise Spoilt."""
         producer_id, epoch = self.identity.producer
         if not self.has_epochs:
             adds = AddOffsetsToTxnRequest(
@@ -133,7 +133,7 @@ class SimProcessor(SimTransactor):
         self.history.commits += self._commits
 
     def ended(self, transaction: Transaction) -> None:
-        """Notes the commit; after an abort, what the transaction has read is read again."""
+        """Note the commit; after an abort, reread the transaction's input."""
         if transaction.is_committed:
             for commit in self._commits:
                 commit.acknowledged_us = self.around.clock.now_us
@@ -147,7 +147,7 @@ class SimSuccessor(SimProcessor):
     _predecessor: SimTransactor
 
     def take_over_from(self, predecessor: SimTransactor) -> SimSuccessor:
-        """Names the first instance; returns the successor itself."""
+        """Set the first instance; return the successor itself."""
         self._predecessor = predecessor
         return self
 

@@ -1,8 +1,8 @@
-"""Producers: an idempotent one with acks=all that tries again until it knows, and a plain one with acks=1.
+"""Producers: an idempotent one with acks=all that retries until it knows the outcome, and one with acks=1.
 
-The idempotent producer keeps several requests in flight.  What it has no answer for it sends again, in order and with
-the same sequence numbers, before anything new.  If the broker says that its oldest batch does not follow, the producer
-can't know what is in the log: it gives up on what has no answer, and begins anew with another producer id (KIP-360).
+The idempotent producer keeps several requests in flight. It resends batches without a response before any new batch, in
+order and with the same sequences. If the broker rejects its oldest batch as out of order, the producer cannot know the
+state of the log: it gives up on batches without a response, and continues with a new producer id (KIP-360).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ FATAL = {
 
 @dataclass(eq=False)
 class Pending:
-    """A batch without an answer."""
+    """A batch without a response."""
 
     records: list[Sent]
     sequence: int
@@ -46,7 +46,7 @@ class Pending:
 
 @dataclass
 class Lane:
-    """What a producer keeps for one partition."""
+    """The state that a producer keeps for one partition."""
 
     pending: deque[Pending] = field(default_factory=deque)
     next_sequence: int = 0
@@ -58,7 +58,7 @@ class Lane:
 
 
 class SimProducer(SimClient):
-    """Sends values of its own, by the names "name-number", to all partitions of one topic."""
+    """A producer of its own values, named "name-number", to all partitions of one topic."""
 
     acks = -1
     is_idempotent = True
@@ -113,7 +113,7 @@ class SimProducer(SimClient):
         self.pump()
 
     def _give_up(self, reason: ErrorCode) -> None:
-        """Nobody knows what of the records without an answer is in the log."""
+        """Give up on records without a response, whose outcome is unknown."""
         for lane in self._lanes.values():
             for batch in lane.pending:
                 for record in batch.records:
@@ -152,7 +152,7 @@ class SimProducer(SimClient):
         return batch
 
     def _resend(self, partition: TopicPartition, lane: Lane) -> bool:
-        """Sends again what has no answer, in order, once none of it is on its way.  True if there is any."""
+        """Resend batches without a response, in order, once none is in flight; return True if there are any."""
         if not lane.pending or all(batch.is_in_flight for batch in lane.pending):
             return False
         if not lane.in_flight:
@@ -200,7 +200,7 @@ class SimProducer(SimClient):
     def _take(
         self, partition: TopicPartition, lane: Lane, batch: Pending, told: PartitionProduceResponse | None
     ) -> ErrorCode | None:
-        """What one partition was answered.  Returns the error after which nothing can be known any more."""
+        """Handle the response for one partition; return an error after which the outcome is unknown."""
         code = None if told is None else ErrorCode(told.error_code)
         if told is not None and code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
             lane.pending.remove(batch)
@@ -214,7 +214,7 @@ class SimProducer(SimClient):
         return None
 
     def _may_try_again(self, lane: Lane, batch: Pending, code: ErrorCode | None) -> bool:
-        """What does not follow was perhaps sent before what was refused; the oldest has nothing before it."""
+        """Return True unless the oldest batch is out of order; a later one may follow a refused batch."""
         return code not in FATAL or batch is not lane.pending[0]
 
     def _acknowledged(self, batch: Pending, base_offset: int) -> None:
@@ -227,7 +227,7 @@ class SimProducer(SimClient):
 
 
 class SimPlainProducer(SimProducer):
-    """acks=1, without a producer id: each batch is sent once, and what has no answer is let go."""
+    """A producer with acks=1 and without a producer id; each batch is sent once, with or without a response."""
 
     acks = 1
     is_idempotent = False

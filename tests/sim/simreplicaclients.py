@@ -1,4 +1,4 @@
-"""Clients of the replicated cluster: each value is written once, and what they are told is remembered for ever."""
+"""Clients of the replicated cluster: each value is written once, and the clients remember all responses."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ IDEMPOTENT = 3  # Of the producers.
 class SimReplicaClients:
     """All clients of one cluster."""
 
-    # A cluster whose brokers may be of an older release answers older ones alone.
+    # A cluster with brokers of older releases supports only older versions.
     produce_version, fetch_version = PRODUCE, FETCH
 
     def __init__(self, cluster: ReplicatedCluster) -> None:
@@ -49,7 +49,7 @@ class SimReplicaClients:
         self.read = 0
 
     def partitions(self) -> list[tuple[Uuid, TopicPartition]]:
-        """Returns those that clients write to and read from."""
+        """Return the partitions that clients write to and read from."""
         return self._partitions.get()
 
     def _find_partitions(self) -> list[tuple[Uuid, TopicPartition]]:
@@ -62,7 +62,7 @@ class SimReplicaClients:
         ]
 
     def leader(self, topic_id: Uuid, partition: TopicPartition) -> BrokerId | None:
-        """Returns who leads a partition, as one of the brokers has it; nothing older than what was heard before."""
+        """Return the leader of a partition according to a broker, unless its metadata is outdated."""
         alive = [member for member in self.cluster.members.values() if member.is_alive]
         told = self.random.choice(alive).metadata.get(partition) if alive else None
         known = self._leaders.get((topic_id, partition), (-1, NO_BROKER))
@@ -71,7 +71,7 @@ class SimReplicaClients:
         return known[1] if known[1] in self.cluster.members else None
 
     def heard(self, topic_id: Uuid, partition: TopicPartition, state: LeaderAndIsr) -> None:
-        """Takes in who leads a partition."""
+        """Record the leader of a partition."""
         self._leaders[topic_id, partition] = state.leader_epoch, state.leader
 
     def begin(self) -> None:
@@ -81,7 +81,7 @@ class SimReplicaClients:
     # What they do.
 
     def go_on(self) -> None:
-        """Does one thing after the other."""
+        """Start the next actions of the clients."""
         if self.are_done:
             return
         if self.random.random() < 0.6:
@@ -91,7 +91,7 @@ class SimReplicaClients:
         self.cluster.clients.after(self.random.randrange(1, BREAK_US), self.go_on)
 
     def produce(self) -> None:
-        """Somebody writes some records to some partition, and waits for all replicas, or for the leader."""
+        """Let a client write records to a partition, and wait for all replicas or for the leader."""
         found = self.partitions()
         if found:
             acks = ALL if self.waits_for_all else self.random.choice((ALL, LEADER))
@@ -105,7 +105,7 @@ class SimReplicaClients:
         then: Callable[[ErrorCode | None], None] = lambda _: None,
         count: int | None = None,
     ) -> None:
-        """Writes some records, `count` if it is told."""
+        """Write some records, `count` if given."""
         values = [b"%d" % next(self._numbers) for _ in range(count or self.random.randint(1, 3))]
         records = encode_batch([(None, value, (), self.time()) for value in values])
         self.send(topic_id, partition, values, records, acks, then)
@@ -119,7 +119,7 @@ class SimReplicaClients:
         acks: int,
         then: Callable[[ErrorCode | None], None],
     ) -> None:
-        """Sends one batch to who seems to lead; `then` gets the error, None if there is no answer."""
+        """Send one batch to the supposed leader; `then` receives the error, or None without a response."""
         leader = self.leader(topic_id, partition)
         if leader is None:
             then(None)
@@ -146,13 +146,13 @@ class SimReplicaClients:
     def is_acknowledged(
         self, topic_id: Uuid, partition: TopicPartition, values: Sequence[bytes], base_offset: int
     ) -> None:
-        """Remembers what has to stay from now on."""
+        """Record an acknowledged value, which must stay."""
         self.acknowledged += 1
         for number, value in enumerate(values):
             self._know(topic_id, partition, base_offset + number, value)
 
     def consume(self) -> None:
-        """Somebody reads some partition from somewhere on."""
+        """Let a client read a partition from some offset on."""
         found = self.partitions()
         if not found:
             return
@@ -184,7 +184,7 @@ class SimReplicaClients:
                         self._know(topic_id, partition, batch.base_offset + number, record.value or b"")
 
     def check(self) -> None:
-        """What a producer has had acknowledged is there once, in its order."""
+        """Check that a producer's acknowledged records are present once, in order."""
         for producer in self.producers:
             if producer.at is not None and producer.at in self.partitions():
                 producer.check()

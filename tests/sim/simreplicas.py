@@ -1,8 +1,8 @@
-"""The replicas of one partition, each on a disk of its own, a controller that elects, and a net that loses and repeats.
+"""The replicas of one partition on separate disks, a controller that elects, and a network that loses and repeats.
 
-The followers are the real thing: core/replication/follower.py on real logs.  The leader is as simple as it may be: it
-appends, answers what it is asked, and its high watermark is the least end of those that are in sync.  Who is in sync
-the controller and the leader of its epoch change together, at once; everybody else hears of it when he is told.
+The followers are real: core/replication/follower.py with real logs. The leader is as simple as possible: it appends,
+responds to fetches, and its high watermark is the least log end of the in-sync replicas. The controller and the current
+leader change the ISR together at once; all others learn of it when they are notified.
 """
 
 from __future__ import annotations
@@ -75,14 +75,14 @@ def end_of(raw: bytes) -> int:
 
 
 class State(NamedTuple):
-    """What the controller says."""
+    """The state announced by the controller."""
 
     leader: int
     epoch: LeaderEpoch
 
 
 class Leadership:
-    """What a leader knows of its followers: where their fetches began, since it leads in this epoch."""
+    """A leader's view of its followers: where their fetches have started in its epoch."""
 
     def __init__(self, epoch: LeaderEpoch, isr: set[int], epoch_start: Offset) -> None:
         self.epoch = epoch
@@ -92,7 +92,7 @@ class Leadership:
 
 
 class Replica:
-    """One broker with its disk; `high_watermark` is what it has in replication-offset-checkpoint."""
+    """One broker with its disk; `high_watermark` is its value in replication-offset-checkpoint."""
 
     def __init__(self, number: int, *, diverging_in_fetch: bool) -> None:
         self.number = number
@@ -113,7 +113,7 @@ class Replica:
         if log.recovery_point < log.end_offset:
             flush_now(log, self.now)
         self.partition = Partition(NAME, log, UNTOLD, CONFIGS, MANAGER)
-        # What has become durable here is not committed for that: other replicas may not have it.
+        # A durable record is not committed yet: other replicas may lack it.
         committed = Offset(max(log.start_offset, min(self.high_watermark, log.end_offset)))
         self.partition.positions.high_watermark = committed
         self.led: Leadership | None = None
@@ -137,7 +137,7 @@ class Replica:
         self.checkpoint = (self.log.recovery_point, self.log.start_offset)
 
     def take(self, state: State, isr: set[int]) -> None:
-        """Leads or follows as the controller says."""
+        """Lead or follow, as announced by the controller."""
         self.told = state
         info = PartitionInfo(BrokerId(state.leader), state.epoch, (), ())
         if state.leader == self.number:
@@ -170,11 +170,11 @@ class Replica:
     # As the leader.
 
     def append(self, random: Random) -> None:
-        """Appends a batch of a producer, or a transaction's end; now and then behind a gap that compaction left."""
+        """Append a producer's batch, or the end of a transaction; now and then after a gap left by compaction."""
         assert self.led is not None
         self.now = TimestampMs(self.now + 7)
         batch = self._marker(random) if random.random() < 0.1 else self._records(random)
-        # Where an epoch begins is no gap: what a follower has there of an earlier one, no epoch would tell of.
+        # The start of an epoch is not a gap, since no epoch would reveal a follower's earlier records there.
         if self.log.epochs.latest != self.led.epoch or random.random() < 0.85:
             self.log.append(batch, self.led.epoch, self.now)
         else:
@@ -199,7 +199,7 @@ class Replica:
         return Batch.checked(memoryview(raw))
 
     def advance(self) -> None:
-        """Raises the high watermark to what all that are in sync have."""
+        """Raise the high watermark to the least log end of the in-sync replicas."""
         led = self.led
         assert led is not None
         others = led.isr - {self.number}
@@ -237,7 +237,7 @@ class Replica:
 
 
 def are_equal_from(start: int, one: Contents, other: Contents, gone: Mapping[int, bytes], upto: int) -> bool:
-    """True if both have the same batches from `start` to `upto`, but for those that compaction has taken from some."""
+    """Return True if both have the same batches from `start` to `upto`, except compacted ones."""
     bases = {base for base in one.keys() | other.keys() if base < upto and base not in gone}
     return all(one.get(base) == other.get(base) for base in bases if _end(base, one, other) > start)
 

@@ -1,6 +1,6 @@
-"""Members of the simulated cluster that follow each other: real fetchers, real ISRs, real requests between them.
+"""Members of the simulated cluster that follow each other: real fetchers, ISRs and requests between them.
 
-What clients do with them is in simreplicaclients.py; what holds at any time, and when all is calm, is checked here.
+Their clients are in simreplicaclients.py; the invariants, and the final checks without faults, are here.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class SimReplicated(SimControlled):
 
     cluster: ReplicatedCluster
     may_have_lost = has_lost_power = False
-    doubt: Doubt | None = None  # What it may lack, until it is registered.
+    doubt: Doubt | None = None  # Logs that may lack records, until it is registered.
 
     def start(self) -> None:
         self.doubt, self.is_certain = None, False
@@ -60,11 +60,11 @@ class SimReplicated(SimControlled):
         self.server = self.make_server(shell)
 
     def make_server(self, shell: Shell) -> SimServer:
-        """`shell` is for what else asks others."""
+        """Create the server of a process; `shell` serves components that send requests."""
         return SimServer(self.broker, self.node, self.cluster.delay_us, self.take_asks)
 
     def join(self) -> None:
-        """Joins anew; whoever still waits for this controller hears that it is none any more."""
+        """Rejoin, and fail all requests that wait for this controller."""
         for ask in list(self.asked):
             if ask.answer is None:
                 ask.error = ErrorCode.NOT_CONTROLLER
@@ -72,25 +72,25 @@ class SimReplicated(SimControlled):
         super().join()
 
     def take_asks(self) -> None:
-        """Begins what the broker asks of others."""
+        """Start the requests of the broker to others."""
         self.room.settle()
         self.fetchers.send_due_requests()
         self.isr_changes.send_proposals()
 
     def stop(self) -> None:
-        """Ends as a broker does that is told to: its logs are closed, its session ends."""
+        """Stop as a broker does on request: close its logs, and end its session."""
         assert self.broker.stop(self.node.now()) == []
         SimMember.kill(self)
         self.tree.close()
 
     def lose_power(self) -> None:
-        """Dies, and its disk forgets of what was not synced as much as it likes."""
+        """Kill the process, and let its disk lose an arbitrary part of the unsynced writes."""
         self.kill()
         self.disk = self.disk.crash(self.cluster.random)
         self.may_have_lost = self.has_lost_power = True
 
     def lose_log(self, partition: TopicPartition) -> None:
-        """Dies, and somebody removes a log before it starts again."""
+        """Kill the process, and remove a log before it starts again."""
         self.kill()
         self.disk.lose_directory(f"{DIRECTORY}/{partition}")
 
@@ -103,7 +103,7 @@ class SimReplicated(SimControlled):
         return True
 
     def _doubt(self) -> Doubt:
-        """As app/serve/cluster_joining.py has it."""
+        """Mark logs as doubtful, as app/serve/cluster_joining.py does."""
         replicas = {
             TopicPartition(name, index): topic.topic_id
             for name, topic in self.cluster.topics().items()
@@ -125,7 +125,7 @@ class SimReplicated(SimControlled):
         super().fail_directory(*partitions)
         self.server.settle()
 
-    # ISRs, as the controller changes them.
+    # ISRs, changed by the controller.
 
     def _ask_other(self, controller: BrokerId, proposed: Sequence[ProposedIsr], then: Then) -> None:
         ask = to_event(proposed, self.id, self.broker.controlled.broker_epoch)
@@ -156,7 +156,7 @@ class SimReplicated(SimControlled):
         return from_event(proposed, ask)
 
     def _remember(self, ask: events.AlterPartitions) -> None:
-        """Keeps for the checks what the answer says, as it says it to the broker."""
+        """Record the contents of a response for the checks, as seen by the broker."""
         for partition, answer in (ask.answer or {}).items():
             known = self.states.get(partition)
             if answer.state is None or known is None:
@@ -165,7 +165,7 @@ class SimReplicated(SimControlled):
                 self.states[partition] = known._replace(state=answer.state)
 
     def wrote_states(self) -> None:
-        """Checks and keeps what it has just written to the tree, before Kafka 2.7, of a failed disk too."""
+        """Check and record the states just written to the tree, before Kafka 2.7, also with a failed disk."""
         for partition in self.cluster.partitions():
             state, known = self.cluster.state(*partition), self.states.get(partition)
             if state is None or state.leader != self.id:
@@ -177,7 +177,7 @@ class SimReplicated(SimControlled):
     # What is in its logs.
 
     def stored(self, partition: TopicPartition) -> bytes:
-        """Returns all batches of a replica's log, as they lie there."""
+        """Return all batches of a replica's log as stored."""
         log = self.broker.partitions[partition].log
         found, offset = b"", log.start_offset
         while offset < log.end_offset:
@@ -195,7 +195,7 @@ class SimReplicated(SimControlled):
 
 
 def _epochs_in(log: Log) -> list[tuple[LeaderEpoch, Offset]]:
-    """Returns the epochs that have records: one may be known whose first record a full disk did not take."""
+    """Return the epochs with records: another epoch may be known whose first record a full disk rejected."""
     return [(epoch, start) for epoch, start in log.epochs.entries if start < log.end_offset]
 
 
@@ -204,7 +204,7 @@ def _now(call: Callable[..., None], *arguments: object) -> None:
 
 
 class ReplicatedCluster(ControlledCluster):
-    """A cluster of such members, the network between them, and what clients know of their records."""
+    """A cluster of such members, the network between them, and the records known to clients."""
 
     members: dict[BrokerId, SimReplicated]  # type: ignore[assignment]
 
@@ -214,7 +214,7 @@ class ReplicatedCluster(ControlledCluster):
             "replica.lag.time.max.ms": str(LAG_MS_MAX),
             "replica.fetch.wait.max.ms": "300",
             "replica.fetch.backoff.ms": "100",
-            "replica.fetch.max.bytes": "100",  # One batch at a time: who was away stays behind for a while.
+            "replica.fetch.max.bytes": "100",  # One batch at a time: a returning follower stays behind.
             "min.insync.replicas": str(self.random.choice((1, 1, 2))),
         }
         self.configs = BrokerConfigs.parse(self.settings)
@@ -222,14 +222,14 @@ class ReplicatedCluster(ControlledCluster):
         self.clients = SimNode(self.clock, "clients", self.random)
         self.lines = Lines(self.members, self.clients, self.delay_us)
         self._ways: dict[tuple[BrokerId, BrokerId], Way] = {}
-        # By topic id and partition: what was acknowledged, and what anybody has ever read.
+        # By topic id and partition: records that were acknowledged or read.
         self.known: dict[tuple[Uuid, TopicPartition], Values] = {}
-        self.unsafe: set[Uuid] = set()  # Topics that an unclean leader may lead.
+        self.unsafe: set[Uuid] = set()  # Topics that allow unclean leaders.
 
-    # What holds when all is calm.
+    # Invariants without activity.
 
     def check_logs(self, member: SimControlled, topics: Container[TopicName]) -> None:
-        """Deleted logs may be back after a power failure; a start of the whole broker sets them aside."""
+        """Check the logs; a power failure may restore deleted ones, which a full start quarantines."""
         if not isinstance(member, SimReplicated) or not member.has_lost_power:
             super().check_logs(member, topics)
 
@@ -244,7 +244,7 @@ class ReplicatedCluster(ControlledCluster):
                     self._check_replicas(topic.topic_id, TopicPartition(name, index), replicas)
 
     def _check_replicas(self, topic_id: Uuid, partition: TopicPartition, replicas: Sequence[BrokerId]) -> None:
-        """All replicas that can be reached are in sync, have the same, and have what clients were told of."""
+        """Check that all available replicas are in sync and equal, and have the records known to clients."""
         state = self.state(*partition)
         if state is None or state.leader not in self.members:
             return
@@ -266,7 +266,7 @@ class ReplicatedCluster(ControlledCluster):
     def request(
         self, sender: BrokerId, receiver: BrokerId, builder: RequestBuilder[T], then: Callable[[T | None], None]
     ) -> None:
-        """Has a broker asked over the network; `then` gets the response, or None."""
+        """Send a request to a broker over the network; `then` receives the response, or None."""
         version = builder.latest_allowed
         frame = frame_of(builder.build(version), version, 1, "sim")
 

@@ -1,10 +1,9 @@
-"""Requests to a simulated broker: as bytes through its conversations, over a network that loses and delays.
+"""Requests to a simulated broker: bytes for its conversations, over a network that loses and delays.
 
-    Lines.ask ──> a while ──> the broker that is there by then ──> its answer ──> a while ──> who asked
-                     └── the way is cut, or nobody is there ──> nothing, until the time is over
+    Lines.ask ──> a delay ──> the broker running by then ──> its response ──> a delay ──> the caller
+                     └── the link is cut, or no broker runs ──> nothing, until the timeout
 
-Who asks hears once, be it of the answer or that there is none.  Requests that follow each other on one connection are
-in simpipes.py.
+The caller is notified once, of the response or of its absence. Pipelined requests on one connection are in simpipes.py.
 """
 
 from __future__ import annotations
@@ -63,12 +62,12 @@ class Talk:
 
     def __init__(self, conversation: Conversation, answer: Callable[[bytes], None], requests: int) -> None:
         self.conversation = conversation
-        self.received: list[bytes] = []  # What its conversation has not taken yet.
-        self.requests = requests  # How many are to be answered until it ends; below 0 it does not.
+        self.received: list[bytes] = []  # Data not passed to its conversation yet.
+        self.requests = requests  # Number of responses until it ends; negative for no limit.
         self._answer = answer
 
     def send(self) -> None:
-        """Sends the answers that are ready."""
+        """Send the responses that are ready."""
         chunks = self.conversation.data_to_send()
         answers = b"".join(one.read() if isinstance(one, FileSlice) else bytes(one) for one in chunks)  # type: ignore[arg-type]
         while answers:
@@ -79,7 +78,7 @@ class Talk:
 
 
 class SimServer:
-    """One process of a broker: what it is asked, and what it does beside that.  All of a moment is done at once."""
+    """One process of a broker: its requests, and its other work. All events of an instant are handled at once."""
 
     def __init__(
         self,
@@ -89,7 +88,7 @@ class SimServer:
         take: Callable[[], None],
         take_ids: Callable[[], ProducerIdBlock | None] = _no_ids,
     ) -> None:
-        """`take` begins what the broker asks of others; what works on files takes as long as `delay_us` says."""
+        """Create a process; `take` starts requests to others, and `delay_us` is the duration of file work."""
         self.broker = broker
         self._node = node
         self._delay_us = delay_us
@@ -115,17 +114,17 @@ class SimServer:
         return self._node.now()
 
     def serve(self, frame: bytes, answer: Callable[[bytes], None]) -> None:
-        """Takes a request, on a connection of its own."""
+        """Handle a request on a connection of its own."""
         self.receive(self.connect(answer, requests=1), frame)
 
     def connect(self, answer: Callable[[bytes], None], *, requests: int = -1) -> Talk:
-        """Opens a connection, which ends after so many requests; `answer` gets the answers in their order."""
+        """Open a connection that ends after a number of requests; `answer` receives the responses in order."""
         talk = Talk(Conversation(self._host, self._peer, Connection(), lambda: None), answer, requests)
         self._talks[talk.conversation] = talk
         return talk
 
     def receive(self, talk: Talk, *frames: bytes) -> None:
-        """Takes what has come on a connection: all of it at once."""
+        """Handle all that has arrived on a connection."""
         talk.received += frames
         self._go_on(talk)
         self.settle()
@@ -144,7 +143,7 @@ class SimServer:
             del self._talks[conversation]
 
     def settle(self) -> None:
-        """Does what has become possible, until there is nothing more."""
+        """Do all work that has become possible."""
         if self._is_settling:
             return
         self._is_settling = True
@@ -172,10 +171,10 @@ class SimServer:
                 self._go_on(talk)
         return bool(effects or completed)
 
-    # What is carried out beside the loop.
+    # Work outside the loop.
 
     def in_thread(self, work: Callable[[], T], then: Callable[[Future[T]], None], pool: Pool) -> None:
-        """What a request waits for is not slow here; all else is."""
+        """Run work in a thread: at once if a request waits for it, otherwise with a delay."""
         self._node.after(0 if pool is Pool.WORK else self._delay_us(), lambda: then(done(work)))
 
     def in_order(self, work: Callable[[], T], then: Callable[[Future[T]], None]) -> None:
@@ -201,21 +200,21 @@ class Lines:
     """The network between brokers, and from clients to them."""
 
     def __init__(self, members: dict[BrokerId, SimReplicated], node: SimNode, delay_us: Callable[[], int]) -> None:
-        """`node` is where clients are."""
+        """Create the network; `node` is the clients' node."""
         self._members = members
         self.clients = node
         self._delay_us = delay_us
         self.loses_some = True
-        self.cuts: set[tuple[BrokerId, BrokerId]] = set()  # From whom nothing comes to whom.
+        self.cuts: set[tuple[BrokerId, BrokerId]] = set()  # Cut links, from sender to receiver.
 
     def delay_us(self) -> int:
-        """Returns how long something is on its way, now and then very long."""
+        """Return the latency of a message, which is now and then very long."""
         random = self.clients.random
         is_late = self.loses_some and random.random() < LATE
         return random.randrange(LATEST_US) if is_late else self._delay_us()
 
     def loses(self, sender: BrokerId, receiver: BrokerId) -> bool:
-        """True if what is sent now does not arrive."""
+        """Return True if a message sent now is lost."""
         is_lost = self.loses_some and self.clients.random.random() < LOST
         return is_lost or (sender, receiver) in self.cuts
 
@@ -226,7 +225,7 @@ class Lines:
         serve: Callable[[SimReplicated, Callable[[T], None]], None],
         then: Callable[[T | None], None],
     ) -> None:
-        """Has `serve` called with the receiver and who takes its answer; `then` gets that answer, or None."""
+        """Call `serve` with the receiver and a callback for its response; `then` receives the response, or None."""
         node = self.clients if sender == CLIENTS else self._members[sender].node
         life, is_over = node.life, False
 

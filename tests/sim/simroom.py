@@ -1,7 +1,7 @@
-"""What a full disk does to the replicas of a simulated broker, beside what the controller says to it.
+"""Effects of a full disk on the replicas of a simulated broker, besides the controller's requests.
 
-The broker itself takes replicas offline that it can't write, or can't open, and has them back when there is room; what
-its member remembers of them follows here, and the controller is told as net/cluster/cluster_member.py tells it.
+The broker itself takes replicas offline that it cannot write or open, and reinstates them when there is space. The
+state of its member follows here, and the controller is notified as by net/cluster/cluster_member.py.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 
 class SimRoom:
-    """The replicas of one process that are offline for want of room."""
+    """The replicas of one process that are offline for lack of space."""
 
     def __init__(self, member: SimReplicated) -> None:
-        self.awaited: dict[TopicPartition, AssignedState | None] = {}  # With what the controller said of them last.
+        self.awaited: dict[TopicPartition, AssignedState | None] = {}  # With the controller's last state of them.
         self._member = member
         self._changes_told = 0
 
     def settle(self) -> None:
-        """Takes in what has become of replicas by itself, and has the controller ask about it."""
+        """Apply changes of replicas, and make the controller ask about them."""
         if not self._member.disk.failures and self._member.broker.replicas.changes == self._changes_told:
             return
         self.look({})
@@ -38,9 +38,9 @@ class SimRoom:
                 self._changes_told = changes
 
     def look(self, remembered: dict[TopicPartition, ErrorCode]) -> None:
-        """Takes in which replicas have gone offline, and which are back.
+        """Note which replicas have gone offline, and which are back.
 
-        `remembered` are the failures that a request of the controller should have, which can't know of it.
+        `remembered` are the failures that a controller request should report without knowing of this.
         """
         member, here = self._member, self._member.broker.partitions
         for name, one in here.items():

@@ -1,7 +1,7 @@
-"""How a transactional producer sends: batches to several partitions, some requests at a time, until all have answers.
+"""Sends of a transactional producer: batches to several partitions, with several requests in flight.
 
-By its seed it uses transactions with an epoch of their own (KIP-890), which partitions join by being written to, or
-those before, to which partitions are added.  What has no answer it sends again, with the same sequence numbers.
+Depending on the seed, it uses transactions with an epoch each (KIP-890), which partitions join when they are written
+to, or earlier ones, to which partitions are added. Batches without a response are resent with the same sequences.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ DONE = (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
 
 @dataclass
 class Unanswered:
-    """A batch for one partition that has no answer yet."""
+    """A batch for one partition without a response so far."""
 
     records: list[Sent]
     sequence: int
@@ -39,7 +39,7 @@ Request = dict[TopicPartition, Unanswered]  # What is left of it.
 
 
 class SimSender(SimSteps):
-    """Sends values of its own, by the names "name-number", to some partitions of one topic."""
+    """A sender of its own values, named "name-number", to some partitions of one topic."""
 
     writes = True
 
@@ -57,14 +57,14 @@ class SimSender(SimSteps):
         self._sequences: Counter[TopicPartition] = Counter()
 
     def identify(self, producer_id: int, epoch: int) -> None:
-        """Takes over an identity; with another epoch sequence numbers begin anew."""
+        """Set the identity; sequences start again with a new epoch."""
         if (producer_id, epoch) != self.identity.producer:
             self._sequences.clear()
         self.identity = Identity(self.transactional_id, (producer_id, epoch), self.around.clock.now_us)
         self.tell("id", f"{producer_id} epoch {epoch}")
 
     def send(self, transaction: Transaction) -> Steps[None]:
-        """Sends some requests, one behind the other, each with a batch for some partitions.  Raises Spoilt."""
+        """Send some pipelined requests, each with batches for some partitions; raise Spoilt."""
         partitions = self.around.partitions(self.topic)
         chosen = self.random.sample(partitions, self.random.randrange(1, len(partitions) + 1))
         yield from self._add(chosen)
@@ -80,7 +80,7 @@ class SimSender(SimSteps):
                 yield self.pause(RETRY_US)
 
     def _add(self, partitions: list[TopicPartition]) -> Steps[None]:
-        """Adds partitions to the transaction, unless writing to them does.  Raises Spoilt."""
+        """Add partitions to the transaction, unless writing to them does; raise Spoilt."""
         new = [partition for partition in partitions if partition not in self.added]
         if self.has_epochs or not new:
             return
@@ -137,7 +137,7 @@ class SimSender(SimSteps):
         )
 
     def _take_all(self, requests: list[Request], answers: list[ProduceResponse | None]) -> None:
-        """Takes in what was answered, and leaves what has to be sent again.  Raises Spoilt."""
+        """Handle the responses, and keep the batches to be resent; raise Spoilt."""
         behind: dict[TopicPartition, None] = {}  # Where an earlier batch is not written.
         spoils: ErrorCode | None = None
         for request, answer in zip(requests, answers, strict=True):
@@ -161,7 +161,7 @@ class SimSender(SimSteps):
 
 
 def _first_error(answer: AddPartitionsToTxnResponse) -> int:
-    """Returns the error that names a wrong partition: because of it the others are not even tried."""
+    """Return the error of a wrong partition, which prevents the others from being tried."""
     topics = answer.results_by_topic_v3_and_below
     codes = [part.partition_error_code for topic in topics for part in topic.results_by_partition]
     wrong = [code for code in codes if code not in (ErrorCode.NONE, ErrorCode.OPERATION_NOT_ATTEMPTED)]

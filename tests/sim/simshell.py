@@ -1,8 +1,7 @@
-"""The shell around the core in the simulation: what net/shell/shell is to asyncio and threads.
+"""The shell around the core in the simulation, like net/shell/shell with asyncio and threads.
 
-What the core asks for is carried out as net/shell/effect_executor has it, in simulated threads; who waits is answered,
-and time passes, as in net/shell/answering and net/loop/ticking.  Long work is done in slices, between which others
-have their turns.
+Effects of the core are executed as in net/shell/effect_executor, in simulated threads; parked requests complete and
+time passes as in net/shell/answering and net/loop/ticking. Long work is done in slices, between which other work runs.
 """
 
 from __future__ import annotations
@@ -44,12 +43,12 @@ from support.at_once import done
 T = TypeVar("T")
 
 HOUSEKEEPING_MS = SECOND_MS
-GATHERED_SHARE = 0.3  # Of turns whose commit is put off.
+GATHERED_SHARE = 0.3  # Connections with a deferred commit.
 GATHERED_US = 300
 
 
 class SimShell:
-    """One process of a broker.  Satisfies api.conversation.Host."""
+    """One process of a broker; implements api.conversation.Host."""
 
     def __init__(
         self,
@@ -61,22 +60,22 @@ class SimShell:
         metadata: Metadata,
         change: Callable[[Change], Changed],
     ) -> None:
-        """`epoch` rises with each process of the broker; `change` writes to the metadata tree."""
+        """Create a process; `epoch` increases with each process of the broker, `change` writes to the tree."""
         self.random = random
         self.broker = broker
         self.dispatch: Dispatch = dispatch
         self.gate: Gate = OpenGate()
-        # A test breaks these on purpose.
+        # A test may inject bugs here.
         self.run_sync: Callable[[Sync], Synced] = Sync.run
         self.read_slice: Callable[[FileSlice], bytes] = FileSlice.read
         self.run_clean: Callable[[Clean], Cleaned] = clean
-        self.watch_cleaner: Callable[[Clean | Cleaned], None] = lambda _: None  # Told before and after each step.
+        self.watch_cleaner: Callable[[Clean | Cleaned], None] = lambda _: None  # Notified before and after each step.
         self.connections: dict[SimConnection, None] = {}
         self.threads = SimThreads(node, random)
         self.end_process: Action = lambda: None  # Called when the last data directory has failed.
         self._node = node
         self._gathered: list[SimConnection] = []
-        self._slices: deque[Iterator[None]] = deque()  # Of what the controller tells; the first is under way.
+        self._slices: deque[Iterator[None]] = deque()  # Controller updates; the first one is being applied.
         self._telling = SimTelling(broker, epoch, self.threads, self.now, self.add_slices)
         self._house: Iterator[None] | None = None
         writers = Writers(change, partial(metadata.take_producer_ids, broker.id), _alters_nothing)
@@ -95,7 +94,7 @@ class SimShell:
         )
         self.is_stopped = False
 
-    # What connections ask of it.
+    # Called by connections.
 
     def now(self) -> Moment:
         return self._node.now()
@@ -110,7 +109,7 @@ class SimShell:
         return False
 
     def answered(self, request: Request, began: float) -> None:
-        """Nobody counts."""
+        """Ignore the response, since there are no metrics."""
 
     def forget(self, connection: SimConnection) -> None:
         self.connections.pop(connection, None)
@@ -118,7 +117,7 @@ class SimShell:
             self._gathered.remove(connection)
 
     def gathers(self, connection: SimConnection) -> bool:
-        """True if what the connection has staged is written later, with what others stage (net/loop/gathering)."""
+        """Return True if the connection's staged batches are written later, with others (net/loop/gathering)."""
         if self.random.random() >= GATHERED_SHARE:
             return False
         if not self._gathered:
@@ -136,9 +135,9 @@ class SimShell:
     # Events.
 
     def settle(self) -> None:
-        """After anything happened: answer what can be answered, start what the core asked for, set the timer."""
+        """Complete requests, execute effects of the core, and set the timer, after any event."""
         if self._gathered:
-            return  # It comes back when they have been answered.
+            return  # The connection returns after the responses.
         completed = self.broker.lot.take_completed()
         if completed:
             self._answering.answer(completed)
@@ -150,7 +149,7 @@ class SimShell:
             self._effects.start(effect)
         self._ticking.set()
 
-    # What is carried out beside the loop.
+    # Work outside the loop.
 
     def in_thread(self, work: Callable[[], T], then: Callable[[Future[T]], None], pool: Pool) -> None:
         self.threads.submit(pool, partial(done, work), partial(self._ended, then, pool))
@@ -173,11 +172,11 @@ class SimShell:
         return self.run_clean(step)
 
     def _seconds(self) -> float:
-        """The time as it is looked at between answers: a turn is long or short, whatever it does."""
+        """Return a random duration of answering, so that turns are long or short independently of their work."""
         return self.random.random() * 2 * ANSWERING_SECONDS
 
     def hear(self, topics: Iterable[TopicInfo]) -> None:
-        """Has the controller tell what there is, now that the process has started."""
+        """Announce the existing topics as the controller does, now that the process has started."""
         self._telling.begin(topics)
         self.settle()
 
@@ -187,7 +186,7 @@ class SimShell:
             self._next_slices()
 
     def _next_slices(self) -> None:
-        """Some slices of what is under way."""
+        """Run some slices of pending work."""
         for _ in range(self.random.randrange(1, 6)):
             if next(self._slices[0], self) is self:
                 self._slices.popleft()
@@ -204,7 +203,7 @@ class SimShell:
             self._keep_house()
 
     def _keep_house(self) -> None:
-        """Some steps of the periodic tasks."""
+        """Run some steps of the periodic tasks."""
         house = self._house
         assert house is not None
         try:
@@ -226,7 +225,7 @@ class SimShell:
         return bool(self._effects.are_changing or self._slices or self._gathered or self.broker.is_writing)
 
     def stop_answering(self) -> None:
-        """Completes all parked requests with what is known now."""
+        """Complete all parked requests with their current results."""
         for slices in self._slices:
             for _ in slices:
                 pass
@@ -240,5 +239,5 @@ def _alters_nothing(change: AlterConfigs, _: object) -> Altered:
 
 
 def clean(step: Clean) -> Cleaned:
-    """Takes a step of a pass that nothing holds back."""
+    """Run a step of a pass without any delays."""
     return step.run(lambda _: None)

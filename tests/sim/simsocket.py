@@ -1,10 +1,10 @@
-"""One end of a simulated connection: what a process writes to and reads from, and what its kernel holds for it.
+"""One end of a simulated connection: data written and read by a process, and the buffers of its kernel.
 
-    write ──> pieces on their way ──> arrived, unread ──> read
-              └──────── no more than a buffer of them ────────┘
+    write ──> in flight, in pieces ──> arrived, unread ──> read
+              └────────── at most one buffer ──────────┘
 
-A reader that does not read stops the writer: `write` takes no more than there is room for, and `on_writable` is called
-when there is room again.  Callbacks come in turns of the process's loop; once the process is gone, none does.
+A reader that does not read stops the writer: `write` takes no more than there is space for, and `on_writable` is called
+when there is space again. Callbacks run in turns of the process's loop; after the process has ended, none runs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BUFFER_BYTES = (2_000, 20_000, 200_000)
 
 
 class SimSocket:
-    """`on_closed` gets the reason: "closed" by the other side, "reset", "refused" or "timed out"."""
+    """One end of a connection; `on_closed` receives "closed" (by the peer), "reset", "refused" or "timed out"."""
 
     def __init__(self, network: SimNetwork, node: SimNode, number: int, peer_name: str) -> None:
         self.node = node
@@ -31,29 +31,29 @@ class SimSocket:
         self.peer_name = peer_name
         self.peer: SimSocket | None = None
         self.is_open = False
-        self.is_over = False  # Nothing comes out of it any more, and nothing goes in.
+        self.is_over = False  # Neither readable nor writable any more.
         self.on_open: Action = _nothing
         self.on_readable: Action = _nothing
         self.on_writable: Action = _nothing
         self.on_closed: Callable[[str], None] = _no_reason
         self._network = network
         self._buffer_bytes = network.random.choice(BUFFER_BYTES)
-        self._under_way: deque[bytes] = deque()  # Sent from here, not arrived there.
-        self._taken_bytes = 0  # Sent from here, not read there.
+        self._under_way: deque[bytes] = deque()  # In flight from here.
+        self._taken_bytes = 0  # Sent from here, unread there.
         self._wants_room = False
         self._arrived = bytearray()
-        self._is_told = False  # That something can be read.
-        self._end = ""  # The other side has closed; told when all is read.
+        self._is_told = False  # Data can be read.
+        self._end = ""  # The peer has closed; reported once all data is read.
 
     def join(self, peer: SimSocket) -> None:
-        """The accepted end of a connection is open at once."""
+        """Open the accepted end of a connection."""
         self.peer, peer.peer = peer, self
         self.is_open = True
 
     # The process's side.
 
     def write(self, data: bytes) -> int:
-        """Takes as many bytes as there is room for."""
+        """Write as many bytes as there is space for."""
         if not self.is_open or self.is_over:
             return 0
         taken = data[: self._buffer_bytes - self._taken_bytes]
@@ -81,9 +81,9 @@ class SimSocket:
         return len(self._arrived)
 
     def close(self) -> None:
-        """What was written still arrives, then the other side hears that this one has closed.
+        """Close this end; written data still arrives, and then the end of the stream.
 
-        With bytes that nobody will read any more, the kernel resets the connection instead.
+        If unread bytes remain, the kernel resets the connection instead.
         """
         if self.is_over:
             return
@@ -94,7 +94,7 @@ class SimSocket:
             self._carry(lambda: peer.was_closed(reason))
 
     def vanish(self) -> None:
-        """Nothing is told to anybody."""
+        """Drop the connection without any notification."""
         self.is_over, self.is_open = True, False
         self._arrived.clear()
         self._network.sockets.pop(self, None)
@@ -115,7 +115,7 @@ class SimSocket:
         if peer is None or not piece:
             return
         if peer.is_over:
-            if peer.node.is_up:  # Its kernel knows of no such connection.
+            if peer.node.is_up:  # The kernel does not know the connection.
                 peer._carry(lambda: self.was_closed("reset"))
             return
         peer._arrived += piece
@@ -152,7 +152,7 @@ class SimSocket:
             self.node.soon(lambda: self.on_closed(reason))
 
     def lose_last_bytes(self) -> None:
-        """Of what is under way from here, only some of the first bytes arrive."""
+        """Let only some of the first bytes in flight from here arrive."""
         data = b"".join(self._under_way)
         self._under_way.clear()
         kept = data[: self._network.random.randrange(len(data) + 1)]
@@ -165,7 +165,7 @@ class SimSocket:
 
 
 def pieces(data: bytes, random: Random) -> Iterable[bytes]:
-    """The same bytes, cut anywhere: nobody may depend on how they arrive."""
+    """Return the same bytes split anywhere, since no receiver may depend on the split."""
     if len(data) < 2 or random.random() < 0.7:
         return (data,)
     cuts = sorted(random.randrange(1, len(data)) for _ in range(random.randrange(1, 4)))
@@ -173,8 +173,8 @@ def pieces(data: bytes, random: Random) -> Iterable[bytes]:
 
 
 def _nothing() -> None:
-    """Nobody asked to be told."""
+    """Ignore an event without a listener."""
 
 
 def _no_reason(reason: str) -> None:
-    """Nor of this."""
+    """Ignore a close without a listener."""

@@ -1,6 +1,6 @@
-"""A client whose life is a generator: it yields what it waits for, and is sent what came of that.
+"""A client whose life is a generator: it yields an operation to wait for, and is sent the result.
 
-What is yielded is a function that begins the wait and is given whom to tell of its end.
+A yielded operation is a function that starts the wait, and receives a callback for the result.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Told = Callable[[Any], None]
 Wait = Callable[[Told], object]
 Steps = Generator[Wait, Any, Result]
 
-# Errors after which the same request is sent again; and those that say that another producer has taken over.
+# Retriable errors, and errors of a producer that was fenced by another one.
 PASSING = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -36,7 +36,7 @@ FENCED = {ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH}
 
 
 class Spoilt(Exception):
-    """The transaction that is under way can't be committed."""
+    """Raised when the current transaction cannot be committed."""
 
     def __init__(self, code: ErrorCode) -> None:
         self.code = code
@@ -53,7 +53,7 @@ class SimSteps(SimClient):
         return self._is_ended
 
     def live(self) -> Steps[None]:
-        """Does everything the client does, from its beginning to its end."""
+        """Run the client from its beginning to its end."""
         raise NotImplementedError
 
     def begin(self) -> None:
@@ -61,10 +61,10 @@ class SimSteps(SimClient):
         self.node.soon(lambda: self._go_on(None))
 
     def pump(self) -> None:
-        """Nothing: the generator sees by itself that the client drains."""
+        """Do nothing: the generator itself notices that the client drains."""
 
     def end(self) -> None:
-        """Marks the client as done; no answer reaches it any more."""
+        """Mark the client as done; it receives no more responses."""
         self._is_ended = True
         self.link.leave()
 
@@ -78,17 +78,17 @@ class SimSteps(SimClient):
         wait(self._soon)
 
     def _soon(self, result: object) -> None:
-        """Goes on in another turn: a link may tell of its end at once, while the generator is still running."""
+        """Continue in another turn: a link may call back at once, while the generator is still running."""
         self.node.soon(lambda: self._go_on(result))
 
     # What can be waited for.
 
     def ask(self, message: object, version: int, answer: type) -> Wait:
-        """Sends the request; what is told is its answer, or None if none will come."""
+        """Send the request; the result is its response, or None if there will be none."""
         return lambda then: self.link.ask(message, version, answer, then)
 
     def ask_all(self, messages: Sequence[object], version: int, answer: type) -> Wait:
-        """Sends some requests without waiting in between; what is told is a list, as `ask` tells of each."""
+        """Pipeline some requests; the result is a list with the result of `ask` for each."""
 
         def begin(then: Told) -> None:
             answers: dict[int, Any] = {}
@@ -109,9 +109,9 @@ class SimSteps(SimClient):
     def insist(
         self, message: object, version: int, answer: type, code_of: Callable[[Any], int], *, patience: float = 1.0
     ) -> Steps[tuple[Any, ErrorCode]]:
-        """Sends the request until an answer has an error that does not pass by itself, or none; returns both.
+        """Retry the request on transient errors; return the response and its error.
 
-        With a `patience` below 1 the client may give up after a lost answer; the error is REQUEST_TIMED_OUT then.
+        With a `patience` below 1 the client may give up after a lost response, with REQUEST_TIMED_OUT.
         """
         while True:
             told = yield self.ask(message, version, answer)
@@ -124,12 +124,12 @@ class SimSteps(SimClient):
             yield self.pause(RETRY_US)
 
     def find_coordinator(self, key: str, key_type: int) -> Steps[None]:
-        """Finds the coordinator; the first client that asks has its state topic created."""
+        """Look up the coordinator; the first lookup creates its internal topic."""
         request = FindCoordinatorRequest(key=key, key_type=key_type)
         _, code = yield from self.insist(request, 2, FindCoordinatorResponse, lambda told: told.error_code)
         assert code is ErrorCode.NONE, f"{self.name} has no coordinator: {code.name}"
 
     def find_all(self, topics: list[Any]) -> Steps[None]:
-        """Asks until all topics are there."""
+        """Retry the lookup until all topics exist."""
         while not (yield lambda then: self.find_topics(topics, then)):
             yield self.pause(RETRY_US)

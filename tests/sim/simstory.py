@@ -1,4 +1,4 @@
-"""Stories of three brokers and one partition, told step by step: what test_named_histories.py is written in."""
+"""Stories of three brokers and one partition, played step by step; the language of test_named_histories.py."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from sim.simreplicated import ReplicatedCluster, SimReplicated
 
 TOPIC = TopicName("topic-0")
 PARTITION = TopicPartition(TOPIC, 0)
-MOMENT = 0.3  # Too short for a session to end.
-AGES = 5.0  # Until sessions are over, and all is as it stays.
+MOMENT = 0.3  # Too short for a session to expire.
+AGES = 5.0  # Long enough for sessions to expire and the cluster to settle.
 NEWEST = "3.9"
 BY_NAME = 11  # A version of Produce.
 
 
 class Story:
-    """Three brokers of which all are well, and a partition that the first of its replicas leads."""
+    """Three brokers without faults, and a partition led by the first of its replicas."""
 
     def __init__(self, *replicas: int, min_isr: int = 1, protocol: str = NEWEST, controller: int = 0) -> None:
-        """`protocol` is inter.broker.protocol.version."""
+        """Create a story; `protocol` is inter.broker.protocol.version."""
         self.cluster = ReplicatedCluster(seed=1)
         settings = {
             **self.cluster.settings,
@@ -49,15 +49,15 @@ class Story:
         return self.cluster.members[BrokerId(broker)]
 
     def end(self, broker: int) -> int:
-        """Returns where a broker's log ends."""
+        """Return the end of a broker's log."""
         return self.member(broker).broker.partitions[PARTITION].log.end_offset
 
     def high_watermark(self, broker: int) -> int:
-        """Returns how far a broker knows the partition to be committed."""
+        """Return a broker's high watermark of the partition."""
         return self.member(broker).broker.partitions[PARTITION].positions.high_watermark
 
     def leads(self, broker: int) -> bool:
-        """True if a broker takes itself for the leader."""
+        """Return True if a broker believes it is the leader."""
         partition = self.member(broker).broker.partitions.get(PARTITION)
         return partition is not None and partition.leading is not None
 
@@ -72,21 +72,21 @@ class Story:
         return self.state.leader
 
     def cut(self, sender: int, *receivers: int) -> None:
-        """Nothing comes from one broker to others any more."""
+        """Cut the network from one broker to others."""
         self.cluster.lines.cuts |= {(BrokerId(sender), BrokerId(receiver)) for receiver in receivers}
 
     def part(self, broker: int, *others: int) -> None:
-        """Nothing comes from one broker to others any more, nor from them to it."""
+        """Cut the network between one broker and others in both directions."""
         self.cut(broker, *others)
         for other in others:
             self.cut(other, broker)
 
     def join(self) -> None:
-        """Everything comes again."""
+        """Heal the network."""
         self.cluster.lines.cuts.clear()
 
     def write(self, acks: int = ALL) -> list[ErrorCode | None]:
-        """Sends a record to who leads; what is returned has the outcome once that is known."""
+        """Send a record to the leader; the returned object contains the outcome once it is known."""
         outcome: list[ErrorCode | None] = []
         topic_id = self.cluster.assignment(TOPIC).topic_id
         self.clients.heard(topic_id, PARTITION, self.state)
@@ -94,22 +94,22 @@ class Story:
         return outcome
 
     def wait_for(self, condition: Callable[[], bool]) -> None:
-        """Runs until a condition holds, and not a moment longer."""
+        """Run exactly until a condition holds."""
         clock = self.cluster.clock
         assert clock.run_while(lambda: not condition(), clock.now_us + 10_000_000)
 
     def until(self, outcome: list[ErrorCode | None]) -> ErrorCode | None:
-        """Returns an outcome as soon as it is known."""
+        """Return an outcome as soon as it is known."""
         self.wait_for(lambda: bool(outcome))
         return outcome[0]
 
     def written(self, acks: int = ALL) -> None:
-        """Writes a record, again while who is to lead has not heard of it."""
+        """Write a record, with retries until the new leader has learned of its leadership."""
         while (error := self.until(self.write(acks))) is ErrorCode.NOT_LEADER_OR_FOLLOWER:
             pass
         assert error is ErrorCode.NONE, f"{error!r}"
 
     def ends(self) -> None:
-        """All is calm, and everybody has what clients were told of."""
+        """Run until there is no more activity, and check that all replicas have the acknowledged records."""
         self.cluster.run(AGES)
         self.cluster.check()

@@ -1,8 +1,7 @@
-"""The controller's requests to a simulated broker: one request after the other, as net/cluster/controller_updates takes
-them in.
+"""Requests of the controller to a simulated broker: one after the other, as in net/cluster/controller_updates.
 
-the start, or a change of the tree ──> requests ──> a thread reads and makes files ──> told, in slices ──> the next
-who waits for a change hears of its end behind the last of them
+start, or a change of the tree ──> requests ──> a thread reads and creates files ──> applied, in slices ──> the next
+the caller that waits for a change is notified after the last of its requests
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from support.told import OneController, Telling
 
 
 class SimTelling:
-    """The queue of one process.  Satisfies net.effects.Member."""
+    """The queue of one process; implements net.effects.Member."""
 
     def __init__(
         self,
@@ -34,31 +33,31 @@ class SimTelling:
         self._threads = threads
         self._now = now
         self._add_slices = add_slices
-        self._changes: deque[Changed] = deque()  # The controller has not looked at them.
-        self._telling: deque[Telling] = deque()  # What follows from one of them, or from the start.
+        self._changes: deque[Changed] = deque()  # The controller has not checked them yet.
+        self._telling: deque[Telling] = deque()  # The requests for a change, or for the start.
         self._under_way: Changed | None = None
         self._is_telling = False
 
     def begin(self, topics: Iterable[TopicInfo]) -> None:
-        """Tells a broker that has started."""
+        """Send the initial requests to a broker that has started."""
         self._telling.extend(self._controller.everything(map(self._led, topics)))
         self._go_on()
 
     def _led(self, topic: TopicInfo) -> TopicInfo:
-        """Returns a topic that this broker leads: what the tree has of it does not say."""
+        """Return the topic with this broker as its leader, which the tree does not contain."""
         return topic._replace(partitions=tuple(one._replace(leader=self._broker.id) for one in topic.partitions))
 
     def forwards(self, change: Change) -> bool:
-        """No: there is no other broker."""
+        """Return False, since there is no other broker."""
         return False
 
     def changed(self, change: Change, changed: Changed) -> None:
-        """Tells of a change, behind all others."""
+        """Announce a change after all earlier ones."""
         self._changes.append(changed)
         self._go_on()
 
     def _go_on(self) -> None:
-        """Begins the next request, if none is under way; who waits for a change is told when it has none left."""
+        """Start the next request if none is running, and complete changes without pending requests."""
         if self._is_telling:
             return
         while not self._telling:

@@ -1,7 +1,7 @@
-"""A broker's threads without threads: work that begins, is done at some moment, and is told of at its end.
+"""Simulated threads of a broker: work starts, is executed at some moment, and reports its end.
 
-As in net/loop/pools each kind of work has threads of its own, and what they can't take waits in the order it came.
-What work finds, and what of it a crash leaves, depends on when it is done: at its beginning, at its end or in between.
+As in net/loop/pools, each kind of work has its own threads, and excess work waits in order. The state that work sees,
+and its state after a crash, depends on the moment of execution: at its start, at its end or in between.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from sim.simclock import MILLISECOND_US, SimNode
 
 Result = TypeVar("Result")
 
-CHANGES = "changes"  # Of the metadata tree: one at a time, as net/shell/shell has it.
+CHANGES = "changes"  # The metadata tree's thread: one operation at a time, as in net/shell/shell.
 DURATION_US = (200, 8 * MILLISECOND_US)
 LONG_DURATION_US = (8 * MILLISECOND_US, 400 * MILLISECOND_US)
 LONG_SHARE = 0.04
 
 
 class SimThreads:
-    """Those of one process."""
+    """The threads of one process."""
 
     def __init__(self, node: SimNode, random: Random) -> None:
         self._node = node
@@ -35,7 +35,7 @@ class SimThreads:
         self._begun: dict[Callable[[], None], None] = {}  # And not done.
 
     def submit(self, pool: Pool | str, work: Callable[[], Result], then: Callable[[Result], None]) -> None:
-        """`then` gets what `work` returns, on the loop, some time later."""
+        """Execute work some time later; `then` receives its result on the loop."""
         results: list[Result] = []
         self._waiting.setdefault(pool, deque()).append(
             (lambda: results.append(work()), lambda: then(results[0])),
@@ -67,7 +67,7 @@ class SimThreads:
         return self._random.randrange(*(LONG_DURATION_US if is_long else DURATION_US))
 
     def finish(self) -> None:
-        """The process stops: what was asked for is done, and nobody is told."""
+        """Execute all pending work without callbacks, since the process stops."""
         left = [*self._begun, *(work for waiting in self._waiting.values() for work, _ in waiting)]
         self._begun.clear()
         self._waiting.clear()

@@ -1,4 +1,4 @@
-"""All clients of a cluster with coordinators: transactional producers, readers of committed records, and committers."""
+"""All clients of a cluster with coordinators: transactional producers, read-committed consumers, and committers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ READ_US = 200 * MILLISECOND_US
 
 
 class TransactionClients(SimReplicaClients):
-    """What they were told is remembered here, and what was ever seen as committed."""
+    """The clients; they remember their responses, and all values ever seen as committed."""
 
     cluster: CoordinatedCluster
 
@@ -44,16 +44,16 @@ class TransactionClients(SimReplicaClients):
         self.cluster.clients.after(READ_US, self._read)
 
     def _find_partitions(self) -> list[tuple[Uuid, TopicPartition]]:
-        """Returns those that clients without transactions write to."""
+        """Return the partitions that clients without transactions write to."""
         return [(topic_id, one) for topic_id, one in super()._find_partitions() if one.topic.startswith("topic-")]
 
     def fence(self) -> None:
-        """Another process takes a transactional id over; the one before may not know."""
+        """Let another process take over a transactional id, unknown to the previous one."""
         if not self.are_done:
             Transactor(self, self.random.choice(("one", "two")))
 
     def took_over(self, transactional_id: str, who: Transactor, producer_id: int, epoch: int) -> None:
-        """Who has the greatest epoch owns the id, and nobody else has that."""
+        """Record the owner of the id: the producer with the greatest epoch, which must be unique."""
         producer, known = (producer_id, epoch), self._epochs.get(transactional_id, (-1, -1))
         assert producer != known, f"{transactional_id} gets {producer} twice"
         if producer > known:
@@ -72,10 +72,10 @@ class TransactionClients(SimReplicaClients):
     ) -> None:
         self._ask(broker, message, kind, version, then)
 
-    # Who reads what is committed.
+    # Read-committed consumers.
 
     def _read(self) -> None:
-        """Somebody reads committed records, from somewhere on."""
+        """Let a client read committed records from some offset on."""
         if self.are_done:
             return
         partition = self.random.choice(PARTITIONS)
@@ -104,10 +104,10 @@ class TransactionClients(SimReplicaClients):
                     assert self._by_value[value].commit_asked, f"{partition} shows {value!r}, which nobody committed"
                     self._seen[partition].add(value)
 
-    # What holds when all is calm.
+    # Invariants without activity.
 
     def check(self) -> None:
-        """What was committed is whole, and nothing of what was aborted is seen."""
+        """Check that committed transactions are complete, and no aborted record is visible."""
         super().check()
         found = {one: self._committed_in(one) for one in PARTITIONS}
         for partition, values in found.items():
@@ -121,7 +121,7 @@ class TransactionClients(SimReplicaClients):
                 assert seen <= {transaction.is_committed}, f"{transaction.values}: {seen}, {transaction.is_committed}"
 
     def _committed_in(self, partition: TopicPartition) -> set[bytes] | None:
-        """Returns what a reader of committed records sees of a whole partition; None while it can't be known."""
+        """Return a read-committed consumer's view of a whole partition; None while it is unknown."""
         cluster = self.cluster
         state, transactions = cluster.state(*partition), cluster.state(*STATE)
         least = cluster.configs.int("min.insync.replicas")
@@ -142,7 +142,7 @@ class TransactionClients(SimReplicaClients):
 
 
 def committed(records: memoryview, aborted: Iterable[tuple[int, int]]) -> Iterator[bytes]:
-    """Yields the values that a consumer of committed records keeps (KIP-98)."""
+    """Yield the values that a read-committed consumer keeps (KIP-98)."""
     left, open_ones = sorted(aborted, key=itemgetter(1)), set[int]()
     for batch in iter_batches(records):
         while left and left[0][1] <= batch.last_offset:

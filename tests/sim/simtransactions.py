@@ -1,9 +1,9 @@
-"""A transactional producer: one transaction after another, each committed or aborted, until another takes its place.
+"""A transactional producer: transactions that are committed or aborted, until another producer takes over.
 
-    InitProducerId ──> sends, maybe what it read and its offsets ──> EndTxn ──> the next transaction
-          ^______________________ whatever could not be resolved ______|
+    InitProducerId ──> sends, maybe with its input's offsets ──> EndTxn ──> the next transaction
+          ^______________________ unknown outcome ______|
 
-Who is fenced stops if it has a successor; otherwise it begins anew, as one that is started again.
+A fenced producer stops if it has a successor; otherwise it starts again, like a restarted process.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ COMMITTED_SHARE, LINGERS_SHARE = 0.75, 0.3
 
 
 class SimTransactor(SimSender):
-    """Sends values of its own, "name-number", to some partitions of one topic in each transaction."""
+    """A producer of its own values, "name-number", to some partitions of one topic in each transaction."""
 
     writes = True
 
@@ -51,7 +51,7 @@ class SimTransactor(SimSender):
                 return
 
     def _begin(self) -> Steps[None]:
-        """Gets an identity from InitProducerId, which fences whoever had the transactional id before."""
+        """Request an identity with InitProducerId, which fences earlier producers of the transactional id."""
         yield from self.find_coordinator(self.transactional_id, 1)
         request = InitProducerIdRequest(transactional_id=self.transactional_id, transaction_timeout_ms=self._timeout_ms)
         told, code = yield from self.insist(request, 4, InitProducerIdResponse, lambda answer: answer.error_code)
@@ -62,13 +62,13 @@ class SimTransactor(SimSender):
         yield from self.begun()
 
     def begun(self) -> Steps[None]:
-        """Called with each new identity: what a heir has to do first."""
+        """Prepare for a new identity; subclasses override this."""
         yield from ()
 
     # One transaction.
 
     def _transact(self) -> Steps[bool]:
-        """Plays one transaction; returns True if the identity is good for another one."""
+        """Play one transaction; return True if the identity remains valid for another one."""
         transaction = Transaction(self.name, self.identity, self.around.clock.now_us)
         self.history.transactions.append(transaction)
         self.added.clear()
@@ -85,17 +85,17 @@ class SimTransactor(SimSender):
             transaction.ended_us = self.around.clock.now_us
 
     def fill(self, transaction: Transaction) -> Steps[None]:
-        """Sends what the transaction consists of.  Raises Spoilt."""
+        """Send the contents of the transaction; raise Spoilt."""
         for _ in range(self.random.randrange(1, 4)):
             yield from self.send(transaction)
 
     def _linger(self) -> Steps[None]:
-        """Leaves the transaction open for a while where topics are compacted: the cleaner has to wait for its end."""
+        """Leave the transaction open for a while if topics are compacted: the cleaner has to wait for its end."""
         if self.history.compaction is not None and self.random.random() < LINGERS_SHARE:
             yield self.pause(LINGERS_US)
 
     def _clear_up(self, transaction: Transaction, code: ErrorCode) -> Steps[None]:
-        """Aborts the transaction, or leaves that to InitProducerId; a fenced producer asks for nothing any more."""
+        """Abort the transaction, or leave that to InitProducerId; a fenced producer sends nothing more."""
         for sent in transaction.sent:
             sent.is_given_up |= sent.acknowledged_us is None
         self._is_fenced = code in FENCED
@@ -107,7 +107,7 @@ class SimTransactor(SimSender):
             self._is_fenced = spoilt.code in FENCED
 
     def _end(self, transaction: Transaction, *, is_commit: bool) -> Steps[None]:
-        """Commits or aborts the transaction.  Raises Spoilt if its outcome can't be known."""
+        """Commit or abort the transaction; raise Spoilt if its outcome cannot be known."""
         producer_id, epoch = self.identity.producer
         request = EndTxnRequest(
             transactional_id=self.transactional_id, producer_id=producer_id, producer_epoch=epoch, committed=is_commit
@@ -128,7 +128,7 @@ class SimTransactor(SimSender):
         self.ended(transaction)
 
     def asks_commit(self, transaction: Transaction) -> None:
-        """Called before EndTxn asks for the commit for the first time."""
+        """Prepare for the first EndTxn that requests the commit."""
 
     def ended(self, transaction: Transaction) -> None:
-        """Called when the transaction's outcome is known."""
+        """Handle the known outcome of the transaction."""

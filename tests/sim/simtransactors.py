@@ -1,11 +1,11 @@
-"""Transactional producers of the replicated cluster, and who reads what is committed.
+"""Transactional producers of the replicated cluster, and read-committed consumers.
 
     init ──> two partitions are added ──> a batch to each ──> commit or abort ──> the next transaction
      ^                                                             │
-     └── the outcome is not known, or the producer is fenced <─────┘
+     └── unknown outcome, or the producer is fenced <──────────────┘
 
-What of a transaction is seen by whom reads committed records says that its commit was asked for.  What was acknowledged
-as committed is there in both partitions, once all is calm; what was acknowledged as aborted in none.
+A read-committed consumer may see only transactions whose commit was requested. At the end, records acknowledged as
+committed are present in both partitions, those acknowledged as aborted in none.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ R = TypeVar("R")
 
 TIMEOUT_MS = 1_500  # transaction.timeout.ms
 RETRY_US = 100 * MILLISECOND_US
-ADDED_BEFORE = 11  # The last version of Produce whose partitions are added before.
+ADDED_BEFORE = 11  # The last version of Produce that requires AddPartitionsToTxn.
 STATE = TopicPartition(TRANSACTION_STATE, 0)
 PARTITIONS = tuple(TopicPartition(ACCOUNTS, index) for index in range(2))
 PASSING = RETRIABLE | {
@@ -53,11 +53,11 @@ Steps: TypeAlias = Generator[Wait, Any, R]
 
 
 class Spoilt(Exception):
-    """Raised where a transaction can't go on as it was meant."""
+    """Raised when a transaction cannot continue as planned."""
 
 
 class Transaction:
-    """One transaction: the values that it writes to each partition, and what is known of its end."""
+    """One transaction: its values for each partition, and the known part of its outcome."""
 
     def __init__(self) -> None:
         self.values: dict[TopicPartition, bytes] = {}
@@ -66,7 +66,7 @@ class Transaction:
 
 
 class Transactor:
-    """One producer with a transactional id; it ends when another one has taken that over."""
+    """One producer with a transactional id; it ends when another one takes over the id."""
 
     def __init__(self, clients: TransactionClients, transactional_id: str) -> None:
         self._clients = clients
@@ -107,7 +107,7 @@ class Transactor:
             yield self._random.randrange(1, RETRY_US)
 
     def _init(self) -> Steps[bool]:
-        """Returns False if the producer is of no use any more."""
+        """Request an identity; return False if the producer cannot continue."""
         request = InitProducerIdRequest(transactional_id=self._transactional_id, transaction_timeout_ms=TIMEOUT_MS)
         while not self._clients.are_done:
             if self._is_deposed:
@@ -123,7 +123,7 @@ class Transactor:
         return False
 
     def _transaction(self) -> Steps[None]:
-        """Raises Spoilt if it can't be ended, or its end is not known."""
+        """Play one transaction; raise Spoilt if it cannot be ended, or its outcome is unknown."""
         transaction, is_whole = Transaction(), False
         try:
             yield from self._add()
@@ -135,7 +135,7 @@ class Transactor:
                 raise
         is_commit = is_whole and self._random.random() < 0.6
         if self._random.random() < 0.1:
-            raise Spoilt  # It is left open: the next one has it aborted, or its timeout.
+            raise Spoilt  # The transaction stays open until the next one or its timeout aborts it.
         transaction.commit_asked = is_commit
         request = EndTxnRequest(
             transactional_id=self._transactional_id,
@@ -146,7 +146,7 @@ class Transactor:
         yield from self._insist(STATE, request, EndTxnResponse, 3, lambda answer: answer.error_code)
         transaction.is_committed = is_commit
         if not is_whole:
-            raise Spoilt  # Nobody knows which sequences are written.
+            raise Spoilt  # The written sequences are unknown.
 
     def _add(self) -> Steps[None]:
         topic = AddPartitionsToTxnTopic(name=ACCOUNTS, partitions=[one.partition for one in PARTITIONS])
@@ -193,7 +193,7 @@ class Transactor:
     # Requests.
 
     def _ask(self, at: TopicPartition, message: object, kind: type[T], version: int) -> Steps[T | None]:
-        """Asks who seems to lead; returns None if there is no answer."""
+        """Send a request to the supposed leader; return None without a response."""
         topic_id = self._clients.cluster.assignment(at.topic).topic_id
         broker = self._clients.leader(topic_id, at)
         if broker is None:
@@ -205,7 +205,7 @@ class Transactor:
     def _insist(
         self, at: TopicPartition, message: object, kind: type[T], version: int, code_of: Callable[[T], int]
     ) -> Steps[None]:
-        """Asks until it is done.  Raises Spoilt for an answer that no retry changes, and where it gives up."""
+        """Retry a request until it succeeds; raise Spoilt for a permanent error, or when it gives up."""
         while self._random.random() < 0.95 or self._clients.are_done:
             was_deposed = self._is_deposed
             answer = yield from self._ask(at, message, kind, version)

@@ -1,8 +1,8 @@
-"""The metadata tree in memory, with ZooKeeper's rules: one data tree, and the sessions that look at it.
+"""The metadata tree in memory, with ZooKeeper's rules: one data tree, and the sessions that use it.
 
-A session belongs to a process and lives on the virtual clock: who is not heard of for its timeout is gone, with its
-ephemeral nodes.  What a session asks is done at once, in one order for all; watches come late, in the order of the
-changes.  Who carries out an effect on the tree adds the time it takes (simthreads.py).
+A session belongs to a process and lives on the virtual clock: without heartbeats for its timeout it expires, with its
+ephemeral nodes. Operations of a session are executed at once, in one order for all; watch events arrive late, in the
+order of the changes. The executor of an effect adds the duration of tree operations (simthreads.py).
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ _LOG = logging.getLogger(__name__)
 
 SESSION_TIMEOUT_MS = 6_000
 
-_check_path = lru_cache(maxsize=4_096)(check_path)  # What is good once is good for ever; what is bad raises each time.
+_check_path = lru_cache(maxsize=4_096)(check_path)  # Valid paths are cached; an invalid one raises each time.
 
-# What happened to a node, and which watches on it that concerns; those on its data are set by get and exists.
+# The watches that each event fires on its node; get and exists set those on data.
 _FIRED = {
     EventKind.CREATED: ("absent",),
     EventKind.DATA_CHANGED: ("data",),
@@ -53,7 +53,7 @@ _FIRED = {
 
 
 class SimTreeServer:
-    """The data, and all sessions.  It never fails by itself; sessions lose contact to it (`SimTree.is_cut_off`)."""
+    """The data, and all sessions. It never fails itself; sessions may lose their connection (`SimTree.is_cut_off`)."""
 
     def __init__(self, clock: SimClock, watch_delay_us: Callable[[], int]) -> None:
         self.clock = clock
@@ -73,7 +73,7 @@ class SimTreeServer:
         return self._znodes
 
     def change(self, session_id: int, operations: Sequence[Operation]) -> list[Result]:
-        """All of them in one zxid, or none.  Raises MultiFailed."""
+        """Apply all operations in one zxid, or none; raise MultiFailed."""
         before = self._znodes
         znodes = before.copy(WALL_BEGIN_MS + self.clock.now_us // MILLISECOND_US)
         results: list[Result] = []
@@ -86,7 +86,7 @@ class SimTreeServer:
         return results
 
     def end(self, session_id: int) -> None:
-        """A session is over; its ephemeral nodes are deleted."""
+        """End a session, and delete its ephemeral nodes."""
         if self.sessions.pop(session_id, None) is not None:
             znodes = self._znodes.copy(WALL_BEGIN_MS + self.clock.now_us // MILLISECOND_US)
             for path in znodes.ephemerals_of(session_id):
@@ -103,7 +103,7 @@ class SimTreeServer:
 
 
 class SimTree:
-    """One session.  Satisfies coordination.tree.Tree."""
+    """One session; implements coordination.tree.Tree."""
 
     def __init__(self, server: SimTreeServer, session_id: int, timeout_ms: int) -> None:
         self._server = server
@@ -120,7 +120,7 @@ class SimTree:
     # Its life.
 
     def beat(self) -> None:
-        """The process that has the session is alive, and says so."""
+        """Send a heartbeat of the process that owns the session."""
         if not self.is_cut_off and not self._is_closed:
             self._deadline_us = self._server.clock.now_us + self._timeout_us
             if not self._is_checked:
@@ -128,7 +128,7 @@ class SimTree:
                 self._server.clock.at(self._deadline_us, self._check)
 
     def _check(self) -> None:
-        """A session that never beat has no timeout: its process is there, or is said to have died."""
+        """Expire the session if its heartbeats have stopped; a session without any has no timeout."""
         if self.session_id not in self._server.sessions:
             return
         if self._server.clock.now_us < self._deadline_us:
@@ -143,7 +143,7 @@ class SimTree:
             self._tell_listeners(SessionState.EXPIRED)
 
     def cut_off(self) -> None:
-        """Its watches are gone, as ZooKeeper's client library has it when it tells of SUSPENDED."""
+        """Cut the session off; it loses its watches, as in ZooKeeper's client library on SUSPENDED."""
         self.is_cut_off = True
         self._watches.clear()
         self._tell_listeners(SessionState.SUSPENDED)
@@ -155,7 +155,7 @@ class SimTree:
             self._tell_listeners(SessionState.CONNECTED)
 
     def abandon(self) -> None:
-        """Its process is gone; the session is left to its timeout."""
+        """End the process of the session, which then expires after its timeout."""
         self._is_closed = True
         self._watches.clear()
 
@@ -223,7 +223,7 @@ class SimTree:
 
     def _reach(self) -> None:
         if self._is_closed or self.is_cut_off:
-            raise Unavailable(detail="The metadata tree is closed, or can't be reached.")
+            raise Unavailable(detail="The metadata tree is closed or unreachable.")
         if self.session_id not in self._server.sessions:
             raise SessionExpired(detail="The metadata tree session expired.")
 
@@ -234,7 +234,7 @@ class SimTree:
             self._watches.setdefault((kind, path), {})[watch] = None
 
     def happened(self, event: WatchEvent) -> None:
-        """A node was created, changed or deleted: fires the watches on it, and those on its parent's children."""
+        """Fire the watches on a node that was created, changed or deleted, and those on its parent's children."""
         self._fire(event)
         if event.kind is not EventKind.DATA_CHANGED and event.path != "/":
             self._fire(WatchEvent(EventKind.CHILDREN_CHANGED, parent_of(event.path)))
@@ -251,7 +251,7 @@ class SimTree:
             self._later(lambda listener=listener: listener(state))  # type: ignore[misc]
 
     def _later(self, call: Callable[[], None]) -> None:
-        """All that a session is told comes in one order."""
+        """Deliver all events of a session in order."""
         clock = self._server.clock
         self._last_told_us = max(self._last_told_us, clock.now_us + self._server.watch_delay_us())
         clock.at(self._last_told_us, lambda: None if self._is_closed else _called(call))
@@ -260,5 +260,5 @@ class SimTree:
 def _called(call: Callable[[], None]) -> None:
     try:
         call()
-    except Exception:  # As on the threads of the others: one bad watch must not silence the others.
+    except Exception:  # As in the other implementations: a failing watch must not affect the others.
         _LOG.exception("A watch of the metadata tree failed.")

@@ -1,4 +1,4 @@
-"""The way of a controller's requests to one broker: one after the other, again and again until there is an answer."""
+"""The requests of a controller to one broker: sent in order, each retried until there is a response."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from sim.simrequests import Lines
 if TYPE_CHECKING:
     from sim.simreplicated import SimReplicated
 
-AGAIN_US = 100 * MILLISECOND_US  # Before what has no answer is sent again.
+AGAIN_US = 100 * MILLISECOND_US  # Pause before a request without a response is resent.
 
 
 class Way:
-    """What a broker, as the controller, has for another one; what its process before had is forgotten."""
+    """The queue of requests of a controller to one broker; those of an earlier process are dropped."""
 
     def __init__(self, lines: Lines, sender: SimMember, receiver: SimReplicated) -> None:
         self._lines = lines
         self._clock = sender.node.clock
         self._sender = sender
         self._receiver = receiver
-        self._waiting: deque[tuple[int, ToBroker]] = deque()  # With the life that its sender had.
+        self._waiting: deque[tuple[int, ToBroker]] = deque()  # With the life of its sender.
 
     def send(self, request: ToBroker) -> None:
         waiting, life = self._waiting, self._sender.node.life

@@ -1,7 +1,7 @@
-"""The nodes of the simulated tree: ZooKeeper's rules on a dict, one copy of it for each zxid.
+"""The nodes of the simulated tree: ZooKeeper's rules on a dict, with a copy for each zxid.
 
-A change is tried on a copy, so that one that fails half way leaves nothing behind.  The order of the checks is
-ZooKeeper's, as in coordination/sqlite_nodes.
+A change is applied to a copy, so that a failure leaves nothing behind. Checks are in ZooKeeper's order, as in
+coordination/sqlite_nodes.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ class Znode:
     @cached_property
     def stat(self) -> Stat:
         children = len(self.children)
-        # Comings and goings: those that have gone are the comings less those that are there.
+        # Changes of children: deletions are the creations minus the existing children.
         cversion = 2 * self.creates - children
         times = self.czxid, self.mzxid, self.ctime, self.mtime
         return Stat(*times, self.version, cversion, 0, self.owner, len(self.data), children, self.pzxid)
 
 
 class Znodes:
-    """All nodes as of one zxid, and what that zxid changed."""
+    """All nodes as of one zxid, and the changes of that zxid."""
 
     def __init__(self) -> None:
         self._nodes: dict[str, Znode] = {"/": Znode(b"", 0, 0, 0, 0, 0)}
@@ -67,7 +67,7 @@ class Znodes:
         self.changes: list[WatchEvent] = []
 
     def copy(self, now_ms: int) -> Znodes:
-        """To be changed, under the next zxid."""
+        """Return a copy to be changed under the next zxid."""
         znodes = Znodes()
         znodes._nodes = dict(self._nodes)
         znodes._zxid = self._zxid + 1
@@ -75,7 +75,7 @@ class Znodes:
         return znodes
 
     def find(self, path: str) -> Znode:
-        """Raises NoNode."""
+        """Return the node, or raise NoNode."""
         node = self._nodes.get(path)
         if node is None:
             raise NoNode(path)
@@ -85,7 +85,7 @@ class Znodes:
         return sorted(path for path, node in self._nodes.items() if node.owner == session_id)
 
     def apply(self, operation: Operation, session_id: int) -> Result:
-        """Raises TreeFailed; the copy is then of no use any more."""
+        """Apply a change; on TreeFailed, the copy is unusable."""
         match operation:
             case Create():
                 return self._create(operation, session_id)

@@ -1,8 +1,8 @@
-"""Which records compaction may have taken away, and since when.
+"""The records that compaction may have removed, and the earliest time for each.
 
-A record may be gone once a pass of the cleaner has gone beyond a later record of its key that may be committed by then,
-and is old enough for min.compaction.lag.ms; a tombstone also once it is older than delete.retention.ms.  At the end it
-may be gone only if a later one of its key is there, or was a tombstone that may be gone itself.
+A record may be missing once a pass of the cleaner has gone beyond a later record of its key that may be committed by
+then and is older than min.compaction.lag.ms; a tombstone also once it is older than delete.retention.ms. At the end, a
+record may be missing only if a later one of its key is present, or was a tombstone that may be missing itself.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ KeyOfPartition = tuple[TopicPartition, str]
 
 
 class Version(NamedTuple):
-    """One of the records of a key.  It lies, or lay before a power failure, from `low` to `high`."""
+    """One of the records of a key. Its offset, before or after a power failure, is between `low` and `high`."""
 
     value: Value
     low: int
     high: int
-    supersedes_us: int  # From when on earlier ones may be gone because of it.
-    expires_us: int  # From when on it may be gone itself, as a tombstone.
+    supersedes_us: int  # Time from which earlier records may be removed because of it.
+    expires_us: int  # Time from which it may be removed itself, as a tombstone.
 
 
 class Superseding:
-    """Knows each record by its value.  Of topics that are not compacted nothing goes."""
+    """The removable records by value; topics without compaction have none."""
 
     def __init__(self, history: History) -> None:
         self._history = history
@@ -58,11 +58,11 @@ class Superseding:
                 self._since_us[one.value] = since_us
 
     def since_us(self) -> Mapping[Value, int]:
-        """Returns from when on who reads committed records need not see a value; NEVER_US for most."""
+        """Return the times from which read-committed consumers need not see a value; NEVER_US for most."""
         return self._since_us
 
     def may_be_gone(self, value: Value) -> bool:
-        """True if it may be gone at the end, given what is there; of what nobody knows to be committed, too."""
+        """Return True if the value may be missing at the end, given the present ones, or if its commit is unknown."""
         sent = self._history.sent.get(value)
         if sent is None or self._history.compaction is None:
             return False
@@ -76,7 +76,7 @@ class Superseding:
         return self._survivors.get(key, NOWHERE) > mine.low or any(one.expires_us <= now_us for one in later)
 
     def _version(self, sent: Sent, places: Sequence[int], compaction: Compaction) -> Version:
-        """A clock that was set may have made waiting shorter by as much as it was ever set."""
+        """Return the version of a sent record; changes of a wall clock may shorten waiting times by their sum."""
         low, high = (min(places), max(places)) if places else (NOWHERE, ANYWHERE)
         history, visible_us = self._history, _visible_us(sent)
         if visible_us == NEVER_US:
@@ -86,18 +86,18 @@ class Superseding:
         retention_us = max(compaction.delete_retention_ms - skew_ms, 0) * MILLISECOND_US
         passed_us = self._passed_us(sent.partition, low)
         expires_us = max(passed_us, sent.invoked_us + retention_us) if is_tombstone(sent.value) else NEVER_US
-        # Not the time of the commit, but that of the record is old enough.
+        # The age of the record counts, not that of the commit.
         supersedes_us = max(passed_us, visible_us, sent.invoked_us + lag_us)
         return Version(sent.value, low, high, supersedes_us, expires_us)
 
     def _passed_us(self, partition: TopicPartition, offset: int) -> int:
-        """Returns when a pass first went beyond an offset."""
+        """Return the time at which a pass first went beyond an offset."""
         passes = self._history.passes.get(partition, ())
         return next((one.time_us for one in passes if one.end > offset), NEVER_US)
 
 
 def _superseded(versions: Sequence[Version]) -> Iterator[int]:
-    """Yields of each version from when on another one, that may lie behind it, supersedes it."""
+    """Yield for each version the earliest time at which a possibly later version supersedes it."""
     by_place = sorted(versions, key=attrgetter("high"))
     highs = [one.high for one in by_place]
     earliest = list(accumulate((one.supersedes_us for one in reversed(by_place)), min, initial=NEVER_US))[::-1]
@@ -110,7 +110,7 @@ def _superseded(versions: Sequence[Version]) -> Iterator[int]:
 
 
 def _visible_us(sent: Sent) -> int:
-    """Returns from when on a record may be in the log, and committed."""
+    """Return the earliest time at which a record may be in the log and committed."""
     transaction = sent.transaction
     if transaction is None:
         return sent.invoked_us
@@ -119,7 +119,7 @@ def _visible_us(sent: Sent) -> int:
 
 
 def _places(history: History) -> Mapping[Value, Sequence[int]]:
-    """Returns the offsets at which each value was acknowledged or seen."""
+    """Return the offsets at which each value was acknowledged or seen."""
     found: dict[Value, set[int]] = defaultdict(set)
     for sent in history.sent.values():
         if sent.offset is not None:

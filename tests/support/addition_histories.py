@@ -1,9 +1,9 @@
-"""Random histories of transactions whose coordinator is another broker, and what must hold.
+"""Random histories of transactions whose coordinator is another broker, and their invariants.
 
-Answers of the coordinator are late, lost, doubled; it moves, and what it is asked after it was given up is carried out
-all the same.  Producers end transactions whose batches are still on their way, and begin anew; partitions lose their
-leader.  All the while a batch is acknowledged only in a partition that the coordinator has in the transaction, and in
-the end no partition has anything open, and nobody waits.
+Responses of the coordinator are late, lost or duplicated; it moves, and executes requests after their sender gave up.
+Producers end transactions with batches still in flight, and start again; partitions lose their leader. At all times a
+batch is acknowledged only in a partition that is part of the coordinator's transaction. At the end no partition has an
+open transaction, and no request is parked.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ OPEN = (TransactionState.ONGOING, TransactionState.PREPARE_COMMIT, TransactionSt
 
 
 class Write(NamedTuple):
-    """A write that was sent and has no answer yet."""
+    """A write that was sent and has no response yet."""
 
     talk: Conversation
     producer: Transactional
@@ -55,7 +55,7 @@ class AdditionHistory:
         self.given_up: list[AddPartitions] = []  # Not carried out yet.
         self.answers: list[tuple[AddPartitions, AdditionsOutcome]] = []  # On their way.
         self.marking: list[WriteMarkers] = []
-        self.ever: dict[ProducerIdAndEpoch, set[TopicPartition]] = {}  # What was part of a producer's transactions.
+        self.ever: dict[ProducerIdAndEpoch, set[TopicPartition]] = {}  # All that were in its transactions.
         self.led = dict.fromkeys(DATA, True)
         self.epoch = 0
         self.acknowledged = 0
@@ -112,7 +112,7 @@ class AdditionHistory:
         self.writes.append(Write(talk, producer, producer.producer, (OFFSETS,), version))
 
     def end(self) -> None:
-        """Mostly when all is acknowledged, as clients do; sometimes before, as what is tried again does."""
+        """End a transaction: usually with all writes acknowledged, as clients do; otherwise as a retry may."""
         producer = self.random.choice(self.producers)
         state = producer.state
         if state.state is not TransactionState.ONGOING or state.client != producer.producer:
@@ -126,14 +126,14 @@ class AdditionHistory:
         self._go_on(producer)
 
     def begin(self) -> None:
-        """InitProducerId, where no transaction is open."""
+        """Request a new identity with InitProducerId, unless a transaction is open."""
         producer = self.random.choice(self.producers)
         if producer.state.state not in OPEN and (producer.id in self.broken or self.random.random() < 0.2):
             assert producer.begin().error_code == ErrorCode.NONE
             self.broken.discard(producer.id)
 
     def fence(self) -> None:
-        """The coordinator aborts a transaction, as one whose time is up."""
+        """Let the coordinator abort a transaction, as on a timeout."""
         producer = self.random.choice(self.producers)
         if producer.state.state is TransactionState.ONGOING:
             self._remember(producer)
@@ -159,14 +159,14 @@ class AdditionHistory:
             self.asked.append(effect)
 
     def carry_out(self) -> None:
-        """The coordinator answers; the answer is on its way, or lost, or comes twice."""
+        """Let the coordinator execute a request; its response is in flight, lost or duplicated."""
         if not self.asked:
             return
         effect = self.asked.pop(self.random.randrange(len(self.asked)))
         outcome = self._carried_out(effect)
         if self.random.random() < 0.15:
             self.answers.append((effect, LOST))
-        self.answers.append((effect, outcome))  # Behind the other end it is late.
+        self.answers.append((effect, outcome))  # It arrives after the other end.
         if self.random.random() < 0.2:
             self.answers.append((effect, outcome))
 
@@ -185,7 +185,7 @@ class AdditionHistory:
         return {(one.transactional_id, name): code for one, names in effect.transactions for name in names}
 
     def lose(self) -> None:
-        """A request is given up; perhaps it arrives all the same, later."""
+        """Give up a request, which may still arrive later."""
         if self.asked:
             effect = self.asked.pop(self.random.randrange(len(self.asked)))
             self.answers.append((effect, LOST))
@@ -197,7 +197,7 @@ class AdditionHistory:
             self.answers.append((effect, self._carried_out(effect)))
 
     def hear(self) -> None:
-        """The first end of a request is heard first; others' may overtake it."""
+        """Deliver the end of a request; only its first end counts, and requests may overtake each other."""
         if not self.answers:
             return
         effect, _ = self.random.choice(self.answers)
@@ -205,7 +205,7 @@ class AdditionHistory:
         self.brokers.hears(*self.answers.pop(index))
 
     def mark(self) -> None:
-        """The coordinator's markers are asked for, or written."""
+        """Take the coordinator's requests for markers, or write the markers of one."""
         if self.random.random() < 0.5:
             self.marking += self.brokers.coordinator.broker.take_markers()
         elif self.marking:
@@ -228,7 +228,7 @@ class AdditionHistory:
     # The cluster.
 
     def move_coordinator(self) -> None:
-        """The brokers hear of it now or later."""
+        """Move the coordinator, of which the brokers learn now or later."""
         self.coordinator = self.random.choice((TWO, THREE))
         self.brokers.is_coordinated_by(self.random.choice((self.coordinator, self.coordinator, NO_BROKER)))
 
@@ -251,7 +251,7 @@ class AdditionHistory:
     # What must hold.
 
     def _look(self) -> None:
-        """Takes in the answers to writes that there are."""
+        """Collect the available responses to writes."""
         self.brokers.leader.settle()
         self.brokers.wake()
         for write in list(self.writes):
@@ -278,7 +278,7 @@ class AdditionHistory:
                 assert name in self.ever.get(write.as_, ()), (write.producer.id, write.as_, name, "is not part of it")
 
     def calm(self) -> None:
-        """Nothing goes wrong any more; all that is open is ended."""
+        """End all faults and all open transactions."""
         for name in DATA:
             if not self.led[name]:
                 self._lead(name, True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import struct
 from random import Random
 
-ONE_TOO_LONG = 0.02  # How often a frame has a byte too many.
-HEADER_BYTES = 20  # Size, API, version and correlation id, and of the client id what is never damaged.
+ONE_TOO_LONG = 0.02  # The share of frames with an extra byte.
+HEADER_BYTES = 20  # Size, API, version, correlation id, and the part of the client id that is never damaged.
 
 
 class Usual:
@@ -24,7 +24,7 @@ class Damage:
     """A change of the same bits of a byte, counted from the end, so that the value is equally wrong again."""
 
     def __init__(self, random: Random, from_end_max: int, share: float) -> None:
-        """`share` is how many of the frames are hit."""
+        """Create a damage; `share` is the share of damaged frames."""
         self._random = random
         self._share = share
         self._from_end = random.randint(1, from_end_max)

@@ -1,4 +1,4 @@
-"""The whole batches of .log and .log.aside files, read past any damage."""
+"""The whole batches of .log and .log.aside files, read beyond any damage."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from odradek.log.segment.scan import Damaged, walk_checked
 
 
 def whole_offsets(file: File) -> list[int]:
-    """Return the offsets of all batches of a file that are whole, each of one record."""
+    """Return the offsets of all whole batches of a file, each with one record."""
     found: list[int] = []
     position, end = 0, file.size()
     while position < end:
@@ -27,7 +27,7 @@ def whole_offsets(file: File) -> list[int]:
 
 
 def stored_offsets(disk: Disk, directory: str) -> tuple[list[int], list[int]]:
-    """Return the offsets in a log's segments, and in what is set aside of it, each ascending."""
+    """Return the offsets in a log's segments and in its quarantined files, each in ascending order."""
     found: dict[bool, list[int]] = {False: [], True: []}
     for entry in disk.entries(directory):
         is_aside = f"{LOG}{ASIDE}" in entry.name and not entry.name.endswith(".tmp")

@@ -1,4 +1,4 @@
-"""Common requests to a broker over a RawClient, in one call each."""
+"""Common requests to a broker over a RawClient, each in one call."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from support.raw_client import RawClient
 from support.waiting import PAUSE_SECONDS, SECONDS_MAX
 
 ALL, LEADER = -1, 1
-PRODUCE, FETCH, CREATE_TOPICS, DELETE_TOPICS, METADATA = 9, 12, 7, 6, 12  # The versions that are spoken.
+PRODUCE, FETCH, CREATE_TOPICS, DELETE_TOPICS, METADATA = 9, 12, 7, 6, 12  # The versions in use.
 MIB = 1 << 20
 
 
@@ -46,7 +46,7 @@ def delete(client: RawClient, name: str) -> ErrorCode:
 
 
 def leaders(address: str, topic: str) -> dict[int, int]:
-    """Return the leader of each partition, -1 for none, as this very broker reports it; wait until it does.
+    """Return the leader of each partition according to this broker, -1 for none; wait until it responds.
 
     A client with its address sends requests to any broker that it knows.
     """
@@ -72,7 +72,7 @@ def produce_request(
     timestamp_ms: int | None = None,
     timeout_ms: int = 20_000,
 ) -> ProduceRequest:
-    """Return a Produce of one batch with a record for each value."""
+    """Return a Produce request of one batch with a record for each value."""
     now = time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
     records = encode_batch([(None, value, (), now) for value in values])
     topics = [TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=partition, records=records)])]
@@ -121,7 +121,7 @@ def fetch_request(
 def fetch(
     client: RawClient, topic: str, offset: int, *, partition: int = 0, wait_ms: int = 0, bytes_max: int = 50 * MIB
 ) -> tuple[ErrorCode, list[tuple[int, bytes]]]:
-    """Fetch; return the error, and offsets and values from `offset` on, perhaps not all."""
+    """Fetch; return the error, and offsets and values from `offset` on, possibly not all."""
     request = fetch_request(topic, offset, partition=partition, wait_ms=wait_ms, bytes_max=bytes_max)
     (part,) = client.ask(request, FETCH, FetchResponse).responses[0].partitions
     records = [

@@ -1,4 +1,4 @@
-"""A shell without threads: what the core asks for is done at once, and its end comes back in a callback of its own."""
+"""A shell without threads: it executes effects of the core at once, and reports their end in a separate callback."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 def done(work: Callable[[], T]) -> Future[T]:
-    """Returns the future of work that is done here.  What fails, but for the metadata tree, fails the test at once."""
+    """Return the future of work executed here; any failure except of the metadata tree fails the test at once."""
     future = done_here(work)
     failure = future.exception()
     if failure is not None and not isinstance(failure, TreeFailed):
@@ -27,16 +27,16 @@ def done(work: Callable[[], T]) -> Future[T]:
 
 
 class AtOnce:
-    """Satisfies net.effects.Shell.  Whoever began an effect settles: nothing is begun within another's end."""
+    """A shell that implements net.effects.Shell. The caller that starts an effect settles, never its end."""
 
     def __init__(self, now: Callable[[], Moment], callback: Callable[[], AbstractContextManager[None]]) -> None:
-        """`callback` stands around what a loop would do without a pause."""
+        """Create a shell; `callback` surrounds the work that a loop would do without a pause."""
         self.now = now
         self.callback = callback
         self.slices: deque[Iterator[None]] = deque()
 
     def settle(self) -> None:
-        """Nothing: see above."""
+        """Do nothing; the caller that starts an effect settles."""
 
     def in_thread(self, work: Callable[[], T], then: Callable[[Future[T]], None], pool: Pool) -> None:
         future = done(work)
@@ -54,11 +54,11 @@ class AtOnce:
             self.do(self.slices.popleft())
 
     def add_slices(self, work: Iterator[None]) -> None:
-        """Has it done behind the callback that adds it."""
+        """Schedule work for after the callback that adds it."""
         self.slices.append(work)
 
     def do(self, work: Iterator[None]) -> None:
-        """Does long work, each slice in a callback of its own."""
+        """Execute long work, each slice in its own callback."""
         is_done = False
         while not is_done:
             with self.callback():

@@ -1,4 +1,4 @@
-"""A broker in memory with its inter-broker queues, which are emptied when a test says so."""
+"""A broker in memory with its inter-broker queues, which are processed on request of the test."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class BetweenBrokers:
 
     def __init__(self, harness: Harness) -> None:
         self.harness = harness
-        self.keeps = True  # What was asked stays in the next two; if not, it is freed as in a broker.
+        self.keeps = True  # The request stays in the next two; otherwise it is freed as in a broker.
         self.told: list[ToBroker] = []
         self.asked: list[events.Ask[Any]] = []
         self.producer_ids: ProducerIdBlock | Refused = ProducerIdBlock(ProducerId(2000), ProducerId(2999))
@@ -67,7 +67,7 @@ class BetweenBrokers:
         return self.producer_ids
 
     def take_in(self, answer: Callable[[ToBroker], Errors | Refused] | None = None) -> int:
-        """Make the broker, or a test in its place, handle pending requests; return their number."""
+        """Let the broker, or a test in its place, handle pending requests; return their number."""
         taken = self.asks.told.take_questions()
         for one in taken:
             if self.keeps:
@@ -84,7 +84,7 @@ class BetweenBrokers:
             return refused
 
     def control(self, decide: Callable[[Any], object]) -> int:
-        """Make `decide` set the response or error of all requests to the controller."""
+        """Let `decide` set the response or error of all requests to the controller."""
         taken = self.asks.asked.take_questions()
         for one in taken:
             if self.keeps:

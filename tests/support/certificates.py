@@ -23,7 +23,7 @@ LONG_AGO = datetime(2001, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class Known:
-    """An identity with a certificate; PEM texts."""
+    """An identity with a certificate, as PEM texts."""
 
     chain: str
     key: str
@@ -56,7 +56,7 @@ class Known:
 
 
 class Authority:
-    """A certificate authority. `between` adds an intermediate one between it and its identities."""
+    """A certificate authority. `between` adds an intermediate authority between it and its identities."""
 
     def __init__(self, *, between: bool = False) -> None:
         self._root = trustme.CA()

@@ -1,6 +1,6 @@
-"""Another broker for a channel, on a real socket in the channel's own loop, which behaves as a test tells it to.
+"""The peer of a channel, on a real socket in the channel's own loop, whose behaviour is set by the test.
 
-It answers AllocateProducerIds with what it was asked: the epoch of the request is the first id of the response.
+It responds to AllocateProducerIds with a value of the request: the broker epoch is the first id of the response.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _FRONT = Struct(">hhih")
 
 
 class Asked:
-    """A request as the peer got it; `connection` counts its connections from 0."""
+    """A request received by the peer; `connection` counts its connections from 0."""
 
     def __init__(self, frame: bytes, connection: int, reader: Reader) -> None:
         self._reader = reader
@@ -49,11 +49,11 @@ class Asked:
         return decode(AllocateProducerIdsRequest, self.version, self._rest, 1).broker_epoch
 
     async def until_closed(self) -> None:
-        """Reads until the channel closes the connection."""
+        """Read until the channel closes the connection."""
         await self._reader.read()
 
     def frame(self) -> bytes:
-        """Returns the right response, with its length."""
+        """Return the correct response, with its length."""
         assert self.api_key == ALLOCATE_PRODUCER_IDS
         response = AllocateProducerIdsResponse(
             throttle_time_ms=0, error_code=0, producer_id_start=self.number, producer_id_len=1
@@ -80,7 +80,7 @@ async def answer(asked: Asked, writer: Writer) -> None:
 
 
 class Peer:
-    """One listening socket; `behave` is called for each request, in order, and may do anything to the connection."""
+    """A listening socket; `behave` is called for each request, in order, and may do anything to the connection."""
 
     def __init__(self, behave: Behaviour = answer, *, context: ssl.SSLContext | None = None, port: int = 0) -> None:
         self._behave = behave
@@ -115,7 +115,7 @@ class Peer:
                 await self._behave(self.asked[-1], writer)
         except (OSError, asyncio.IncompleteReadError):
             pass
-        except RuntimeError:  # uvloop's, for writing where the other side has closed.
+        except RuntimeError:  # uvloop's error for a write after the peer has closed.
             assert writer.transport.is_closing()
         finally:
             writer.transport.abort()
@@ -123,14 +123,14 @@ class Peer:
 
 
 def reset(writer: Writer) -> None:
-    """Closes with a reset instead of an end."""
+    """Reset the connection instead of closing it."""
     connection = writer.get_extra_info("socket")
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, (1).to_bytes(4, "little") + bytes(4))
     writer.transport.abort()
 
 
 class Sent:
-    """Numbered requests of one channel, and what became of them."""
+    """Numbered requests of one channel, and their outcomes."""
 
     def __init__(self, channel: Channel) -> None:
         self.channel = channel
@@ -158,7 +158,7 @@ class Sent:
         self.outcomes.append((number, outcome if isinstance(outcome, Failed) else outcome.producer_id_start))
 
     async def all(self) -> list[int | Failed]:
-        """Waits until each request has its outcome; checks that they came once each, in order."""
+        """Wait for the outcome of each request, and check that these arrived once each, in order."""
         await until(lambda: len(self.outcomes) >= self._next)
         await asyncio.sleep(0)
         assert [number for number, _ in self.outcomes] == list(range(self._next))
@@ -185,7 +185,7 @@ async def until(is_so: Callable[[], object]) -> None:
 
 
 def run(work: Callable[[], Awaitable[None]]) -> None:
-    """Runs a test on a loop of uvloop, where nothing of a channel may be left at the end."""
+    """Run a test on a loop of uvloop, and check that no channel leaves anything behind."""
 
     async def on_a_loop() -> None:
         errors: list[dict[str, Any]] = []

@@ -37,10 +37,10 @@ def begin(log: Log, now: TimestampMs, memory_bytes: int = MIB, io_bytes: int = 4
 
 
 def compact(log: Log, now: TimestampMs = T0, memory_bytes: int = MIB, io_bytes: int = 4096) -> Cleaning:
-    """Run one pass over all sealed segments, as the broker does, and give all files their names."""
+    """Run one pass over all sealed segments, as the broker does, and rename all files."""
     log.settle()
     for number in range(3):
-        if log.compaction.is_swapping:  # A call has failed: it is made again some seconds later.
+        if log.compaction.is_swapping:  # A call has failed, and is retried some seconds later.
             log.reaper.reap(TimestampMs(now + number * MINUTE_MS))
     assert not log.compaction.is_swapping, "no pass begins before that"
     flush_now(log, now)
@@ -52,7 +52,7 @@ def compact(log: Log, now: TimestampMs = T0, memory_bytes: int = MIB, io_bytes: 
 
 
 def swap_all(log: Log, cleaning: Cleaning, now: TimestampMs) -> None:
-    """Clean every group of a pass whose map is built, and give all files their names."""
+    """Clean every group of a pass whose map is built, and rename all files."""
     while not cleaning.is_over:
         group = cleaning.clean(lambda _: None)
         if group.segments:
@@ -65,7 +65,7 @@ def swap_all(log: Log, cleaning: Cleaning, now: TimestampMs) -> None:
 
 @dataclass
 class Seen:
-    """A record as a reader of committed records sees it."""
+    """A record as seen by a read-committed consumer."""
 
     offset: int
     key: bytes | None

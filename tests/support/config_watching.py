@@ -1,4 +1,4 @@
-"""A broker that hears, through a metadata tree, of configurations that others change; and one of the others."""
+"""A broker that learns through a metadata tree of configs altered by other brokers; and one of these."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PARTITION = PartitionInfo(US, LeaderEpoch(0), (US,), (US,))
 
 
 class Line:
-    """A tree whose reads are noted, and fail while `failure` is set."""
+    """A tree that records its reads, which fail while `failure` is set."""
 
     def __init__(self, tree: SqliteTree) -> None:
         self.tree = tree
@@ -59,12 +59,12 @@ class Line:
 
 
 class Side:
-    """One session's door to the configurations; `unreadable` is what it is told of a keystore, if anything."""
+    """The config changes of one session; `unreadable` is the error of a keystore, if any."""
 
     def __init__(self, tree: Tree, configs: BrokerConfigs, secret: str = SECRET) -> None:
         self.tree = tree
         self.unreadable = ""
-        self.in_force = 0  # How often something around the core was put in force.
+        self.in_force = 0  # The number of changes applied outside the core.
         self.changes = ConfigChanges(tree, US, configs, PasswordEncoder(Secret(secret)), self._prepare)
 
     def _prepare(self, before: BrokerConfigs, after: BrokerConfigs) -> Callable[[], None]:
@@ -86,7 +86,7 @@ class Side:
 
 
 class Writer(Side):
-    """Another broker."""
+    """Another broker that alters configs."""
 
     def __init__(self, tree: Tree) -> None:
         super().__init__(tree, BrokerConfigs.parse({}))
@@ -109,7 +109,7 @@ class Writer(Side):
 
 
 class Watching(Side):
-    """A broker that watches; what it reads is put in force when `hear` is called."""
+    """A broker that watches configs; the read ones are applied when `hear` is called."""
 
     def __init__(self, tree: Tree, directory: Path, secret: str = SECRET) -> None:
         self.harness = Harness(directory)
@@ -119,7 +119,7 @@ class Watching(Side):
         self._due: SimpleQueue[None] = SimpleQueue()
 
     def begin(self) -> None:
-        """As a broker that starts does."""
+        """Start watching, as a broker does at startup."""
         self.watch.skip_existing_notices()
         configs, in_force = self.changes.read_starting_configs()
         self.harness.configs.become(configs)
@@ -130,11 +130,11 @@ class Watching(Side):
         self.hear()
 
     def know(self, *topics: TopicInfo) -> None:
-        """Has the broker know of topics, and hold them."""
+        """Add topics with replicas on the broker."""
         self.harness.learn(Changed(1, {topic.name: topic for topic in topics}))
 
     def hear(self) -> None:
-        """Reads as often as it was told to; not again what could not be read."""
+        """Read the configs once for each notification; unreadable ones are not reread."""
         while True:
             try:
                 self._due.get_nowait()
@@ -151,7 +151,7 @@ class Watching(Side):
         return heard
 
     def alter_here(self, edits: Mapping[ConfigOwner, Keys]) -> None:
-        """Changes configurations itself."""
+        """Alter configs on this broker."""
         for _ in put_in_force(self.harness.broker, self.try_to_alter(edits), self.harness.now):
             pass
 

@@ -23,7 +23,7 @@ GROUP = "g"
 
 
 class Consumers(Harness):
-    """A broker with the group's coordinator, and what members ask of it."""
+    """A broker with the group's coordinator, and the requests of members."""
 
     def __init__(self, directory: Path, **configs: str) -> None:
         settings = {"offsets_topic_num_partitions": "1", "group_consumer_assignment_interval_ms": "0"}

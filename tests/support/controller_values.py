@@ -1,4 +1,4 @@
-"""Random values of what brokers and the controller say to each other, within what a version can carry."""
+"""Random contents of messages between brokers and the controller, within the limits of a version."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def sent(request: BecomeLeaderOrFollower | UpdateMetadata | StopReplicas) -> ToB
 
 
 def led(name: TopicPartition) -> Leading:
-    """A leadership that nothing is written in: its partition has no log."""
+    """Return a leadership without writes: its partition has no log."""
     info = PartitionInfo(BrokerId(1), LeaderEpoch(0), (), ())
     configs = BrokerConfigs.parse({}).for_topic({})
     return Leading(Partition(name, None, info, configs, MANAGER), info, MANAGER, Moment(TimestampMs(0), 0))
 
 
 class ValueMaker:
-    """One seed's."""
+    """Random values, determined by a seed."""
 
     def __init__(self, seed: str) -> None:
         self.random = Random(seed)

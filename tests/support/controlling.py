@@ -1,4 +1,4 @@
-"""Controller requests to the one broker of a harness, built from the fields that a test is about."""
+"""Controller requests to the only broker of a harness, built from the fields relevant to a test."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def name_of(topic: str, index: int = 0) -> TopicPartition:
 
 
 class Controlling:
-    """The controller of a harness's broker; its requests arrive at once, in order."""
+    """The controller of a harness's broker; its requests arrive immediately, in order."""
 
     def __init__(self, harness: Harness, epoch: int = 1) -> None:
         self.harness = harness
@@ -90,7 +90,7 @@ class Controlling:
         generation: int = 0,
         of: Uuid | None = None,
     ) -> None:
-        """Send UpdateMetadata for topics, by their number of partitions."""
+        """Send UpdateMetadata for topics with these numbers of partitions."""
         state = LeaderAndIsr(leader, LeaderEpoch(epoch), (US,), controller_epoch=self.epoch)
         told = PartitionMetadata(state, (US,), ())
         known = self.harness.broker.view.brokers

@@ -1,6 +1,6 @@
 """Two brokers without sockets: one leads partitions of topic t and a group, the other coordinates their transactions.
 
-What the first asks goes to the second as bytes, and so does the answer; each thinks of itself as broker US.
+Requests of the first broker and their responses are passed as bytes; each broker has the id US for itself.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from support.transactional import EPOCHS, SHARED, Transactional
 
 TWO, THREE = BrokerId(2), BrokerId(3)
 PARTITIONS = 3
-ADDS = 13  # A version of Produce by which partitions join.
+ADDS = 13  # A version of Produce that adds partitions to the transaction.
 T0, T1, T2 = (name_of("t", index) for index in range(PARTITIONS))
 OFFSETS = name_of(CONSUMER_OFFSETS)
 LOST = Refused(ErrorCode.NETWORK_EXCEPTION, "the connection was lost")
@@ -45,7 +45,7 @@ def tell(
     leaders: Mapping[str, BrokerId],
     partitions: Mapping[str, int] = MappingProxyType({"t": PARTITIONS}),
 ) -> None:
-    """UpdateMetadata: who lives, and who leads the partitions of some topics."""
+    """Send UpdateMetadata with the live brokers, and the leaders of some topics' partitions."""
     brokers = tuple(harness.broker.view.brokers[US] if one == US else INFOS[one] for one in alive)
     states = {}
     for topic, leader in leaders.items():
@@ -57,7 +57,7 @@ def tell(
 
 
 class CoordinatedElsewhere:
-    """Both brokers; to the one that leads, broker TWO is the coordinator."""
+    """Both brokers; the leading one knows the coordinator as broker TWO."""
 
     def __init__(self, directory: Path, **configs: str) -> None:
         for name in ("leader", "coordinator"):
@@ -79,7 +79,7 @@ class CoordinatedElsewhere:
         tell(self.leader, self.controller, alive, {TRANSACTION_STATE: broker})
 
     def makes_wide(self, topic: str, count: int) -> None:
-        """Makes another topic, of so many partitions."""
+        """Create another topic with this number of partitions."""
         assert self.controller.leads(topic, *range(count), is_new=True) == {}
         tell(self.leader, self.controller, (US, TWO, THREE), {topic: US}, {topic: count})
         tell(self.coordinator, self.there, (US, TWO), {topic: TWO}, {topic: count})
@@ -92,20 +92,20 @@ class CoordinatedElsewhere:
     # The one that leads.
 
     def sends(self, message: object, version: int, talk: Conversation | None = None) -> Conversation:
-        """Sends a request on a connection, which is a new one if none is given."""
+        """Send a request on the connection, or on a new one."""
         talk = talk or self.leader.talk()
         talk.receive_data(frame_of(message, version, next(self._numbers), "tests"))
         self.leader.go_on(talk)
         return talk
 
     def sends_all(self, requests: Sequence[ProduceRequest], talk: Conversation) -> None:
-        """Sends requests on one connection, all before the first is answered."""
+        """Pipeline requests on one connection."""
         frames = [frame_of(one, ADDS, next(self._numbers), "tests") for one in requests]
         talk.receive_data(b"".join(frames))
         self.leader.go_on(talk)
 
     def request(self, producer: Transactional, *partitions: int) -> ProduceRequest:
-        """A Produce with one record for each partition, in the order of the producer's sequences."""
+        """Return a Produce request with one record for each partition, with the producer's next sequences."""
         request = producer.produce("t", {one: [b"a"] for one in partitions})
         for one in partitions:
             producer.sequences["t", one] = producer.sequences.get(("t", one), 0) + 1
@@ -127,13 +127,13 @@ class CoordinatedElsewhere:
         return self.sends(request, version, talk)
 
     def produces_plainly(self, partition: int, talk: Conversation) -> Conversation:
-        """Sends a Produce that belongs to no transaction."""
+        """Send a Produce request without a transaction."""
         data = PartitionProduceData(index=partition, records=encode_batch([(None, b"a", (), self.leader.now.wall)]))
         topic = TopicProduceData(topic_id=topic_id("t"), partition_data=[data])
         return self.sends(ProduceRequest(acks=1, timeout_ms=1000, topic_data=[topic]), ADDS, talk)
 
     def sends_and_joins(self, producer: Transactional, *partitions: int) -> None:
-        """Writes to partitions as the first of their transaction."""
+        """Write to partitions for the first time in their transaction."""
         talk = self.produces(producer, *partitions)
         self.answers()
         assert set(self.codes(talk, producer.produce_version)) == {ErrorCode.NONE}
@@ -142,7 +142,7 @@ class CoordinatedElsewhere:
         return self.sends(self.group.request_in(producer, {("t", 0): 1}), version)
 
     def answer_to(self, talk: Conversation) -> Encoded:
-        """The answers of a connection, once there is one: what has to be synced is, then deadlines pass."""
+        """Wait for the responses on a connection, through syncs and deadlines."""
         while not (chunks := talk.data_to_send()):
             self.leader.settle()
             if not self.wake():
@@ -152,7 +152,7 @@ class CoordinatedElsewhere:
         return chunks
 
     def all_codes(self, talk: Conversation, count: int) -> list[ErrorCode]:
-        """The error codes of several Produces to one partition each, on one connection."""
+        """Return the error codes of several pipelined Produce requests to one partition each."""
         frames: list[bytes] = []
         while len(frames) < count:
             data = b"".join(bytes(one) for one in self.answer_to(talk) or ())  # type: ignore[arg-type]
@@ -164,7 +164,7 @@ class CoordinatedElsewhere:
         return [ErrorCode(one.responses[0].partition_responses[0].error_code) for one in answers]
 
     def codes(self, talk: Conversation, version: int = 13) -> list[ErrorCode]:
-        """The error code of each partition of a Produce."""
+        """Return the error code of each partition of a Produce request."""
         answer = self.leader.decoded(self.answer_to(talk), version, ProduceResponse)
         return [ErrorCode(one.error_code) for one in answer.responses[0].partition_responses]
 
@@ -173,7 +173,7 @@ class CoordinatedElsewhere:
         return ErrorCode(answer.topics[0].partitions[0].error_code)
 
     def end(self, name: TopicPartition) -> int:
-        """How many records the partition has, markers included."""
+        """Return the number of records in the partition, including markers."""
         return self.leader.broker.partitions[name].log.end_offset
 
     def asked(self) -> list[AddPartitions]:
@@ -184,14 +184,14 @@ class CoordinatedElsewhere:
         return effect
 
     def hears(self, effect: AddPartitions, outcome: AdditionsOutcome | ErrorCode) -> None:
-        """The end of a request: an answer, one error code for all, or none."""
+        """Deliver the outcome of a request: a response, one error code for all, or none."""
         if isinstance(outcome, ErrorCode):
             outcome = {(one.transactional_id, name): outcome for one, names in effect.transactions for name in names}
         self.leader.broker.transactions.additions.on_answered(effect, outcome, self.leader.now)
         self.wake()
 
     def wake(self) -> bool:
-        """Has the requests go on that something has completed, as a loop does; False if there is none."""
+        """Continue the completed requests, as a loop does; return False if there are none."""
         completed = self.leader.broker.lot.take_completed()
         for parked in completed:
             talk = parked.owner
@@ -200,28 +200,28 @@ class CoordinatedElsewhere:
             self.leader.go_on(talk)
         return bool(completed)
 
-    # The one that coordinates.
+    # The coordinator.
 
     def carried_out(self, effect: AddPartitions, version: int = 5) -> AdditionsOutcome:
-        """What the coordinator answers, asked now."""
+        """Let the coordinator execute the request now, and return its response."""
         request = add_partitions_ask.to_message(effect, version)
         answer = self.coordinator.ask(request, version, AddPartitionsToTxnResponse)
         return add_partitions_ask.errors(effect, answer)
 
     def answers(self, version: int = 5) -> AddPartitions:
-        """Has the coordinator answer the only request."""
+        """Let the coordinator respond to the only request."""
         effect = self.asked_alone()
         self.hears(effect, self.carried_out(effect, version))
         return effect
 
     def ends(self, producer: Transactional, *, commit: bool = True) -> None:
-        """EndTxn, up to where the markers are asked for."""
+        """Send EndTxn, and stop before the markers are written."""
         request = producer.end_request(commit=commit)
         self.coordinator.send(request, EPOCHS if producer.version == 2 else SHARED)
         self.coordinator.settle()
 
     def marks(self) -> None:
-        """Markers that the coordinator asks for are written; the transactions are complete."""
+        """Write the markers requested by the coordinator, which completes the transactions."""
         for effect in self.coordinator.broker.take_markers():
             outcome = {}
             for marker, names in effect.markers:
@@ -234,7 +234,7 @@ class CoordinatedElsewhere:
             self.coordinator.settle()
 
     def next_epoch(self, producer: Transactional) -> None:
-        """The producer goes on as the coordinator knows it, as if it had heard the end of EndTxn."""
+        """Set the producer to its identity at the coordinator, as after the response to EndTxn."""
         client = producer.state.client
         if client != producer.producer:
             producer.sequences.clear()

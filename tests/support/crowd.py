@@ -18,7 +18,7 @@ PIECE_BYTES = 1 << 18
 
 
 def need_files(count: int) -> None:
-    """Allow this process to open so many files, or skip the test."""
+    """Allow this process to open this number of files, or skip the test."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < count:
         pytest.skip(f"only {hard} files may be open here")
@@ -27,7 +27,7 @@ def need_files(count: int) -> None:
 
 
 class Member:
-    """One connection. `sent` counts bytes, `answers` whole frames; `is_gone` is set when the broker closed it."""
+    """One connection. `sent` counts bytes, `answers` whole frames; `is_gone` is set if the broker closed it."""
 
     def __init__(self, port: int, data: bytes, repeats: int, *, reads: bool, receive_buffer: int | None) -> None:
         self.socket = socket.socket()
@@ -50,7 +50,7 @@ class Member:
 
     @property
     def events(self) -> int:
-        """Return the events to wait for; a member that does not read notices its end by writing."""
+        """Return the events to wait for; a member that does not read notices its end on writing."""
         return (0 if self.has_sent_all else selectors.EVENT_WRITE) | (selectors.EVENT_READ if self.reads else 0)
 
     def go_on(self, events: int) -> None:

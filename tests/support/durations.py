@@ -1,8 +1,8 @@
-"""Seconds that each test file takes: processor time, its child processes' included, and wall time.
+"""Processor time (including child processes) and wall time of each test file.
 
-`tests/durations.tsv` has them for the default tests.  A whole run compares itself with it, so that a file does not grow
-dearer unseen.  A file that seems to have grown runs once more, alone, because a busy neighbour or a server that several
-files share may have cost its time.  `scripts/test --durations-table` writes the table again.
+`tests/durations.tsv` has the times of the default tests. A full run compares itself with it, so that no file becomes
+slower unnoticed. A file that seems slower runs once more, alone: a busy machine, or a server that several files share,
+may have taken its time. `scripts/test --durations-table` updates the table.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ HEADER = "file\tprocessor_s\twall_s"
 GROWTH_MAX = 1.5
 GROWTH_MAX_OF_VARYING = 4.0  # Each source tree plays other seeds and other parameters.
 START_SECONDS = 5.0  # The start of pytest for one file.
-GROWTH_SECONDS_MIN = 5.0  # Below it a busy neighbour is seen, not a change of the file.
-FILES_MIN = 100  # Fewer files are a part of the tests, whose machine can't be judged.
+GROWTH_SECONDS_MIN = 5.0  # Shorter times show a busy machine rather than a change of the file.
+FILES_MIN = 100  # With fewer files, the speed of the machine cannot be estimated.
 COMPARABLE_SECONDS_MIN = 0.5
 _KEY = "seconds"
 _VARIES = "varies"
@@ -43,13 +43,13 @@ class Seconds(NamedTuple):
 
 
 def processor_seconds() -> float:
-    """Return the processor time of this process and of the children that it has waited for."""
+    """Return the processor time of this process and of its finished children."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(one.ru_utime + one.ru_stime for one in used)
 
 
 def read_table(path: Path = TABLE) -> dict[str, Seconds]:
-    """Return the committed table by file, empty where there is none."""
+    """Return the committed table by file, empty if it does not exist."""
     if not path.exists():
         return {}
     rows = [line.split("\t") for line in path.read_text().splitlines()[1:]]
@@ -59,10 +59,10 @@ def read_table(path: Path = TABLE) -> dict[str, Seconds]:
 def grown(
     table: dict[str, Seconds], measured: dict[str, Seconds], varying: Collection[str] = frozenset()
 ) -> dict[str, float]:
-    """Return the files that take half as much again as in the table, each with the processor seconds allowed to it.
+    """Return the files that take half as long again as in the table, with the processor seconds allowed to each.
 
-    The seconds are scaled to this machine by the median ratio over all files: a machine that is slower, or busy, slows
-    most of them alike.
+    The table is scaled to this machine by the median ratio over all files: a slow or busy machine affects most of them
+    equally.
     """
     both = [file for file in measured if file in table and table[file].processor >= COMPARABLE_SECONDS_MIN]
     if len(measured) < FILES_MIN or not both:

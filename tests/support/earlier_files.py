@@ -1,8 +1,8 @@
-"""Isolation of a test file from what earlier files left in its process: threads that log, and garbage.
+"""Isolation of a test file from the effects of earlier files in its process: logging threads, and garbage.
 
-A test may assert that nothing else was logged: threads that live on by design, such as the one of a client whose broker
-is gone, do not reach its `caplog`; those of its own file and its fixtures do.  A test that collects garbage does not go
-over that of thousands of earlier tests.
+A test may assert that nothing else was logged: records of threads that earlier files left, such as one of a client
+whose broker is gone, do not reach its `caplog`; those of its own file and fixtures do. A test that collects garbage
+does not examine that of thousands of earlier tests.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ VALUES: dict[object, tuple[object, ...]] = {
 
 
 def extremes_of(message: object, version: int) -> Iterator[Any]:
-    """Yield copies of the message, each with one field changed; lists of structs are changed in their first."""
+    """Yield copies of the message, each with one field changed; of lists of structs, the first one is changed."""
     for change in _changes(layout(type(message), version), lambda root: root):
         copy = deepcopy(message)
         if change(copy):

@@ -32,7 +32,7 @@ class Operations(IntFlag):
 
 
 class Faults:
-    """Faults of a process started with `environment`. Skips the test without a compiler."""
+    """Faults of a process started with `environment`; without a compiler, the test is skipped."""
 
     def __init__(self, directory: Path) -> None:
         compiler = shutil.which("cc") or shutil.which("gcc")
@@ -52,11 +52,11 @@ class Faults:
         self._write(_CLOCK.size, _FAILING.pack(operations, error))
 
     def slow_syncs(self, seconds: float, path_part: str) -> None:
-        """Delay each sync of a file whose path contains `path_part` by so much; 0 ends it at once."""
+        """Delay each sync of a file whose path contains `path_part` by this time; 0 ends this at once."""
         self.slow(Operations.SYNCS, seconds, path_part)
 
     def slow(self, operations: Operations, seconds: float, path_part: str) -> None:
-        """Delay these operations on every such file by so much; `repair` ends it at once."""
+        """Delay these operations on every such file by this time; `repair` ends this at once."""
         self.repair()
         self._write(_TEXT_AT, path_part.encode() + b"\0")
         self._write(_SLOW_AT, _SLOW.pack(int(seconds * 1e9), operations, 0))
@@ -73,7 +73,7 @@ class Faults:
         return count
 
     def shift_clock(self, seconds: float) -> None:
-        """Set the wall clock ahead of the true one by so much; the steady clock is unchanged."""
+        """Set the wall clock ahead of the true time by this much; the monotonic clock is unchanged."""
         self._write(0, _CLOCK.pack(int(seconds * 1e9)))
 
     def _write(self, position: int, data: bytes) -> None:

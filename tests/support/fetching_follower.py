@@ -1,4 +1,4 @@
-"""A follower as its leader knows it, with or without a fetch session."""
+"""A follower as seen by its leader, with or without a fetch session."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class FetchingFollower:
         return {part.partition_index: part for topic in answer.responses for part in topic.partitions}
 
     def catch_up(self, *partitions: int) -> None:
-        """Fetch up to the ends of the logs, until responses name nothing new."""
+        """Fetch up to the ends of the logs, until responses contain nothing new."""
         ends = {one: self.led.end(one) for one in partitions or (0,)}
         self.fetch(ends)
         if self.epoch != FINAL_EPOCH:
@@ -96,7 +96,7 @@ def offsets_of(told: PartitionData) -> list[int]:
 
 
 def is_parked(led: Led, outcome: Encoded | Parked[Encoded]) -> bool:
-    """Return whether a fetch is parked, and nothing has woken it."""
+    """Return whether a fetch is parked and was not woken."""
     if not isinstance(outcome, Parked):
         return False
     assert isinstance(outcome.owner, Conversation)

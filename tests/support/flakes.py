@@ -1,9 +1,9 @@
-"""Run failed tests that the change can't reach once more, alone, and report those that pass as flakes.
+"""Reruns of failed tests that the change cannot reach; those that pass are reported as flakes.
 
-    python tests/support/flakes.py BASE         after a run of pytest, whose cache has what FailedTests kept
+    python tests/support/flakes.py BASE         after a run of pytest, whose cache has the failures of FailedTests
 
-A test is reached by a change of its own file, of a file that it imports directly or through others, of a conftest.py,
-of the set-up, and of a document if it reads documents. A test that starts processes (tests/interop, and files with the
+A test is reached by a change of its own file, of a file that it imports directly or indirectly, of a conftest.py, of
+the set-up, and of a document if it reads documents. A test that starts processes (tests/interop, and files with the
 marker `waits`) imports all of src. The exit status is 0 if no failed test is reached and all pass now; each is printed
 under the heading `flake` and is to be fixed by the next change.
 """
@@ -22,7 +22,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-IMPORTED_FROM = ("src", "tests", "tests/interop", "tests/sim")  # As pyproject.toml has it for pytest.
+IMPORTED_FROM = ("src", "tests", "tests/interop", "tests/sim")  # As in pyproject.toml for pytest.
 REACH_ALL = ("pyproject.toml", "setup.py", "scripts/", ".ci/", "tests/golden/")
 DOCUMENTS = ("docs/", "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")
 _KEPT = "odradek/failed"
@@ -69,7 +69,7 @@ def is_reached(test_file: str, changed: Iterable[str]) -> bool:
         if reads_documents and file.startswith(DOCUMENTS):
             return True
         if file.startswith("tests/") and not file.endswith(".py") and Path(file).parent == Path(test_file).parent:
-            return True  # Stories, programs in other languages.
+            return True  # Scenario files and programs in other languages.
     return False
 
 
@@ -100,7 +100,7 @@ def _names(tree: ast.Module) -> Iterator[str]:
 
 
 def _files(name: str) -> Iterator[str]:
-    """Yield the file of a module and those of its packages, as far as they belong to this repository."""
+    """Yield the file of a module and those of its packages, if they belong to this repository."""
     parts = name.split(".")
     for folder in IMPORTED_FROM:
         for count in range(1, len(parts) + 1):
@@ -113,7 +113,7 @@ def _files(name: str) -> Iterator[str]:
 def main(base: str) -> int:
     """Run the failed tests that a change since `base` can't reach again; return the exit status."""
     failed, changed = failed_tests(), changed_files(base)
-    if not changed:  # As in a clone of what is tested: the change is there, and unknown.
+    if not changed:  # As in a clone of the tested commit: the change is present, but unknown.
         print(f"not run again: nothing differs from {base}")
         return 1
     reached = [test for test in failed if is_reached(test.partition("::")[0], changed)]

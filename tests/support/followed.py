@@ -1,4 +1,4 @@
-"""Partitions that are followed here, and read by consumers; what their leader has, and says, is the test's."""
+"""Partitions that are followed here and read by consumers; the test controls their leader's log and responses."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NO_RECORDS = memoryview(b"")
 
 
 def batch(base: int, epoch: int = 0, *, records: int = 1, producer: int = -1, sequence: int = -1) -> bytes:
-    """A batch as its leader stamped it; with a producer it is of a transaction."""
+    """Return a batch as stamped by its leader; with a producer, it is part of a transaction."""
     return bytes(
         encode_batch(
             [(None, b"value", (), NOW_MS)] * records,
@@ -56,7 +56,7 @@ class Followed:
         self.controller.tells({"t": partitions}, leader=OTHER, brokers=(US, OTHER))
 
     def is_led_anew(self) -> None:
-        """In another epoch, by the same broker."""
+        """Start another epoch with the same leader."""
         self.epoch += 1
         both = (OTHER, US)
         told = self.controller.leads(
@@ -74,17 +74,17 @@ class Followed:
     # The leader's side.
 
     def says(self, *batches: bytes, high_watermark: int, start: int = 0, index: int = 0) -> None:
-        """The leader answers a fetch, as the shell hears it."""
+        """Deliver a fetch response of the leader, as the shell does."""
         records = memoryview(bytearray(b"".join(batches)))
         self._answer({index: Fetched(ErrorCode.NONE, records, Offset(high_watermark), Offset(start))})
 
     def diverges(self, epoch: int, end: int, index: int = 0) -> None:
-        """The leader says where its log has the end of an epoch."""
+        """Deliver the leader's response about the end of an epoch in its log."""
         parted = EpochEnd(LeaderEpoch(epoch), Offset(end))
         self._answer({index: Fetched(ErrorCode.NONE, NO_RECORDS, Offset(-1), Offset(-1), parted)})
 
     def _answer(self, answers: Mapping[int, Fetched]) -> None:
-        """The fetch that is under way may be older than what is followed: it ends first."""
+        """Deliver responses, after an empty one that ends an older fetch in flight."""
         for told in ({}, answers):
             for fetcher, asked in self.harness.broker.fetchers.take_requests():
                 self._fetching = fetcher, asked
@@ -109,7 +109,7 @@ class Followed:
         last_fetched_epoch: int = -1,
         replica_id: int = -1,
     ) -> Encoded | Parked[Encoded]:
-        """A fetch without a session."""
+        """Fetch without a session."""
         part = FetchPartition(
             partition=0,
             fetch_offset=offset,
@@ -132,7 +132,7 @@ class Followed:
         return self.harness.send(request, version)
 
     def answered(self, outcome: Encoded | Parked[Encoded], version: int = FETCH) -> PartitionData:
-        """What is told of the one partition; who still waits does so until its deadline."""
+        """Return the response for the only partition; a parked fetch waits until its deadline."""
         answer = self.harness.decoded(self.harness.finished(outcome), version, FetchResponse)
         assert not answer.error_code
         (topic,) = answer.responses
@@ -140,7 +140,7 @@ class Followed:
         return part
 
     def is_waiting(self, outcome: Encoded | Parked[Encoded]) -> bool:
-        """True if nothing has woken it."""
+        """Return True if nothing has woken the fetch."""
         if not isinstance(outcome, Parked):
             return False
         assert isinstance(outcome.owner, Conversation)

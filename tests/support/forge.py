@@ -1,4 +1,4 @@
-"""Messages that are right in form and anything in content, made from the wire schema."""
+"""Messages that are valid in form and arbitrary in content, generated from the wire schema."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ HIGHEST = {INT8: INT8_MAX, INT16: INT16_MAX, INT32: INT32_MAX, INT64: INT64_MAX}
 
 
 class Forge:
-    """`strings`, `uuids`, `records` and `blobs` are what fields of these types get.
+    """A generator of messages; `strings`, `uuids`, `records` and `blobs` are the values of such fields.
 
-    `favourites`, by the name of a field, come more often than anything else: so much of what is forged hits something.
+    Values in `favourites`, by field name, are more frequent, so that many requests refer to existing objects.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Forge:
         return made
 
     def _required_but_absent(self, struct: StructLayout) -> dict[str, object]:
-        """A constructor wants every field without a default, also those that this version does not have."""
+        """Return values for required fields that this version lacks, since the constructor needs them."""
         return {field.name: field.default for field in struct.absent if field.is_required}
 
     def _field(self, field: FieldLayout) -> object:

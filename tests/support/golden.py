@@ -1,4 +1,4 @@
-"""Data directories that a real Apache Kafka wrote, in tests/golden: unpacked, with what its clients found in them."""
+"""Data directories written by a real Apache Kafka, in tests/golden, with the records found by its clients."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ Record = tuple[int, int, int, bytes | None, bytes | None, tuple[tuple[str, bytes
 
 
 class Found(NamedTuple):
-    """What clients find.  A record is its offset, kind of timestamp, timestamp, key, value, headers."""
+    """The view of clients. A record is its offset, timestamp type, timestamp, key, value and headers."""
 
     records: Mapping[str, list[Record]]
-    committed: Mapping[str, list[Record]]  # Those that read_committed shows.
+    committed: Mapping[str, list[Record]]  # Records visible to read_committed.
     starts: Mapping[str, int]
     offsets: Mapping[str, Mapping[str, tuple[int, str]]]
 
 
 def unpack(version: str, folder: Path) -> Path:
-    """Unpacks the data directory of a version into a folder; returns where it is."""
+    """Unpack the data directory of a version into a folder; return its path."""
     with tarfile.open(GOLDEN / f"kafka-{version}" / "data.tar.xz") as archive:
         archive.extractall(folder, filter="data")
     return folder / "data"
@@ -44,7 +44,7 @@ def found_in(version: str) -> Found:
 
 
 def keep(version: str, data: Path, found: Found) -> None:
-    """Packs a data directory, without its lock, and writes what was found in it."""
+    """Pack a data directory, without its lock, and write the records found in it."""
     folder = GOLDEN / f"kafka-{version}"
     folder.mkdir(parents=True, exist_ok=True)
     with tarfile.open(folder / "data.tar.xz", "w:xz") as archive:

@@ -1,4 +1,4 @@
-"""A group's offsets over a Harness: committed, fetched and deleted in any version, by name or by id."""
+"""Offsets of a group over a Harness: committed, fetched and deleted in any version, by name or by id."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ from support.in_memory import Harness
 from support.transactional import Transactional
 
 Name = tuple[str, int]  # Topic and partition.
-LATEST = 10  # Of OffsetCommit and OffsetFetch.
+LATEST = 10  # Versions of OffsetCommit and OffsetFetch.
 BY_ID = 10
 
 
 class Kept(NamedTuple):
-    """What is kept of one partition."""
+    """The committed offset of one partition."""
 
     offset: int
     metadata: str | None = ""
@@ -56,7 +56,7 @@ class Kept(NamedTuple):
 
 
 class Member(NamedTuple):
-    """Whoever commits, in its own words."""
+    """The identity of a committing member, as sent in its requests."""
 
     id: str = ""
     generation: int = -1
@@ -67,13 +67,13 @@ NOT_A_MEMBER = Member()
 
 
 def topic_id(harness: Harness, name: str) -> Uuid:
-    """Of a topic that is not there, some id."""
+    """Return the id of a topic; of a missing topic, an unused id."""
     known = harness.broker.view.topics.get(TopicName(name))
     return Uuid(name.encode().rjust(16, b"?")) if known is None else known.id
 
 
 class GroupOffsets:
-    """One group's."""
+    """The offsets of one group."""
 
     def __init__(self, harness: Harness, group_id: str = "g") -> None:
         self.harness = harness
@@ -89,7 +89,7 @@ class GroupOffsets:
         member: Member = NOT_A_MEMBER,
         retention_ms: int = -1,
     ) -> OffsetCommitRequest:
-        """To commit these."""
+        """Return a request that commits these offsets."""
         by_id = version >= BY_ID
         topics = [
             OffsetCommitRequestTopic(
@@ -133,7 +133,7 @@ class GroupOffsets:
         version: int = 5,
         member: Member = NOT_A_MEMBER,
     ) -> dict[Name, ErrorCode]:
-        """TxnOffsetCommit."""
+        """Commit offsets with TxnOffsetCommit."""
         request = self.request_in(producer, kept, member)
         answer = self.harness.ask(request, version, TxnOffsetCommitResponse)
         return {
@@ -165,7 +165,7 @@ class GroupOffsets:
     def fetch(
         self, names: Sequence[Name] | None = None, version: int = LATEST, *, is_stable: bool = False
     ) -> dict[Name, Kept | ErrorCode]:
-        """Of these, or all; what was never committed has the offset -1."""
+        """Fetch these offsets, or all; uncommitted ones are -1."""
         answer = self.harness.ask(self.fetch_request(names, version, is_stable=is_stable), version, OffsetFetchResponse)
         if version < 8:
             assert answer.error_code == ErrorCode.NONE
@@ -223,7 +223,7 @@ class GroupOffsets:
         return OffsetFetchRequest(groups=[group], require_stable=is_stable)
 
     def forget(self, *names: Name) -> ErrorCode | dict[Name, ErrorCode]:
-        """OffsetDelete."""
+        """Delete offsets with OffsetDelete."""
         request = OffsetDeleteRequest(
             group_id=self.id,
             topics=[
@@ -247,7 +247,7 @@ class GroupOffsets:
         }
 
     def delete(self) -> ErrorCode:
-        """DeleteGroups."""
+        """Delete the group with DeleteGroups."""
         return delete_groups(self.harness, self.id)[self.id]
 
 
@@ -258,7 +258,7 @@ def delete_groups(harness: Harness, *names: str, version: int = 2) -> dict[str, 
 
 
 def add_to_transaction(producer: Transactional, group_id: str) -> ErrorCode:
-    """AddOffsetsToTxn."""
+    """Add the group to the transaction with AddOffsetsToTxn."""
     request = AddOffsetsToTxnRequest(
         transactional_id=producer.id,
         producer_id=producer.producer.id,
@@ -269,7 +269,7 @@ def add_to_transaction(producer: Transactional, group_id: str) -> ErrorCode:
 
 
 def groups(harness: Harness) -> set[str]:
-    """ListGroups."""
+    """List the groups with ListGroups."""
     answer = harness.ask(ListGroupsRequest(), 5, ListGroupsResponse)
     assert answer.error_code == ErrorCode.NONE
     return {one.group_id for one in answer.groups}

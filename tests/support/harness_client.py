@@ -1,4 +1,4 @@
-"""Clients of a Harness that are used as RawClients are: each has a connection, and an admission, of its own."""
+"""Clients of a Harness with the interface of RawClient: each has its own connection and admission."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class _NoSocket:
 
 
 class HarnessClient:
-    """One connection of a client that the gate has admitted so."""
+    """One connection of a client with an admission by the gate."""
 
     def __init__(self, harness: Harness, admission: Admission) -> None:
         self.socket = _NoSocket()
@@ -43,7 +43,7 @@ class HarnessClient:
             self._outcomes.append(outcome)
 
     def read_frame(self) -> bytes:
-        """One answer without its length."""
+        """Return one response without its length."""
         chunks = self._harness.finished(self._outcomes.popleft())
         assert chunks is not None
         self._harness.settle()

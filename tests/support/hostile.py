@@ -1,4 +1,4 @@
-"""Requests that no client would send: right in form and odd in content, or with some bytes that are others."""
+"""Requests that no client would send: valid in form with odd content, or with damaged bytes."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ BATCHES = [
 ]
 
 
-# Where a batch's numbers lie behind its checksum, and how many bytes each has.
+# Positions and sizes of the header fields after the checksum.
 _NUMBERS = {21: 2, 23: 4, 27: 8, 35: 8, 43: 8, 51: 2, 53: 4, 57: 4}
 _CHECKED_FROM = 21
 
 
 def warped_batch(random: Random) -> bytes:
-    """One number of the header, or some byte of the records, is another; size and checksum are right all the same."""
+    """Return a batch with one changed number of the header or byte of the records, but valid size and checksum."""
     data = bytearray(batch(random.choice(list(Codec))))
     if random.random() < 0.7:
         at, size = random.choice(list(_NUMBERS.items()))
@@ -77,7 +77,7 @@ CONFIGS = ["retention.ms", "cleanup.policy", "max.message.bytes", "compression.t
 
 
 def forge_for(random: Random, topics: Mapping[str, bytes]) -> Forge:
-    """`topics` are those there are, with their ids."""
+    """Return a generator of requests for the existing topics, given with their ids."""
     names = [*topics, *topics, "new", "t"]
     favourites: dict[str, list[object]] = {
         "acks": [-1, 0, 1],
@@ -150,7 +150,7 @@ _TRANSACTIONS: dict[str, list[object]] = {
 
 
 def blobs(random: Random, topics: Sequence[str]) -> list[bytes]:
-    """What members tell each other, right and wrong."""
+    """Return valid and invalid messages between group members."""
     subscription = encode_subscription(ConsumerProtocolSubscription(topics=list(topics)), 1)
     return [b"", subscription, subscription, random.randbytes(20), b"\0\1\x7f\xff\xff\xff", bytes(100)]
 
@@ -161,7 +161,7 @@ def frame_of(message: object, version: int, correlation_id: int = 7) -> bytes:
 
 
 def mutated(random: Random, frame: bytes) -> bytes:
-    """Some bytes are others, gone, or more; key, version and length stay true."""
+    """Return the request with changed, removed or added bytes; key, version and length stay valid."""
     body = bytearray(frame[8:])
     for _ in range(random.choice((1, 1, 2, 5))):
         at = random.randrange(len(body) + 1)

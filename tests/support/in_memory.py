@@ -1,4 +1,4 @@
-"""A broker without sockets, threads and clock: requests go in as bytes, answers come out as bytes, time is a number."""
+"""A broker without sockets, threads and a clock: requests and responses are bytes, and time is a number."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ Answer = TypeVar("Answer")
 
 
 class InMemoryHost:
-    """What a conversation without a socket belongs to."""
+    """The owner of conversations without a socket."""
 
     def __init__(self, broker: Broker, gate: Gate) -> None:
         self.broker = broker
@@ -74,25 +74,25 @@ class InMemoryHost:
         return False
 
     def answered(self, request: Request, began: float) -> None:
-        """Nobody counts."""
+        """Ignore the response, since there are no metrics."""
 
 
 class AsItIs:
-    """A gate that leaves each peer the admission that a test has given it."""
+    """A gate that gives each peer the admission set by the test."""
 
     def admit(self, peer: Peer, request: Request, now: Moment) -> Admission:
         return peer.admission
 
 
 class Harness:
-    """One broker and one client of it.  Effects are carried out when `settle` is called, not before."""
+    """One broker and one client of it. Effects are executed only when `settle` is called."""
 
     def __init__(self, directory: Path, **configs: str) -> None:
         self.now = Moment(TimestampMs(NOW_MS), 1_000_000)
-        self.longest_ns = 0  # Of the thread's processor time, in what a loop would do in one callback.
+        self.longest_ns = 0  # The thread's processor time, for work that a loop would do in one callback.
         self.dynamic = Dynamic({}, {})
-        self.opening_ms = 0  # How long it takes to open all logs.
-        self.is_told_at_once = True  # What there is, when it starts.
+        self.opening_ms = 0  # The time that opening all logs takes.
+        self.is_told_at_once = True  # The topics at the start.
         self.disk = RealDisk()
         texts = {key.replace("_", "."): value for key, value in configs.items()}
         self.configs = BrokerConfigs.parse(texts, defaults=ALONE)
@@ -102,18 +102,18 @@ class Harness:
         self._directory = directory
         endpoint = Endpoint("PLAINTEXT", "127.0.0.1", 9092)
         self.peer = Peer("PLAINTEXT", endpoint, None, "127.0.0.1:50000")
-        self.peer.admission = Admission()  # What is learned of it is this one's alone.
+        self.peer.admission = Admission()  # The learned metadata is not shared.
         self._view = ClusterView("cluster", US, {US: BrokerInfo(US, (endpoint,))})
         self._starts = 0
         self._shell = AtOnce(lambda: self.now, self.callback)
         self._open()
         self.gate: Gate = AsItIs()
         self._correlation = itertools.count(1)
-        self._completed: list[Parked[object]] = []  # Whose answers nobody has asked for yet.
+        self._completed: list[Parked[object]] = []  # Conversations whose responses are not requested yet.
 
     @contextmanager
     def callback(self) -> Iterator[None]:
-        """What a loop would do without a pause."""
+        """Measure the work that a loop would do without a pause."""
         began = time.thread_time_ns()
         yield
         self.longest_ns = max(self.longest_ns, time.thread_time_ns() - began)
@@ -123,7 +123,7 @@ class Harness:
             return talk.step(self.now, 0)
 
     def _open(self) -> None:
-        """Starts a broker, which is told of what the last one knew."""
+        """Start a broker with the metadata of the previous one."""
         logs = open_log_directory(
             self.disk,
             str(self._directory),
@@ -156,29 +156,29 @@ class Harness:
         self._open()
 
     def kill(self) -> None:
-        """As kill -9 does: nothing is finished, and what was written is there."""
+        """Kill the broker, as kill -9 does: written data stays, and nothing is completed."""
         for directory in self.broker.storage:
             directory.abandon()
         self._view = self.broker.view
         self._open()
 
     def send(self, message: object, version: int) -> Encoded | Parked[Encoded]:
-        """The encoded answer, None if there is none, or the request parked in the broker's lot."""
+        """Return the encoded response, None if there is none, or the parked request."""
         return self._send(frame_of(message, version, next(self._correlation), CLIENT))
 
     def send_raw(self, api_key: int, version: int, body: bytes) -> Encoded:
-        """A request with a body of any bytes behind a header of version 1."""
+        """Send a request with an arbitrary body after a header of version 1."""
         header = struct.pack(">hhih", api_key, version, next(self._correlation), len(CLIENT)) + CLIENT.encode()
         outcome = self._send(struct.pack(">i", len(header) + len(body)) + header + body)
         assert not isinstance(outcome, Parked)
         return outcome
 
     def send_frame(self, frame: bytes) -> Encoded | Parked[Encoded]:
-        """Any bytes that are one frame by their length.  Raises Malformed."""
+        """Send arbitrary bytes as one frame; raise Malformed."""
         return self._send(frame)
 
     def _send(self, frame: bytes) -> Encoded | Parked[Encoded]:
-        """On a conversation of its own, so that what waits holds nothing up."""
+        """Send on a separate conversation, so that a parked request delays no others."""
         talk = self.talk()
         talk.receive_data(frame)
         self.go_on(talk)
@@ -194,11 +194,11 @@ class Harness:
         return talk.data_to_send() or None
 
     def talk(self, peer: Peer | None = None, gate: Gate | None = None) -> Conversation:
-        """A new connection's; its bytes are the caller's to give and take."""
+        """Open a connection, whose bytes the caller passes in and out."""
         return Conversation(InMemoryHost(self.broker, gate or self.gate), peer or self.peer, Connection(), lambda: None)
 
     def go_on(self, talk: Conversation) -> None:
-        """As far as it goes at once, threads' work included."""
+        """Continue as far as possible, including the work of threads."""
         while True:
             while self._step(talk):
                 pass
@@ -214,11 +214,11 @@ class Harness:
                     work.on_finished()
 
     def ask(self, message: object, version: int, answer: type[Answer]) -> Answer:
-        """Send, do whatever the broker asks for, and if that does not bring the answer let the deadline pass."""
+        """Send, execute the broker's effects, and if there is still no response let the deadline pass."""
         return self.decoded(self.finished(self.send(message, version)), version, answer)
 
     def finished(self, outcome: Encoded | Parked[Encoded]) -> Encoded:
-        """The answer of a request that may have been parked."""
+        """Return the response of a possibly parked request."""
         if not isinstance(outcome, Parked):
             return outcome
         self.settle()
@@ -268,7 +268,7 @@ class Harness:
         return ProducerIdBlock(ProducerId(first), ProducerId(first + 999))
 
     def _change(self, change: Change) -> Changed:
-        """As a metadata tree would have it that holds nothing else."""
+        """Apply a change, like a metadata tree without other contents."""
         match change:
             case CreateTopics():
                 return Changed(change.token, {topic.name: topic for topic in change.topics})
@@ -282,19 +282,19 @@ class Harness:
                 return Changed(change.token, grown)
 
     def forwards(self, change: Change) -> bool:
-        """No: there is no other broker."""
+        """Return False, since there is no other broker."""
         return False
 
     def changed(self, change: Change, changed: Changed) -> None:
-        """Has the controller tell of a change."""
+        """Announce a change as the controller does."""
         self._shell.add_slices(self.controller.changing(changed, self.now))
 
     def learn(self, changed: Changed) -> None:
-        """Has the controller tell of topics that were made, grown or deleted."""
+        """Announce created, extended or deleted topics as the controller does."""
         self._shell.do(self.controller.changing(changed, self.now))
 
     def _altered(self, change: AlterConfigs, _: TimestampMs) -> Altered:
-        """As net/cluster/config_writer.py does it in the metadata tree."""
+        """Alter configs, as net/cluster/config_writer.py does in the metadata tree."""
         topics: dict[TopicName, Mapping[str, str]] = {}
         refused: dict[ConfigOwner, Refused] = {}
         configs, dynamic = None, self.dynamic

@@ -1,4 +1,4 @@
-"""A request that goes on in slices, and what others do between two of them; without sockets."""
+"""A request processed in slices, and other requests between two of them, without sockets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Answer = TypeVar("Answer")
 
 
 class Begun:
-    """A request on a connection of its own, as far as it is after some slices; it is not done yet."""
+    """An unfinished request on its own connection, after some slices."""
 
     def __init__(self, harness: Harness, message: object, version: int, slices: int = 1) -> None:
         self._harness = harness
@@ -24,19 +24,19 @@ class Begun:
             assert self._talk.step(harness.now, 0), "it is over, or waits for a thread"
 
     def steps_to_a_thread(self) -> None:
-        """Goes on until a thread has to do something, and has not yet."""
+        """Continue until work for a thread is pending."""
         while self._talk.step(self._harness.now, 0):
             pass
         assert self._harness.broker.works
 
     def waits_in_slices(self) -> bool:
-        """True if the answer, which waits for what was written, will be made in slices, and encoded by a thread."""
+        """Return True if the response, which waits for a write, will be built in slices and encoded by a thread."""
         self._harness.go_on(self._talk)
         assert self._talk.is_waiting
         return not self._talk.parked
 
     def finish(self, answer: type[Answer]) -> Answer:
-        """The answer, when all is done that it waits for."""
+        """Execute all that the response waits for, and return it."""
         talk, harness = self._talk, self._harness
         while True:
             harness.go_on(talk)

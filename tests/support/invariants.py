@@ -1,6 +1,6 @@
-"""Invariants between any two steps of a broker: `check(thing)` raises AssertionError if one is broken.
+"""Invariants that hold between any two steps of a broker: `check(thing)` raises AssertionError if one is broken.
 
-The asserts in `src` compare a few numbers each, as they run with every request. Checks that walk through all state are
+The asserts in `src` only compare a few numbers each, as they run with every request. Checks of the whole state are
 here, and property tests call them after each step.
 """
 
@@ -99,7 +99,7 @@ def check_producers(producers: Producers) -> None:
         assert all(before[1] < after[1] - after[2] for before, after in pairwise(one.batches)), "one after the other"
 
 
-# Partitions, and who waits for them.
+# Partitions, and the requests that wait for them.
 
 
 @check.register
@@ -135,7 +135,7 @@ def check_sessions(sessions: FetchSessions) -> None:
 
 @check.register
 def check_session(session: Session) -> None:
-    """Check a live session; it may have no partition, if its client began it without any."""
+    """Check a live session; it may have no partition, if its client created it without any."""
     assert session.due.keys() <= set(session.wanted.values())
     for key, wanted in session.wanted.items():
         assert wanted.key == key

@@ -1,4 +1,4 @@
-"""The controller of one partition: a model that elects as the real one does, and knows each process (KIP-903)."""
+"""The controller of one partition: a model that elects like the real one, and knows each process (KIP-903)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Controller:
             self._become(elections.without(self.state, {broker}), bumps_leader_epoch=bumps_leader_epoch)
 
     def elect(self, leader: BrokerId | None = None) -> None:
-        """Elect that broker, or any if there is no leader."""
+        """Elect this broker, or any broker if there is no leader."""
         elected = None
         if leader is not None:
             elected = elections.for_preferred(self.state, (leader,), {*self.eligible})

@@ -1,4 +1,4 @@
-"""Requests of a client of Kafka 0.7, whole frames."""
+"""Requests of a Kafka 0.7 client, as whole frames."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ PRODUCE, FETCH, MULTIFETCH, MULTIPRODUCE, OFFSETS = range(5)
 
 
 def message(payload: bytes) -> bytes:
-    """A message of 0.7: magic 1, no codec."""
+    """Return a message of Kafka 0.7: magic 1, no codec."""
     rest = pack(">bb", 1, 0) + pack(">I", zlib.crc32(payload)) + payload
     return pack(">i", len(rest)) + rest
 

@@ -1,6 +1,6 @@
-"""What Kafka 3.9.1 says that each inter.broker.protocol.version brings, and the same of ours, one line for each.
+"""Features of each inter.broker.protocol.version in Kafka 3.9.1 and in Odradek, one line for each.
 
-tests/interop/java/MetadataVersions.java prints such lines.
+tests/interop/java/MetadataVersions.java prints them for Kafka.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a shard of groups keeps, in a form that can be compared: as the shard has it, and as its log says."""
+"""The state of a shard of groups in a comparable form: from the shard, and from its log."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ OPEN = object()
 
 
 class Kept(NamedTuple):
-    """`classic` is right of a shard that was just loaded: what happens between two writes is not kept."""
+    """The state of a shard; `classic` is exact only after loading, since changes between two writes are not stored."""
 
     classic: dict[str, GroupMetadataValue]
     consumer: dict[str, dict[str, object]]
     committed: dict[GroupTopicPartition, OffsetCommitValue]
-    open: set[GroupTopicPartition]  # Committed in a transaction that has not ended.
+    open: set[GroupTopicPartition]  # Committed in an open transaction.
 
 
 def kept(shard: GroupShard) -> Kept:
@@ -57,7 +57,7 @@ def committed_offsets(offsets: GroupOffsets) -> dict[GroupTopicPartition, Offset
 
 
 def pending(offsets: GroupOffsets) -> list[tuple[int, GroupTopicPartition, OffsetCommitValue]]:
-    """Pending offsets with their producers, in the order in which they were written; not those that were overtaken."""
+    """Return pending offsets with their producers, in the order of writing, without overwritten ones."""
     found = [
         (one, producer_id, place, one.value)
         for producer_id, places in offsets._pending.items()
@@ -69,7 +69,7 @@ def pending(offsets: GroupOffsets) -> list[tuple[int, GroupTopicPartition, Offse
 
 
 def records_of(state: GroupState) -> list[StateRecord]:
-    """The records that make the same consumer group."""
+    """Return the records that recreate the consumer group."""
     listed = [records.said(state.id, member.id, member.said) for member in state.members.values()]
     listed += [records.regex(state.id, pattern, topics, 0) for pattern, topics in state.regexes.items()]
     listed += [records.epoch(state.id, state.epoch, state.metadata_hash)]
@@ -87,7 +87,7 @@ class _Said(NamedTuple):
 
 
 def said_by(log: Log) -> Kept:
-    """What the log says: of each key its last record that counts is true, wherever it stands."""
+    """Return the state according to the log: the last committed record of each key, regardless of its position."""
     said = list(_records(log))
     last = {_name(one.key): one for one in said if one.outcome is True}
     groups: dict[str, GroupState] = {}
@@ -132,7 +132,7 @@ _place = attrgetter("group", "topic", "partition")
 
 
 def _records(log: Log) -> Iterator[_Said]:
-    """All records in order, but for those that were aborted."""
+    """Return all records in order, without aborted ones."""
     batches = batches_of(log)
     for position, batch in enumerate(batches):
         if batch.is_control:

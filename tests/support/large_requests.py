@@ -1,4 +1,4 @@
-"""Large Produce requests, sent in parts, and an in-process broker whose movers tests can count or remove."""
+"""Large Produce requests, sent in parts, and an in-process broker whose movers can be counted or removed by tests."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from support.waiting import until
 BIG = 900_000
 CONFIGS = {"message.max.bytes": "10000000"}
 NEVER_MS = 1 << 40
-# For Serving: nobody is taken to be alone, so what is large is received by a mover.
+# For Serving: no client counts as the only one, so a mover receives all large requests.
 WITH_COMPANY = (
     "-c",
     f"from odradek.net.loop import active_connections; active_connections.ALONE_MS = {NEVER_MS}\n"
@@ -47,7 +47,7 @@ def can_store() -> bool:
 
 
 class Ways:
-    """Counts of large requests begun by a mover, and of their outcomes; no client counts as the only one."""
+    """Counts of large requests received by a mover, and their outcomes; each client counts separately."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.counts: Counter[str] = Counter()
@@ -61,7 +61,7 @@ class Ways:
 
     def _counted(self, way: str, call: Callable[..., Any], *, always: bool = False) -> Callable[..., Any]:
         def counted(*arguments: Any, **keywords: Any) -> Any:
-            self.counts[way] += always  # Before: afterwards the client may have its answer already.
+            self.counts[way] += always  # Before the end, since the client may have its response afterwards.
             result = call(*arguments, **keywords)
             self.counts[way] += not always and result is not None
             return result
@@ -73,7 +73,7 @@ class Ways:
 
 
 class Here:
-    """A broker in this process without inspection of requests: odradek.testing would see each of them."""
+    """A broker in this process without inspection of requests, which odradek.testing would do for each."""
 
     def __init__(self, directory: Path, *, has_movers: bool = True, **configs: str) -> None:
         self.directory = directory
@@ -141,20 +141,23 @@ def fetched(data: bytes) -> bytes:
 
 
 class Stalled:
-    """A large request whose first part is written to the log's file, and whose rest is held back."""
+    """A large request whose first part is in the log's file, and whose rest is held back."""
 
     def __init__(
         self, client: RawClient, data: Path, request: bytes | None = None, *, topic: str = "t", share: float = 0.5
     ) -> None:
-        """`data` is where the partitions lie; the client's connection has not produced to that topic yet."""
-        produced(client, topic, b"first")  # The next one like it is plain.
+        """Send the first part.
+
+        `data` is the broker's data directory; the client's connection has not produced to that topic yet.
+        """
+        produced(client, topic, b"first")  # The next request of this kind is an ordinary one.
         self.client = client
         self.request = large(topic) if request is None else request
         self.at = int(share * len(self.request))
         self.file = log_file(data, topic)
         before = self.file.stat().st_size
         client.send(self.request[: self.at])
-        # Nothing but a mover writes what nobody has finished sending; the last piece is behind its front.
+        # Only a mover writes an incomplete request; the last piece comes after its front.
         until(lambda: self.file.stat().st_size >= before + self.at - 4096)
         self.before = before
 
@@ -165,7 +168,7 @@ class Stalled:
 
 
 def send_in_parts(peer: socket.socket, data: bytes, random: Random) -> None:
-    """Send the data as a network splits it, with a pause now and then."""
+    """Send the data in pieces like a network, with a pause now and then."""
     at = 0
     while at < len(data):
         size = random.choice([1, 100, 1500, 16_384, 64_000, 300_000, 2_000_000])

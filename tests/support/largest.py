@@ -1,4 +1,4 @@
-"""For every API the requests that name as much as the limits let them; what they name is there, or is not."""
+"""The largest requests for every API that are within the limits, about existing or missing objects."""
 
 from __future__ import annotations
 
@@ -84,12 +84,12 @@ ELEMENTS = REQUEST_ELEMENTS_MAX - 100
 
 
 class Known(NamedTuple):
-    """What the requests may name: a topic with so many partitions."""
+    """The objects that requests may refer to: a topic with this number of partitions."""
 
     topic: str
     topic_id: Uuid
     partitions: int
-    producer_id: int  # Of transactional id "tx", whose epoch is 0.
+    producer_id: int  # The producer id of transactional id "tx", with epoch 0.
 
 
 def names(count: int = ELEMENTS, prefix: str = "n") -> list[str]:
@@ -101,7 +101,7 @@ def ways() -> list[tuple[ApiKey, str]]:
 
 
 def largest(known: Known, key: ApiKey, name: str) -> tuple[object, int]:
-    """One request, and its version."""
+    """Return one request, and its version."""
     make, version = _REQUESTS[key][name]
     return make(known), version
 
@@ -341,7 +341,7 @@ def _markers(known: Known) -> write_txn_markers.WriteTxnMarkersRequest:
                 )
             ],
         )
-        for producer_id in range(10_000 // (known.partitions + 2))  # Each is written: all would take seconds.
+        for producer_id in range(10_000 // (known.partitions + 2))  # Each is written: more would take seconds.
     ]
     return write_txn_markers.WriteTxnMarkersRequest(markers=markers)
 

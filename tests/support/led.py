@@ -1,4 +1,4 @@
-"""A partition that is led here and has followers; the controller's answers are the test's."""
+"""A partition that is led here and has followers; the test responds as the controller."""
 
 from __future__ import annotations
 
@@ -24,12 +24,16 @@ LAG_MS_MAX = 10_000
 
 
 class Led:
-    """A topic of three replicas that is led here; most is about its first partition."""
+    """A topic of three replicas that is led here; most methods are about its first partition."""
 
     def __init__(
         self, directory: Path, partitions: int = 1, selector: str = "", *, inter_broker: str = "", **overrides: str
     ) -> None:
-        """`selector` is replica.selector.class, `inter_broker` its protocol's version; `overrides` are the topic's."""
+        """Create the topic.
+
+        `selector` is replica.selector.class, `inter_broker` is inter.broker.protocol.version, and `overrides`
+        are topic configs.
+        """
         configs = {"replica_selector_class": selector} if selector else {}
         if inter_broker:
             configs["inter_broker_protocol_version"] = inter_broker
@@ -68,13 +72,13 @@ class Led:
         return isinstance(outcome, Parked) and outcome not in self.harness._completed
 
     def visible(self) -> int:
-        """How many bytes a consumer gets."""
+        """Return the number of bytes that a consumer receives."""
         outcome = self.harness.send(fetch_request("t", 0, wait_ms=0), FETCH)
         answer = self.harness.decoded(self.harness.finished(outcome), FETCH, FetchResponse)
         return len(answer.responses[0].partitions[0].records or b"")  # type: ignore[arg-type]
 
     def fetches(self, *followers: BrokerId, offset: int | None = None, broker_epoch: int = -1) -> None:
-        """Followers ask for what lies at an offset, the log's end by default."""
+        """Let followers fetch from an offset, by default from the log end."""
         leading, now = self.leading, self.harness.now
         at = leading.log.end_offset if offset is None else Offset(offset)
         for follower in followers:
@@ -83,7 +87,7 @@ class Led:
         check(self.harness.broker)
 
     def time_passes(self, ms: int, *followers: BrokerId) -> None:
-        """Meanwhile these go on fetching."""
+        """Advance time while these followers continue to fetch."""
         for _ in range(ms // 1000):
             self.harness.pass_time(1000)
             self.fetches(*followers)

@@ -11,7 +11,7 @@ T0 = TimestampMs(1_700_000_000_000)
 
 
 def batch(*values: bytes, at: int = T0, step: int = 1) -> Batch:
-    """Return a batch with these values, the first at time `at`, each next one `step` ms later."""
+    """Return a batch with these values, the first at time `at`, each following one `step` ms later."""
     raw = encode_batch([(None, value, (), at + number * step) for number, value in enumerate(values)])
     return Batch.checked(memoryview(raw))
 

@@ -1,18 +1,18 @@
-"""How long a loop is held: the processor time of its thread in one callback, garbage collection included.
+"""Durations for which a loop is blocked: the processor time of its thread in one callback, with garbage collection.
 
     with timed_loops() as timing, Broker() as broker:      # A broker in this process,
         timing.begin()
         ...
         holds = timing.holds()                             # the longest first.
 
-`odradek serve` in a process of its own is timed by support/timed_serve.py.
+support/timed_serve.py measures `odradek serve` in a process of its own.
 
-A loop of asyncio or uvloop is given its callbacks by a few methods (call_soon, add_reader, create_server, ...).  A loop
-of `timed` wraps each of them in two readings of the thread's clock.  Processor time, not wall time: who else runs on
-the machine, or holds the interpreter's lock, does not count.
+A loop of asyncio or uvloop receives its callbacks through a few methods (call_soon, add_reader, create_server, ...). A
+loop of `timed` wraps each of them in two readings of the thread's clock. Processor time, not wall time: other processes
+and threads that hold the interpreter lock do not count.
 
-With ODRADEK_LOOP_STACKS=1 a second thread looks at the loop's every few milliseconds, and sees what a callback that
-holds it up is doing.  Only where somebody asks: CPython 3.11 has ended in it, as frames come and go meanwhile.
+With ODRADEK_LOOP_STACKS=1 a second thread samples the loop's stack every few milliseconds, which shows the location in
+a slow callback. This is optional: CPython 3.11 has crashed in it, since frames are freed concurrently.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ import uvloop
 from support.pace import memory_slowness, slowness
 
 STACKS_VARIABLE = "ODRADEK_LOOP_STACKS"
-HOLD_MS_MAX = 20.0  # Of processor time, in one callback, on a usual machine: what the broker promises.
+HOLD_MS_MAX = 20.0  # The bound of processor time in one callback on a usual machine, which the broker guarantees.
 _LOOKS_EVERY_SECONDS = 0.004
 _LOOKED_AT_FROM_NS = 6_000_000
 _KEPT_FROM_NS = 2_000_000
 _KEPT_MAX = 50
 
 
-_Places = list[tuple[str, int, str]]  # File, line and function, the outermost first.
+_Places = list[tuple[str, int, str]]  # File, line and function, outermost first.
 
 
 class Hold(NamedTuple):
-    """One callback.  `gc_ms` of its time went into garbage collections; `stack` is where it was when looked at."""
+    """One callback. `gc_ms` of its time was spent in garbage collections; `stack` is its sampled stack."""
 
     ms: float
     gc_ms: float
@@ -63,24 +63,24 @@ class Hold(NamedTuple):
 
 
 def hold_ms_max() -> float:
-    """The same on this machine, as it is now."""
+    """Return the usual bound of a hold, scaled to the current speed of this machine."""
     return HOLD_MS_MAX * slowness()
 
 
 def hold_ms_allowed(longest: float) -> float:
-    """Return the bound for a longest hold; one above the usual bound is judged by this machine's memory, too."""
+    """Return the bound for the longest hold; above the usual bound, this machine's memory speed counts, too."""
     most = hold_ms_max()
-    return most if longest <= most else max(most, HOLD_MS_MAX * memory_slowness())  # It takes seconds to find out.
+    return most if longest <= most else max(most, HOLD_MS_MAX * memory_slowness())  # The measurement takes seconds.
 
 
 class LoopTime:
-    """The times of one loop's callbacks.  It begins to count with `begin`, which may be called again."""
+    """The times of one loop's callbacks. It starts to count with `begin`, which may be called repeatedly."""
 
     def __init__(self) -> None:
         self._thread = 0
         self._clock = 0
         self._depth = 0
-        self._since = 0  # By the clock of the loop's thread; 0: in no callback.
+        self._since = 0  # By the clock of the loop's thread; 0 outside callbacks.
         self._gc_began = 0
         self._gc_ns = 0
         self._stack: _Places = []
@@ -94,7 +94,7 @@ class LoopTime:
         self.counted = 0
 
     def holds(self) -> list[Hold]:
-        """The longest callbacks since `begin`, longest first; those that took next to nothing are left out."""
+        """Return the longest callbacks since `begin`, longest first, without very short ones."""
         longest = sorted(self._found, reverse=True)[:_KEPT_MAX]
         return [Hold(ns / 1e6, gc_ns / 1e6, name, _text(places)) for ns, gc_ns, name, places in longest]
 
@@ -156,7 +156,7 @@ class LoopTime:
 
 
 def _below_timed(frame: FrameType) -> _Places:
-    """Looks at no file: with each the interpreter is given away, and the callback ends before it is seen."""
+    """Return the stack without reading source files: that would release the interpreter, and the callback would end."""
     places: _Places = []
     for one, line in traceback.walk_stack(frame):
         if one.f_code.co_filename == __file__:
@@ -179,7 +179,7 @@ def _name(callback: Callable[..., Any]) -> str:
 
 
 class _TimedProtocol(asyncio.BufferedProtocol):
-    """Stands before a protocol, of either kind."""
+    """A wrapper of a protocol of either kind, which measures its callbacks."""
 
     def __init__(self, timing: LoopTime, protocol: asyncio.BaseProtocol) -> None:
         for name in dir(protocol):
@@ -200,7 +200,7 @@ _PROTOCOL_METHODS = {
 
 
 def timed(base: type[asyncio.AbstractEventLoop], timing: LoopTime) -> asyncio.AbstractEventLoop:
-    """A new loop of that kind whose callbacks are timed."""
+    """Return a new loop of that kind with measured callbacks."""
 
     class Timed(base):  # type: ignore[misc, valid-type]
         def call_soon(self, callback: Callable[..., Any], *arguments: Any, context: Any = None) -> Any:
@@ -239,7 +239,7 @@ def timed(base: type[asyncio.AbstractEventLoop], timing: LoopTime) -> asyncio.Ab
 
 
 class Timing(Protocol):
-    """A broker's loop, in this process or in one of its own."""
+    """The measurement of a broker's loop, in this process or in another one."""
 
     def begin(self) -> None: ...
 
@@ -248,7 +248,7 @@ class Timing(Protocol):
 
 @contextmanager
 def nobody_is_held_up(timing: Timing, counts_collections: bool = True) -> Iterator[None]:
-    """Assert that no callback holds the loop too long; without collections where the process is not the broker's."""
+    """Assert that no callback blocks the loop too long; if the process is not the broker's, without collections."""
     timing.begin()
     yield
     holds = timing.holds() if counts_collections else [hold.without_collections() for hold in timing.holds()]
@@ -259,7 +259,7 @@ def nobody_is_held_up(timing: Timing, counts_collections: bool = True) -> Iterat
 
 @contextmanager
 def timed_loops() -> Iterator[LoopTime]:
-    """While it lasts, the next broker of odradek.testing that starts in this process is timed."""
+    """Measure the next broker of odradek.testing that starts in this process."""
     timing, make = LoopTime(), uvloop.new_event_loop
     uvloop.new_event_loop = lambda: timed(uvloop.Loop, timing)  # type: ignore[assignment, arg-type, return-value]
     try:

@@ -1,4 +1,4 @@
-"""Requests about many topics, or partitions, at once; each is answered without an error."""
+"""Requests about many topics or partitions at once, each without an error in its response."""
 
 from __future__ import annotations
 
@@ -31,6 +31,6 @@ def grow_topic(client: RawClient, name: str, partitions: int) -> None:
 
 
 def partition_counts(client: RawClient) -> dict[str | None, int]:
-    """Of all topics that the broker tells of."""
+    """Return the number of partitions of all topics in the broker's metadata."""
     answer = client.ask(MetadataRequest(topics=None), 12, MetadataResponse)
     return {topic.name: len(topic.partitions) for topic in answer.topics}

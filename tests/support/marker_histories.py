@@ -1,8 +1,8 @@
-"""Random histories of one coordinator whose transactions reach partitions of other brokers, and what must hold.
+"""Random histories of one coordinator whose transactions include partitions of other brokers, and their invariants.
 
-The other brokers are a model: partitions with their producers, by Apache Kafka's rules for markers.  A request is
-carried out before its end is heard of, or never.  (One that is carried out after its sender has given it up can end the
-next transaction of the same epoch, in Apache Kafka too: the hole that KIP-890 closes.)
+The other brokers are a model: partitions with their producers, by Apache Kafka's rules for markers. A request is
+executed before its end is delivered, or never. (A request that is executed after its sender gave up can end the next
+transaction of the same epoch, in Apache Kafka too: KIP-890 fixes this.)
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ OTHERS = (TWO, THREE)
 HERE = name_of("t", 0)
 MAY_PASS = (
     ErrorCode.NOT_ENOUGH_REPLICAS,
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,  # It has not heard of it yet.
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,  # The broker does not know it yet.
     ErrorCode.REQUEST_TIMED_OUT,
     ErrorCode.CORRUPT_MESSAGE,
 )
@@ -35,7 +35,7 @@ Codes = Mapping[tuple[ProducerId, TopicPartition], ErrorCode]
 
 @dataclass
 class Decision:
-    """One transaction, from its first partition on; `is_commit` is None until it is decided."""
+    """One transaction, from its first partition on; `is_commit` is None until the decision."""
 
     version: int
     is_commit: bool | None = None
@@ -43,7 +43,7 @@ class Decision:
 
 @dataclass
 class Known:
-    """What a partition knows of a producer."""
+    """A partition's state of a producer."""
 
     epoch: int = -1
     coordinator_epoch: int = -1
@@ -115,7 +115,7 @@ class MarkerHistory:
         return self.random.choice(self.producers) if self.coordinates else None
 
     def touch(self) -> None:
-        """A producer writes to a partition of its transaction, which may begin with it."""
+        """Write to a partition of a producer's transaction, which may start with it."""
         producer = self._producer()
         if producer is None or producer.state.is_decided:
             return
@@ -159,14 +159,14 @@ class MarkerHistory:
             self.asked.append(effect)
 
     def carry_out(self) -> None:
-        """A broker does what it is asked; the answer is on its way, or lost."""
+        """Let a broker execute a request; its response is in flight or lost."""
         if not self.asked:
             return
         effect = self.asked.pop(self.random.randrange(len(self.asked)))
         codes = {(one.producer.id, name): self._carry_out(effect.broker, one, name) for one, name in pairs(effect)}
         if effect.broker not in self.alive or self.random.random() < 0.2:
             self._end(effect, LOST)
-        self._end(effect, codes)  # Behind the other end it is late.
+        self._end(effect, codes)  # It arrives after the other end.
         if self.random.random() < 0.2:
             self._end(effect, codes)
 
@@ -187,13 +187,13 @@ class MarkerHistory:
         self.answers.append((effect, outcome))
 
     def lose(self) -> None:
-        """A request never comes to its broker."""
+        """Lose a request before it reaches its broker."""
         if self.asked:
             effect = self.asked.pop(self.random.randrange(len(self.asked)))
             self._end(effect, LOST)
 
     def hear(self) -> None:
-        """The first end of a request is heard first; others' may overtake it."""
+        """Deliver the end of a request; only its first end counts, and requests may overtake each other."""
         if not self.answers:
             return
         effect, _ = self.random.choice(self.answers)
@@ -220,7 +220,7 @@ class MarkerHistory:
                     partition.leader = self.random.choice((other, NO_BROKER))
 
     def tell(self) -> None:
-        """The coordinator's view becomes as the cluster is."""
+        """Update the coordinator's metadata to the actual state of the cluster."""
         self.elsewhere.alive = (US, *sorted(self.alive))
         self.elsewhere.tells("t", US, *(self.remote[name_of("t", index)].leader for index in (1, 2, 3)))
         if name_of("u", 0) in self.remote:
@@ -243,7 +243,7 @@ class MarkerHistory:
             del self.remote[name]
 
     def resign(self) -> None:
-        """What the coordinator has asked for is still on its way."""
+        """Move the coordinator away; its requests are still in flight."""
         if self.coordinates:
             self.coordinates = False
             self.elsewhere.resigns()
@@ -259,7 +259,7 @@ class MarkerHistory:
     # The end.
 
     def calm(self) -> None:
-        """Nothing goes wrong any more; all that is open is ended."""
+        """End all faults and all open transactions."""
         self.alive = set(OTHERS)
         for partition in self.remote.values():
             partition.leader = self.random.choice(OTHERS)

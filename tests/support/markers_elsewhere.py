@@ -1,4 +1,4 @@
-"""A coordinator on a harness's broker, for transactions whose partitions are led by others."""
+"""A coordinator on a harness's broker, for transactions in partitions led by other brokers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LOST = Refused(ErrorCode.NETWORK_EXCEPTION, "the connection was lost")
 
 
 class Elsewhere:
-    """What the controller tells, who is asked for markers, and what they answer."""
+    """The controller's requests to the coordinator, and the marker requests to other brokers with their responses."""
 
     def __init__(self, harness: Harness) -> None:
         self.harness = harness
@@ -30,12 +30,12 @@ class Elsewhere:
         self.alive: tuple[BrokerId, ...] = (US, TWO, THREE)
         self.leader_epoch = 0
         self._state_epoch = 0
-        Transactional(harness)  # The state topic is made while this broker is alone.
+        Transactional(harness)  # The state topic is created while this broker is the only one.
         others = {one: BrokerInfo(one, (Endpoint("PLAINTEXT", "127.0.0.1", 9092 + one),)) for one in (TWO, THREE)}
         self._infos = {**others, **harness.broker.view.brokers}
 
     def tells(self, topic: str, *leaders: BrokerId) -> None:
-        """UpdateMetadata: who leads the partitions of a topic, and who is alive."""
+        """Send UpdateMetadata with the leaders of a topic's partitions and the live brokers."""
         self.leader_epoch += 1
         states = {
             name_of(topic, index): PartitionMetadata(
@@ -47,7 +47,7 @@ class Elsewhere:
         assert self.controller.says(UpdateMetadata(states, {TopicName(topic): topic_id(topic)}, brokers, False)) == {}
 
     def lives(self, *brokers: BrokerId) -> None:
-        """UpdateMetadata without topics: who is alive."""
+        """Send UpdateMetadata without topics, only with the live brokers."""
         self.alive = brokers
         infos = tuple(self._infos[one] for one in brokers)
         assert self.controller.says(UpdateMetadata({}, {}, infos, False)) == {}
@@ -65,7 +65,7 @@ class Elsewhere:
     def decided(
         self, producer: Transactional, *names: TopicPartition, commit: bool = True
     ) -> Encoded | Parked[Encoded]:
-        """EndTxn of a transaction with these partitions; its decision is safe."""
+        """Send EndTxn for a transaction in these partitions, and make the decision durable."""
         self.touch(producer, *names)
         end = producer.end_request(commit=commit)
         outcome = self.harness.send(end, EPOCHS if producer.version == 2 else SHARED)
@@ -73,7 +73,7 @@ class Elsewhere:
         return outcome
 
     def passes(self, ms: int = 1000) -> None:
-        """So long, and what is to be synced meanwhile is."""
+        """Advance time, with all pending syncs."""
         self.harness.pass_time(ms)
         self.harness.settle()
 
@@ -81,14 +81,14 @@ class Elsewhere:
         return self.harness.broker.take_markers()
 
     def asked_alone(self) -> WriteMarkers:
-        """The one request that is asked for now."""
+        """Return the only pending marker request."""
         (effect,) = self.asked()
         return effect
 
     def answers(
         self, effect: WriteMarkers, codes: Mapping[TopicPartition, ErrorCode] | ErrorCode | Refused = ErrorCode.NONE
     ) -> None:
-        """An error code for all, for some while the others have none, or no answer at all."""
+        """Respond with one error code for all, with codes for some partitions, or without a response."""
         outcome: Mapping[tuple[ProducerId, TopicPartition], ErrorCode] | Refused
         if isinstance(codes, Refused):
             outcome = codes
@@ -113,12 +113,12 @@ class Elsewhere:
         self._state_is_led_by(NO_BROKER)
 
     def coordinates_again(self, *others: BrokerId) -> None:
-        """Leads the transaction state in a new epoch; the others are in sync as well, and fetch nothing."""
+        """Lead the transaction state in a new epoch, with other in-sync replicas that fetch nothing."""
         self._state_is_led_by(US, (US, *others))
 
 
 def first_of_four_here(directory: Path) -> Elsewhere:
-    """Topic t has four partitions: the first is led here, the third by broker THREE, the others by TWO."""
+    """Create topic t with four partitions: the first is led here, the third by broker THREE, the others by TWO."""
     elsewhere = Elsewhere(Harness(directory, transaction_state_log_num_partitions="1"))
     assert elsewhere.controller.leads("t", 0, is_new=True) == {}
     elsewhere.tells("t", US, TWO, THREE, TWO)

@@ -11,11 +11,11 @@ from odradek.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestA
 from support.in_memory import Harness
 
 JOIN, SYNC, HEARTBEAT, LEAVE, DESCRIBE = range(10), range(6), range(5), range(6), range(7)
-OLD = 3  # The newest JoinGroup that lets a member in at once.
+OLD = 3  # The newest version of JoinGroup that admits a member without a second request.
 
 
 def coordinator(directory: object, **configs: str) -> Harness:
-    """A broker that coordinates all groups, and does not wait for more members."""
+    """Create a broker that coordinates all groups, without an initial rebalance delay."""
     settings = {"offsets_topic_num_partitions": "1", "group_initial_rebalance_delay_ms": "0"} | configs
     harness = Harness(directory, **settings)  # type: ignore[arg-type]
     harness.ask(FindCoordinatorRequest(key="g", key_type=0), 3, FindCoordinatorResponse)
@@ -58,7 +58,7 @@ def sync(harness: Harness, joined: JoinGroupResponse, version: int = 3, **fields
 
 
 def stable(harness: Harness, **fields: object) -> JoinGroupResponse:
-    """A group of one member, that has its assignment."""
+    """Create a group with one member and its assignment."""
     joined = join(harness, **fields)
     assert joined.error_code == 0 == sync(harness, joined, group=str(fields.get("group", "g"))).error_code
     return joined

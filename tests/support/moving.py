@@ -1,4 +1,4 @@
-"""A mover with threads of its own and no loop, and socket pairs for it.  Import it only where there is a mover."""
+"""A mover with its own threads and without a loop, and socket pairs for it. Import it only if there is a mover."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COLD_THREADS = 2
 
 
 class Moving(Mover):
-    """A mover with its threads, and what has ended."""
+    """A mover with its threads, and the finished transfers."""
 
     threads: list[threading.Thread]
 
@@ -31,7 +31,7 @@ class Moving(Mover):
     def __init__(
         self, groups: list[set[int]] | None = None, running: list[int] | None = None, cold: int = COLD_THREADS
     ) -> None:
-        """`running`: the threads there are, if not all; `cold`: how many wait for disks."""
+        """Create a mover; `running` are the numbers of its threads if not all, `cold` counts those for disks."""
         numbers = range(THREADS + len(groups or [])) if running is None else running
         self.threads = [threading.Thread(target=self.run, args=(number,), daemon=True) for number in numbers]
         self.threads += [threading.Thread(target=self.run_cold, daemon=True) for _ in range(cold)]
@@ -39,7 +39,7 @@ class Moving(Mover):
             thread.start()
 
     def wait(self, count: int = 1) -> list[Transfer]:
-        """The next transfers to end, as many as that."""
+        """Wait for this number of transfers to end, and return them."""
         ended: list[Transfer] = []
         while len(ended) < count:
             assert self.has_news(), f"{len(ended)} of {count} have ended"
@@ -61,7 +61,7 @@ class Moving(Mover):
 
 
 class Held:
-    """A file that is open as long as somebody refers to it."""
+    """A file that is open as long as it is referenced."""
 
     def __init__(self, path: Path | str) -> None:
         self.path = str(path)
@@ -82,12 +82,12 @@ def until(is_so: Callable[[], bool]) -> None:
 
 
 def nothing(transfer: Transfer) -> None:
-    """The loop's to call, and there is no loop here."""
+    """Ignore a transfer of the loop, since there is none."""
 
 
 @contextmanager
 def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
-    """Ours, which is the mover's, and the peer's."""
+    """Yield a socket pair: the mover's end, and the peer's."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         ours.setblocking(False)
@@ -107,7 +107,7 @@ def tcp_pair() -> Iterator[tuple[socket.socket, socket.socket]]:
 
 @contextmanager
 def beside(work: Callable[[], object]) -> Iterator[None]:
-    """What blocks, in a thread that has ended after the block."""
+    """Run blocking work in a thread, and join it after the block."""
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
     yield
@@ -124,7 +124,7 @@ def read(peer: socket.socket, size: int, into: bytearray, piece: int = 1 << 16) 
 
 
 def following(ours: socket.socket) -> bytes:
-    """The four bytes behind a transfer: they are the next one's."""
+    """Read the four bytes after a transfer, which belong to the next one."""
     got = bytearray()
     ours.settimeout(SECONDS_MAX)
     read(ours, 4, got)

@@ -1,7 +1,7 @@
-"""Hosts in network namespaces, joined by a bridge that can drop packets, one way or both.
+"""Hosts in network namespaces, joined by a bridge that can drop packets, in one or both directions.
 
 Dropped packets are sent to a hardware address that no host has, so nothing is refused. This needs no packet filter,
-only `ip` and the right to create namespaces; `reason_to_skip` names what is missing.
+only `ip` and the right to create namespaces; `reason_to_skip` reports what is missing.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def reason_to_skip() -> str:
 
 
 class Host:
-    """One namespace, or the test's own; `within` is the command that runs another one in it."""
+    """One namespace, or the test's own; `within` is the command that runs another command in it."""
 
     def __init__(self, network: str, address: str, namespace: str | None, device: str) -> None:
         self.address = address
@@ -94,7 +94,7 @@ class Network:
         self._ends.callback(_ip, "netns", "del", namespace)
         made = Host(network, f"{network}.{number + 2}", namespace, "eth0")
         _ip("link", "add", namespace, "type", "veth", "peer", "name", "eth0", "netns", namespace)
-        # What a namespace has goes when the last connection in it has: the name is free at once like this.
+        # A namespace lives until its last connection ends; this frees the name at once.
         self._ends.callback(_without, "link", "del", namespace)
         _ip("link", "set", namespace, "master", self._name, "up")
         made.ip("addr", "add", f"{made.address}/24", "dev", "eth0")

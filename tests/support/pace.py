@@ -1,7 +1,7 @@
-"""How fast this machine is now, for tests that bound the processor time a broker takes.
+"""The current speed of this machine, for tests that bound the processor time of a broker.
 
-A processor that loops as fast as ever may wait long for memory: of a machine that shares its memory with others, a page
-that nobody touched for a second may cost 30 µs at its next touch, charged to who touches it.
+A processor that loops at full speed may wait long for memory: on a machine with shared memory, a page unused for a
+second may cost 30 µs at its next access, which is charged to the accessing process.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ import sys
 import time
 
 LOOPS = 200_000
-USUAL_SECONDS = 0.012  # What the loop takes on a machine where the bounds in the tests are ample.
+USUAL_SECONDS = 0.012  # Duration of the loop on a machine where the bounds of the tests are ample.
 
-USUAL_START_SECONDS = 0.15  # What an interpreter takes there that imports these.
+USUAL_START_SECONDS = 0.15  # Duration of an interpreter that imports these, on that machine.
 IMPORTS = "import asyncio, concurrent.futures, dataclasses, logging, multiprocessing, sqlite3, ssl, urllib.request"
 
 
-MEMORY_SLOWNESS_MAX = 3.0  # Beyond it a bound says nothing any more.
+MEMORY_SLOWNESS_MAX = 3.0  # A larger factor would make a bound meaningless.
 OBJECTS = 50_000
-SPREAD_BYTES = 200  # An object and its like: few of them share a page, none a cache line.
+SPREAD_BYTES = 200  # Size of an object: few share a page, none a cache line.
 IDLE_SECONDS = 1.0  # As between two rounds of housekeeping.
-USUAL_TOUCH_SECONDS = 150e-9  # Twice what the first touch of one took where only a tenth of a second had passed.
+USUAL_TOUCH_SECONDS = 150e-9  # Twice the duration of the first access after only a tenth of a second.
 
 
 def memory_slowness() -> float:
-    """By what a bound has to be multiplied here on who goes through much that was not touched for a while."""
+    """Return the factor for bounds on work that reads much memory unused for a while."""
     objects = [bytearray(SPREAD_BYTES) for _ in range(OBJECTS)]
     random.Random(0).shuffle(objects)
     found = statistics.median(_touch(objects) for _ in range(3)) / (USUAL_TOUCH_SECONDS * OBJECTS)
@@ -43,7 +43,7 @@ def _touch(objects: list[bytearray]) -> float:
 
 
 def slowness() -> float:
-    """By what a bound on processor time has to be multiplied here: 1 on a usual machine, or a faster one."""
+    """Return the factor for bounds on processor time: 1 on a usual or faster machine."""
     return max(1.0, min(_loop() for _ in range(5)) / USUAL_SECONDS)
 
 
@@ -56,7 +56,7 @@ def _loop() -> float:
 
 
 def start_slowness() -> float:
-    """The same for processes that start, which a busy neighbour slows more than it does a loop that needs no memory."""
+    """Return the factor for starting processes, which a busy neighbour slows more than a loop without memory access."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run([sys.executable, "-c", IMPORTS], check=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -1,6 +1,6 @@
-"""Ports for servers that cannot choose a free one themselves, or whose port nobody else may have had.
+"""Ports for servers that cannot choose a free one themselves, or whose port must not have been used before.
 
-Clients of an earlier test may still look for their broker, and the system gives its port out again at once.
+Clients of an earlier test may still try to reach their broker, and the system reuses its port immediately.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _FIRST, _PER_PROCESS, _PROCESSES = 10_000, 1_375, 16
 
 
 def _reserve() -> tuple[socket.socket, range]:
-    """Return the ports of this process, and what holds them: no process of any checkout gives them out, too."""
+    """Return the ports of this process, and the object that reserves them against all other processes."""
     for number in range(_PROCESSES):
         held = socket.socket(socket.AF_UNIX)
         try:

@@ -90,6 +90,6 @@ def frame(message: object, version: int, correlation_id: int = 1) -> bytes:
 
 
 def raw_frame(api_key: int, version: int, body: bytes, *, tags: bytes = b"") -> bytes:
-    """Return a request with a body of any bytes; flexible versions need `tags`, b"\\0" for none."""
+    """Return a request with an arbitrary body; flexible versions need `tags`, b"\0" for none."""
     header = struct.pack(">hhih", api_key, version, 7, len(CLIENT_ID)) + CLIENT_ID.encode() + tags
     return struct.pack(">i", len(header) + len(body)) + header + body

@@ -1,4 +1,4 @@
-"""The kernels in both of their lives, compiled and interpreted from the same source, and records to try them on."""
+"""The kernels, compiled and interpreted from the same source, and records to test them with."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ INT64 = st.integers(-(2**63), 2**63 - 1)
 
 
 def kernel(name: str, life: str) -> ModuleType:
-    """One kernel module; skips the test where it was asked for compiled and there is no compiled one."""
+    """Return one kernel module; skip the test if the compiled one is requested and does not exist."""
     if life == "interpreted":
         return _INTERPRETED.get(name) or _INTERPRETED.setdefault(name, _from_source(name))
     module = import_module(f"odradek.record.kernels.{name}")
@@ -31,7 +31,7 @@ def kernel(name: str, life: str) -> ModuleType:
 
 
 _INTERPRETED: dict[str, ModuleType] = {}
-_BUILT_ON = {"compact_runs": "compact"}  # In one life they know each other's insides.
+_BUILT_ON = {"compact_runs": "compact"}  # Compiled kernels access each other's internals.
 
 
 def _from_source(name: str) -> ModuleType:
@@ -51,7 +51,7 @@ def _from_source(name: str) -> ModuleType:
 
 
 def cells(bytes_max: int = 40) -> st.SearchStrategy[bytes | None]:
-    """Null, empty, short, and now and then longer than one byte of varint can say."""
+    """Return a strategy for null, empty and short cells, and some with a length of more than one varint byte."""
     return st.none() | st.binary(max_size=bytes_max) | st.sampled_from([b"x" * 63, b"y" * 64, b"z" * 9000])
 
 

@@ -1,7 +1,7 @@
 """One partition of a few brokers, their controller, and a network that loses, repeats and reorders: a model of logs.
 
-The brokers' leaders go by InSync.  All else is simpler than it is: a log is a list of numbers, no two of which are
-equal, and a follower's fetch has a copy of its log, so that the leader sees at once where the two diverge.
+The brokers' leaders use InSync. All else is simplified: a log is a list of distinct numbers, and a follower's fetch
+contains a copy of its log, so that the leader immediately sees where the two diverge.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Log = tuple[int, ...]
 
 
 class Tell(NamedTuple):
-    """A LeaderAndIsr; `broker_epoch` is that of the process it is for (KIP-380)."""
+    """A LeaderAndIsr request; `broker_epoch` is that of the target process (KIP-380)."""
 
     to: BrokerId
     broker_epoch: int
@@ -38,7 +38,7 @@ class Fetch(NamedTuple):
 
 
 class Proposal(NamedTuple):
-    """An AlterPartition, and the broker epochs of the ISR (KIP-903)."""
+    """An AlterPartition request, with the broker epochs of the ISR (KIP-903)."""
 
     leader: BrokerId
     process: int
@@ -56,7 +56,7 @@ Message = Tell | Fetch | Proposal | Answer
 
 
 class Replica:
-    """One broker: its log, and what it knows of who leads."""
+    """One broker: its log, and its view of the leadership."""
 
     def __init__(self, broker: BrokerId, broker_epoch: int) -> None:
         self.broker = broker
@@ -102,7 +102,7 @@ class Replica:
         self.leader, self.leader_epoch = state.leader, state.leader_epoch
 
     def fetched(self, fetch: Fetch, now: int) -> LeaderAndIsr | None:
-        """Takes in a fetch; returns the proposal that follows from it.  Raises Refused."""
+        """Handle a fetch; return the resulting proposal, or raise Refused."""
         assert self.in_sync is not None
         end = Offset(len(fetch.log))
         epochs = {"broker_epoch": fetch.broker_epoch, "leader_epoch": fetch.leader_epoch}
@@ -111,16 +111,16 @@ class Replica:
 
 
 def common(one: Log, other: Log) -> int:
-    """Returns how many records two logs have in common."""
+    """Return the number of records that two logs have in common."""
     return next(
         (at for at, (mine, its) in enumerate(zip(one, other, strict=False)) if mine != its), min(len(one), len(other))
     )
 
 
 class Cluster:
-    """The controller, the replicas, and the messages that are under way.
+    """The controller, the replicas, and the messages in flight.
 
-    If brokers don't say their epochs, none loses records, and a proposal is repeated only when it is surely lost.
+    Without broker epochs, no broker loses records, and a proposal is repeated only if it is surely lost.
     """
 
     def __init__(self, random: Random, brokers: int, *, says_epochs: bool) -> None:
@@ -133,7 +133,7 @@ class Cluster:
         self.now = 0
         self.records = 0
         self.min_isr = random.randint(1, 2)
-        self.visible: Log = ()  # All that any leader's high watermark has shown.
+        self.visible: Log = ()  # All records that were below any leader's high watermark.
         self.tell_all()
         for replica in self.replicas.values():
             self.refresh(replica)
@@ -143,7 +143,7 @@ class Cluster:
         return [one for one in self.replicas.values() if one.is_alive and one.in_sync is not None]
 
     def refresh(self, replica: Replica) -> None:
-        """Has a replica know who is eligible now."""
+        """Update a replica's view of the eligible replicas."""
         eligible = self.controller.eligible
         replica.eligible = eligible if self.says_epochs else dict.fromkeys(eligible, NO_BROKER_EPOCH)
 
@@ -161,7 +161,7 @@ class Cluster:
         self.messages.append(Proposal(leader.broker, leader.process, state, epochs))
 
     def is_under_way(self, leader: Replica, state: LeaderAndIsr) -> bool:
-        """True if an attempt of a proposal, or its answer, may still arrive."""
+        """Return True if an attempt of a proposal, or its response, may still arrive."""
         proposals = [one.proposal if isinstance(one, Answer) else one for one in self.messages]
         return any(
             isinstance(one, Proposal) and (one.process, one.state) == (leader.process, state) for one in proposals
@@ -179,7 +179,7 @@ class Cluster:
         self.advance(leader)
 
     def advance(self, leader: Replica) -> None:
-        """Advances a leader's high watermark as far as it may."""
+        """Advance a leader's high watermark as far as possible."""
         if leader.in_sync is None:
             return
         high_watermark = leader.in_sync.high_watermark(
@@ -200,7 +200,7 @@ class Cluster:
                     self.advance(replica)
             case Proposal():
                 error = self.controller.alter(message.leader, message.state, message.epochs)
-                if self.random.random() < 0.1:  # It is done or not, and the leader can't know.
+                if self.random.random() < 0.1:  # The outcome is unknown to the leader.
                     error = ErrorCode.NETWORK_EXCEPTION
                 self.messages.append(Answer(message, error, None if error else self.controller.state))
             case Answer():
@@ -241,7 +241,7 @@ class Cluster:
             follower.high_watermark = min(leader.high_watermark, follower.end)
 
     def check(self) -> None:
-        """Who may be elected has all that was ever visible."""
+        """Check that all electable replicas have all records that were ever visible."""
         for broker in self.controller.state.isr:
             log = self.replicas[broker].log
             assert log[: len(self.visible)] == self.visible, f"{broker} has {log}, of which {self.visible} was visible"

@@ -1,4 +1,4 @@
-"""Rights as lists of what is allowed, as ACLs say it: by literal names."""
+"""Permissions as a list of allowed operations, like ACLs with literal names."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def on_cluster(*operations: Operation) -> Iterator[Rule]:
 
 
 class Granted:
-    """What these rules allow, and nothing else."""
+    """The operations that these rules allow, and no others."""
 
     def __init__(self, rules: Collection[Rule] = ()) -> None:
         self._rules = frozenset(rules)

@@ -1,9 +1,9 @@
-"""A broker that says what a test tells it to, over a real socket: for what a healthy broker never says.
+"""A broker with scripted responses, over a real socket: for responses that a healthy broker never sends.
 
     with ScriptedBroker() as broker:
         broker.on(FetchRequest, lambda request, version: FetchResponse(...))
 
-ApiVersions and Metadata answer by themselves; `topics` and `leader` say what Metadata tells.
+ApiVersions and Metadata have default handlers; `topics` and `leader` determine the response to Metadata.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def topic_id(name: str) -> Uuid:
 
 
 def hang_up(stream: socket.socket) -> None:
-    """Closing while requests lie unread would tell the client of a reset instead of an end, now and then."""
+    """Read the rest before closing: closing with unread requests would sometimes reset the connection."""
     stream.shutdown(socket.SHUT_WR)
     while stream.recv(1 << 20):
         pass
@@ -59,7 +59,7 @@ def shut(stream: socket.socket) -> None:
 
 
 class ScriptedBroker:
-    """Broker 1 of a cluster of one.  `seen` are the requests it got, but for ApiVersions and Metadata."""
+    """Broker 1 of a single-broker cluster. `seen` are the received requests except ApiVersions and Metadata."""
 
     def __init__(self) -> None:
         self.topics: dict[str, int] = {"t": 1}
@@ -89,7 +89,7 @@ class ScriptedBroker:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        shut(self._listener)  # Wakes the accept() that waits; close() alone would not.
+        shut(self._listener)  # Wakes the blocked accept(); close() alone would not.
         self._listener.close()
         self.drop_connections()
 
@@ -123,7 +123,7 @@ class ScriptedBroker:
         cls, _ = APIS[ApiKey(request.api_key)]
         lowest, highest = self.versions[request.api_key]
         if cls is ApiVersionsRequest and not lowest <= request.api_version <= highest:
-            request.api_version = 0  # KIP-511: an unknown version of ApiVersions is answered in version 0.
+            request.api_version = 0  # KIP-511: the response to an unknown version of ApiVersions has version 0.
             refusal = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[])
             connection.answer(request, encode_response(request, refusal))
             return

@@ -1,7 +1,7 @@
-"""A coordinator of a ScriptedBroker: groups of one real member, offsets, and errors where a test wants them.
+"""The coordinator of a ScriptedBroker: groups of one real member, offsets, and scripted errors.
 
 coordinator = ScriptedCoordinator(broker)
-coordinator.errors[HeartbeatRequest] = [ErrorCode.REBALANCE_IN_PROGRESS]      # The next answers, then as usual.
+coordinator.errors[HeartbeatRequest] = [ErrorCode.REBALANCE_IN_PROGRESS]      # The next responses; later ones succeed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from support.scripted_broker import ScriptedBroker
 
 
 class ScriptedCoordinator:
-    """Of every name, on broker 1.  `others` are members that never ask anything but are told to the leader."""
+    """The coordinator of all names, on broker 1. `others` are passive members, which only the leader sees."""
 
     def __init__(self, broker: ScriptedBroker) -> None:
         self.errors: dict[type, list[ErrorCode]] = defaultdict(list)
@@ -57,7 +57,7 @@ class ScriptedCoordinator:
             broker.on(request, answer)
 
     def seen(self, *kinds: type) -> list[Any]:
-        """The requests of these kinds, in order."""
+        """Return the requests of these types, in order."""
         return [each for each in self._broker.seen if isinstance(each, kinds)]
 
     def _next_error(self, request: type) -> ErrorCode:

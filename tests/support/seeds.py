@@ -1,7 +1,7 @@
-"""Seeds of simulated histories: a tenth of each range in the default tests, all of it with --nightly.
+"""Seeds of simulated histories: a tenth of each range in the default tests, the whole range with --nightly.
 
-A range that is played whole in each run finds nothing new after the first one.  The tenth follows from the source tree:
-each change is tried with other seeds, and everybody who tests the same tree plays the same ones.
+A range that is played completely in each run finds nothing new after the first one. The tenth depends on the source
+tree: each change is tested with other seeds, and all runs of the same tree play the same ones.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def _hash_of_sources() -> str:
-    """Return the hash of the committed sources, empty where there is no repository."""
+    """Return the hash of the committed sources, empty without a repository."""
     line = ["git", "rev-parse", "HEAD:src"]
     try:
         return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
@@ -44,7 +44,7 @@ def seeds(every: Sequence[int], known: Iterable[int] = ()) -> list[int]:
 
 
 def shared(name: str, every: Sequence[str], of: int) -> list[str]:
-    """Return one in `of` of the parameters of a test, at least one, chosen for this tree."""
+    """Return a share of one in `of` of a test's parameters, at least one, chosen for this tree."""
     return _sample(sorted(every), of, f"{_TREE} {name}")
 
 

@@ -1,4 +1,4 @@
-"""A broker as users run it: `odradek serve` in a process of its own, on a free port, in a temporary directory."""
+"""A broker as users run it: `odradek serve` in its own process, on a free port, in a temporary directory."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ READY_SECONDS_MAX = 180
 
 
 class NotReady(RuntimeError):
-    """The process ended before it was ready; the text has its output."""
+    """Raised if the process ended before it was ready; the text contains its output."""
 
 
 class Serving:
-    """One broker process.  `kill` is kill -9, `stop` SIGTERM; `start` may follow either, on the same data and port."""
+    """One broker process. `kill` is kill -9, `stop` SIGTERM; `start` may follow either, with the same data and port."""
 
     def __init__(self, directory: Path, *options: str, **overrides: str) -> None:
         self.directory = directory
         self._options = options
         self._overrides: dict[str, str] = {"log.dirs": str(directory / "data"), **overrides}
-        self.environment: dict[str, str] = {}  # Of the next process, beside ours.
-        self.program: tuple[str, ...] = ("-m", "odradek")  # What the interpreter is given before `serve`.
+        self.environment: dict[str, str] = {}  # For the next process, in addition to ours.
+        self.program: tuple[str, ...] = ("-m", "odradek")  # Arguments of the interpreter before `serve`.
         self.host = "127.0.0.1"  # Where it listens.
         self.within: tuple[str, ...] = ()  # The command that runs it, as in a namespace.
         self._process: subprocess.Popen[str] | None = None

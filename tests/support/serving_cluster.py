@@ -1,4 +1,4 @@
-"""A cluster as users run it: `odradek serve --brokers 3`, its brokers in processes of their own."""
+"""A cluster as users run it: `odradek serve --brokers 3`, with its brokers in separate processes."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from support.waiting import SECONDS_MAX, until
 
 
 def free_ports(count: int) -> int:
-    """Return the first of so many consecutive unused ports."""
+    """Return the first of this number of consecutive unused ports."""
     while True:
         first = free_port()
         if all(_is_free(first + further) for further in range(count)):
             for _ in range(count):
-                free_port()  # They are not given out again soon.
+                free_port()  # They are not returned again soon.
             return first
 
 
@@ -51,7 +51,7 @@ class ServingCluster:
             "log.dirs": str(directory / "data"),
             **configs,
         }
-        self.environment: dict[str, str] = {}  # Of the processes, beside ours.
+        self.environment: dict[str, str] = {}  # For the processes, in addition to ours.
         self.lines: list[str] = []  # Of standard output.
         self._process: subprocess.Popen[str] | None = None
 

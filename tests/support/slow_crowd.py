@@ -1,6 +1,6 @@
-"""Connections that take their time: readers that take an answer byte by byte, writers that send a request so.
+"""Slow connections: readers that read a response byte by byte, and writers that send a request the same way.
 
-`python -m support.slow_crowd PORT TOPIC COUNT` keeps that many of each at it until it is ended.
+`python -m support.slow_crowd PORT TOPIC COUNT` keeps this number of each active until it is ended.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ VALUE_BYTES = 20_000
 
 
 class SlowCrowd:
-    """`step` lets each of them send or take one byte."""
+    """The connections; `step` lets each of them send or receive one byte."""
 
     def __init__(self, port: int, topic: str, count: int) -> None:
         self._fetch = frame(fetch_request(topic, 0), FETCH)
@@ -42,7 +42,7 @@ class SlowCrowd:
         self.steps += 1
 
     def read_rest(self, number: int) -> bytes:
-        """The whole answer of one reader, after some steps."""
+        """Return the whole response of one reader, after some steps."""
         taken = self.taken[number]
         (size,) = struct.unpack_from(">i", taken)
         reader = self.readers[number]
@@ -58,7 +58,7 @@ class SlowCrowd:
             writer.send(self._produce[at:])
 
     def is_any_writer_answered(self) -> bool:
-        """Before they have sent everything, that would be wrong."""
+        """Return True if a writer has a response, which would be wrong before it has sent its whole request."""
         for writer in self.writers:
             writer.socket.setblocking(False)
             try:

@@ -1,10 +1,10 @@
-"""A file on a disk that can be told to wait: a file system of one file (FUSE), whose reads come when they are let go.
+"""A file on a disk that can be paused: a file system of one file (FUSE), whose reads complete on request.
 
-    test ── DISK ──> this module as a process of its own: answers the kernel, whatever threads of the test wait for
-    test <── the file's descriptor, then a byte for each read that waits
+    test ── DISK ──> this module in its own process: responds to the kernel, whatever the test's threads wait for
+    test <── the file's descriptor, then a byte for each waiting read
 
-It is mounted where nobody else sees it, and gone with its process.  That takes /dev/fuse, and root or a system that
-lets its users have namespaces of their own.  What was read stays in the page cache, as with any other disk.
+The mount is private, and ends with its process. It requires /dev/fuse, and root or a system that allows user
+namespaces. As with any other disk, data that was read stays in the page cache.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ import pytest
 
 CLONE_NEWNS, CLONE_NEWUSER = 0x20000, 0x10000000
 MS_REC, MS_PRIVATE, MS_NOSUID, MS_NODEV = 1 << 14, 1 << 18, 2, 4
-ASYNC_READ = 1  # As with a disk, who has it begin to read what follows does not wait for that,
-QUEUE_LENGTH = 1000  # nor for a place among those that do.
+ASYNC_READ = 1  # As with a real disk, the reader does not wait for the read-ahead that it starts,
+QUEUE_LENGTH = 1000  # nor for a slot in the queue of reads.
 LOOKUP, FORGET, GETATTR, OPEN, READ, RELEASE, FLUSH, INIT, INTERRUPT, BATCH_FORGET = 1, 2, 3, 14, 15, 18, 25, 26, 36, 42
 UNANSWERED = (FORGET, INTERRUPT, BATCH_FORGET)
 ENOSYS = 38
@@ -36,14 +36,14 @@ NAME = "file"
 FOR_EVER_SECONDS = 1 << 30
 REQUEST_BYTES_MAX = 1 << 18
 READ_AHEAD_BYTES = 1 << 17
-NONE_WAITS = 1 << 62  # A position that no read reaches.
+NONE_WAITS = 1 << 62  # A position beyond all reads.
 POSITION = struct.Struct("<q")
 SECONDS_MAX = 60
-NOT_PERMITTED = ("OSError: ", "PermissionError: ", "FileNotFoundError: ")  # By unshare or mount, or there is no FUSE.
+NOT_PERMITTED = ("OSError: ", "PermissionError: ", "FileNotFoundError: ")  # Refused by unshare or mount, or no FUSE.
 
 
 class SlowFile:
-    """The file, as the mover takes it."""
+    """The file, with the interface that the mover expects."""
 
     def __init__(self, descriptor: int, disk: socket.socket) -> None:
         self._descriptor = descriptor
@@ -53,7 +53,7 @@ class SlowFile:
         return self._descriptor
 
     def again(self) -> SlowFile:
-        """The same file with a descriptor of its own, which is closed when nobody refers to it."""
+        """Return the same file with another descriptor, which is closed when it is no longer referenced."""
         return SlowFile(os.dup(self._descriptor), self._disk)
 
     def __del__(self) -> None:
@@ -61,7 +61,7 @@ class SlowFile:
             os.close(self._descriptor)
 
     def hold(self, position: int = 0) -> None:
-        """From now on reads that begin at this position, or behind it, wait."""
+        """Hold reads that start at this position or after it."""
         self._disk.sendall(POSITION.pack(position))
         assert self._disk.recv(1) == b"="
 
@@ -69,14 +69,14 @@ class SlowFile:
         self._disk.sendall(POSITION.pack(NONE_WAITS))
 
     def wait_for_reads(self, count: int = 1) -> None:
-        """Returns when so many reads wait that did not when this was last asked."""
+        """Wait for this number of reads that are held in addition to the earlier ones."""
         for _ in range(count):
             assert self._disk.recv(1) == b"."
 
 
 @contextmanager
 def slow_file(content: Path) -> Iterator[SlowFile]:
-    """A file with this content.  Skips the test where mounting is not permitted."""
+    """Return a file with this content, or skip the test if mounting is not permitted."""
     ours, theirs = socket.socketpair()
     with ours, theirs, tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", __name__, folder, str(content), str(theirs.fileno())]
@@ -89,20 +89,20 @@ def slow_file(content: Path) -> Iterator[SlowFile]:
                 if not descriptors:
                     assert process.stderr is not None
                     lines = process.stderr.read().decode().strip().splitlines()
-                    # Whatever else went wrong is no reason to skip.
+                    # Any other failure is not a reason to skip.
                     assert lines[-1:] and lines[-1].startswith(NOT_PERMITTED), lines
                     pytest.skip(f"no file system of ours can be mounted here: {lines[-1]}")
                 yield SlowFile(descriptors[0], ours)
             finally:
-                process.kill()  # Reads that still wait fail.
+                process.kill()  # Held reads fail.
                 process.wait()
 
 
-# What runs in the process.
+# The process's part.
 
 
 def mount(folder: str) -> int:
-    """Mounts an empty file system on the folder, for this process only; returns the descriptor to answer it with."""
+    """Mount an empty file system on the folder, for this process only; return the descriptor of its requests."""
     libc = ctypes.CDLL(None, use_errno=True)
 
     def checked(what: str, result: int) -> None:
@@ -116,7 +116,7 @@ def mount(folder: str) -> int:
         Path("/proc/self/uid_map").write_text(f"0 {user} 1")
         Path("/proc/self/gid_map").write_text(f"0 {group} 1")
     checked("mount /", libc.mount(None, b"/", None, ctypes.c_ulong(MS_REC | MS_PRIVATE), None))
-    device = os.open("/dev/fuse", os.O_RDWR)  # In the namespace in which it is mounted.
+    device = os.open("/dev/fuse", os.O_RDWR)  # In the namespace of the mount.
     options = f"fd={device},rootmode=40000,user_id=0,group_id=0"
     flags = ctypes.c_ulong(MS_NOSUID | MS_NODEV)
     checked("mount", libc.mount(b"odradek", os.fsencode(folder), b"fuse", flags, options.encode()))
@@ -124,7 +124,7 @@ def mount(folder: str) -> int:
 
 
 class Disk:
-    """Answers what the kernel asks of the file system."""
+    """The file system, which responds to the kernel's requests."""
 
     def __init__(self, device: int, content: Path, test: socket.socket) -> None:
         self._device = device
@@ -134,7 +134,7 @@ class Disk:
         self._waiting: list[tuple[int, int, int]] = []
 
     def serve(self) -> None:
-        poll = select.poll()  # Of the test's descriptors there may be more than select takes.
+        poll = select.poll()  # The test may have more descriptors open than select supports.
         for descriptor in (self._device, self._test.fileno()):
             poll.register(descriptor, select.POLLIN)
         while True:
@@ -174,7 +174,7 @@ class Disk:
             self._reply(unique, os.pread(self._content, size, position))
 
     def _answer_to(self, operation: int, node: int) -> bytes | None:
-        """Returns None for what there is not."""
+        """Return the response, or None for anything unsupported."""
         if operation == INIT:
             queue = QUEUE_LENGTH, QUEUE_LENGTH
             return struct.pack("<IIIIHHIIHHI28x", 7, 31, READ_AHEAD_BYTES, ASYNC_READ, *queue, 1 << 16, 1, 0, 0, 0)
@@ -200,7 +200,7 @@ def main(folder: str, content: str, descriptor: str) -> None:
     test = socket.socket(fileno=int(descriptor))
     device = mount(folder)
 
-    def hand_over() -> None:  # The file system must answer meanwhile.
+    def hand_over() -> None:  # The file system must respond in the meantime.
         file = os.open(f"{folder}/{NAME}", os.O_RDONLY)
         socket.send_fds(test, [b"f"], [file])
         os.close(file)

@@ -1,10 +1,10 @@
-"""Tiers of the tests, and what a test of each may do.
+"""Tiers of the tests, and their permitted operations.
 
     (none)             in memory: no connection, no process; files are in memory, too, unless it is marked `disk`
-    waits              connects, starts processes, or waits for time to pass; every test in tests/interop is one
-    own_peer(reason)   starts an Apache Kafka or ZooKeeper for itself, for this reason; runs with --nightly
-    nightly            a change hardly ever breaks it; runs with --nightly
-    share(n)           of its parameters one in n runs, chosen by the hash of src; all run with --nightly
+    waits              connects, starts processes, or waits for time to pass; implied for tests/interop
+    own_peer(reason)   starts its own Apache Kafka or ZooKeeper, for this reason; runs with --nightly
+    nightly            hardly ever broken by a change; runs with --nightly
+    share(n)           one in n of its parameters runs, chosen by the hash of src; all run with --nightly
     soak               takes hours; runs with --soak
 
 A test without a marker that connects or starts a process fails, so that the fast tier stays fast.
@@ -52,7 +52,7 @@ def mark_tiers(config: pytest.Config, items: list[pytest.Item]) -> None:
 
 
 def _leave_out_shares(items: list[pytest.Item]) -> None:
-    """Skip all but a share of the parameters of each test that is marked so; each tree is tried with other ones."""
+    """Skip all but a share of the parameters of each marked test; the share depends on the source tree."""
     skip = pytest.mark.skip(reason="runs with --nightly, or for other sources")
     tests: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
@@ -81,7 +81,7 @@ class MemoryOnly:
     def _on_audited(self, event: str, arguments: tuple[object, ...]) -> None:
         if not self._is_watching or event not in _FORBIDDEN:
             return
-        if threading.current_thread() is threading.main_thread():  # Threads of earlier tests may still be at work.
+        if threading.current_thread() is threading.main_thread():  # Threads of earlier tests may still run.
             self._seen.append(f"{event}{arguments[1:2]}")
 
     @pytest.hookimpl(wrapper=True)

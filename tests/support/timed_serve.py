@@ -1,7 +1,7 @@
-"""`odradek serve` whose loop is timed: `python timed_serve.py serve ...` is `python -m odradek serve ...`.
+"""`odradek serve` with a measured loop: `python timed_serve.py serve ...` is `python -m odradek serve ...`.
 
-Told by SIGUSR1 it writes the longest callbacks since the last time, and how many there were, to the file that
-ODRADEK_LOOP_TIME names.
+On SIGUSR1 it writes the longest callbacks since the last time, and their number, to the file named by
+ODRADEK_LOOP_TIME.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ VARIABLE = "ODRADEK_LOOP_TIME"
 
 
 class TimedServing(Serving):
-    """One broker process with a timed loop."""
+    """One broker process with a measured loop."""
 
     def __init__(self, directory: Path, *options: str, **overrides: str) -> None:
         super().__init__(directory, *options, **overrides)

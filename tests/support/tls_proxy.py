@@ -1,4 +1,4 @@
-"""TLS in front of a broker that speaks plain text: each connection is a thread that carries bytes both ways."""
+"""TLS in front of a plaintext broker: each connection is a thread that carries bytes both ways."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WAIT_SECONDS = 30
 
 
 class TlsProxy:
-    """Listens at `port` on loopback from the start; `failures` are the reasons why connections failed."""
+    """A proxy that listens at `port` on loopback; `failures` are the reasons of failed connections."""
 
     def __init__(self, config: TlsConfig) -> None:
         self._contexts = Contexts(config, server_context)
@@ -60,7 +60,7 @@ class TlsProxy:
                 self.failures.append(str(reason))
                 client.sendall(session.data_to_send())
                 client.shutdown(socket.SHUT_WR)
-                while client.recv(READ_BYTES):  # To close with something unread would take the alert back.
+                while client.recv(READ_BYTES):  # Closing with unread data would discard the alert.
                     pass
 
     @staticmethod

@@ -1,8 +1,8 @@
-"""What the controller of one broker tells it, in worlds that have no controller, and how the broker takes it in.
+"""Controller requests to one broker, in worlds without a controller, and their execution.
 
-a start   ──> UpdateMetadata, of all there is ──> LeaderAndIsr
-a change  ──> LeaderAndIsr ──> UpdateMetadata                        of topics that are made or have grown
-         └──> UpdateMetadata: nobody leads them ──> StopReplica      of topics that are deleted
+a start   ──> UpdateMetadata of all topics ──> LeaderAndIsr
+a change  ──> LeaderAndIsr ──> UpdateMetadata                        for created and extended topics
+         └──> UpdateMetadata without leaders ──> StopReplica         for deleted topics
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Partitions = dict[TopicPartition, PartitionInfo]
 
 
 class Telling(NamedTuple):
-    """One request, and what is set on its topics."""
+    """One request, and the configs of its topics."""
 
     sent: ToBroker
     overrides: Overrides
@@ -44,18 +44,18 @@ class Telling(NamedTuple):
         return isinstance(self.sent.request, BecomeLeaderOrFollower)
 
     def make_files(self, broker: Broker, now: TimestampMs) -> None:
-        """Makes the files of new replicas, as a thread does before the request is taken in."""
+        """Create the files of new replicas, as a thread does before the request is applied."""
         if isinstance(self.sent.request, BecomeLeaderOrFollower):
             make_replicas(broker, self.sent.request, self.overrides, now)
 
     def take_in(self, broker: Broker, now: Moment) -> Generator[None, None, None]:
-        """Has the broker do what it is told, in slices; only its disk may keep it from that."""
+        """Apply the request to the broker, in slices; only its disk may cause failures."""
         errors = yield from broker.apply_controller_request(self.sent, self.overrides, now)
         assert set(errors.values()) <= {ErrorCode.KAFKA_STORAGE_ERROR}, errors
 
 
 class OneController:
-    """The controller of one process of a broker.  `epoch` is its own and the broker's: it rises with each start."""
+    """The controller of one broker process. `epoch` is that of both, and increases with each start."""
 
     def __init__(self, broker: Broker, epoch: int) -> None:
         self._broker = broker
@@ -65,14 +65,14 @@ class OneController:
     # What it tells.
 
     def everything(self, topics: Iterable[TopicInfo]) -> list[Telling]:
-        """Returns what a broker is told that has started."""
+        """Return the requests to a broker that has started."""
         all_of_them = {topic.name: topic for topic in topics}
         partitions = _partitions(all_of_them.values())
         requests: list[Request] = [self._update(all_of_them, partitions, is_full=True)]
         return self._telling(all_of_them, [*requests, *self._become(all_of_them, partitions, are_new=False)])
 
     def change(self, topics: Mapping[TopicName, TopicInfo | None]) -> list[Telling]:
-        """Returns what follows from a change; None is a topic that is deleted."""
+        """Return the requests for a change, in which None is a deleted topic."""
         there = {name: topic for name, topic in topics.items() if topic is not None}
         added = _partitions(there.values(), self._broker.view.topics)
         requests: list[Request] = []
@@ -119,18 +119,18 @@ class OneController:
 
     def _telling(self, topics: Mapping[TopicName, TopicInfo], requests: Iterable[Request]) -> list[Telling]:
         broker = self._broker
-        epoch = max(self._epoch, broker.controlled.controller_epoch)  # A test may have spoken as another controller.
+        epoch = max(self._epoch, broker.controlled.controller_epoch)  # A test may act as another controller.
         overrides = {name: topic.configs for name, topic in topics.items()}
         return [Telling(ToBroker(broker.id, self._epoch, broker.id, epoch, one), overrides) for one in requests]
 
-    # Where no thread and no scheduler comes between.
+    # Without threads or a scheduler in between.
 
     def begin(self, topics: Iterable[TopicInfo], now: Moment) -> Generator[None, None, None]:
-        """Tells a broker that has started, in slices."""
+        """Send the requests to a broker that has started, in slices."""
         yield from self._tell(self.everything(topics), now)
 
     def changing(self, changed: Changed, now: Moment) -> Generator[None, None, None]:
-        """Tells of a change, in slices; then who waits for it hears of its end."""
+        """Send the requests for a change, in slices, and then complete the waiting request."""
         yield from self._tell(self.change(changed.topics), now)
         self._broker.on_event(changed, now)
 
@@ -141,7 +141,7 @@ class OneController:
 
 
 def _partitions(topics: Iterable[TopicInfo], known: Mapping[TopicName, TopicInfo] | None = None) -> Partitions:
-    """The partitions of topics, but for those that are known."""
+    """Return the partitions of topics, except the known ones."""
     partitions: Partitions = {}
     for topic in topics:
         before = (known or {}).get(topic.name)

@@ -1,4 +1,4 @@
-"""A transactional producer over a Harness, one request at a time: every wrong order can be asked for."""
+"""A transactional producer over a Harness, one request at a time, so that any wrong order is possible."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from odradek.wire.messages.init_producer_id import InitProducerIdRequest, InitPr
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from support.in_memory import Harness
 
-EPOCHS, SHARED = 5, 4  # Versions of EndTxn: each transaction has an epoch, or all share one.
+EPOCHS, SHARED = 5, 4  # Versions of EndTxn: one epoch for each transaction, or a shared one.
 NOBODY = ProducerIdAndEpoch(ProducerId(-1), ProducerEpoch(-1))
 
 
@@ -35,7 +35,7 @@ def make_topic(harness: Harness, name: str, partitions: int = 1) -> None:
 
 
 class Transactional:
-    """`version` 2: each transaction has an epoch of its own; 1: partitions are announced, and epochs shared."""
+    """A producer. In `version` 2 each transaction has its own epoch; in 1 partitions are added, and epochs shared."""
 
     def __init__(self, harness: Harness, transactional_id: str = "t", version: int = 2) -> None:
         self.harness = harness
@@ -62,7 +62,7 @@ class Transactional:
         two_phases: bool = False,
         keep: bool = False,
     ) -> InitProducerIdResponse:
-        """InitProducerId; the producer goes on with what it is given."""
+        """Send InitProducerId, and use the returned identity."""
         request = InitProducerIdRequest(
             transactional_id=self.id,
             transaction_timeout_ms=timeout_ms,
@@ -78,7 +78,7 @@ class Transactional:
         return answer
 
     def add(self, *names: tuple[str, int], version: int = 3) -> list[ErrorCode]:
-        """AddPartitionsToTxn, as clients send it."""
+        """Send AddPartitionsToTxn, as clients do."""
         request = AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=self.id,
             v3_and_below_producer_id=self.producer.id,
@@ -90,14 +90,14 @@ class Transactional:
         return [ErrorCode(one.partition_error_code) for one in results]
 
     def write(self, topic: str, *values: bytes, partition: int = 0, as_: ProducerIdAndEpoch | None = None) -> ErrorCode:
-        """Produce, with the next sequence; `as_` an earlier self."""
+        """Send Produce with the next sequence; `as_` is an earlier identity."""
         (code,) = self.write_all(topic, {partition: values}, as_)
         return code
 
     def write_all(
         self, topic: str, values: Mapping[int, Sequence[bytes]], as_: ProducerIdAndEpoch | None = None
     ) -> list[ErrorCode]:
-        """To many partitions by one Produce."""
+        """Write to many partitions with one Produce request."""
         request = self.produce(topic, values, as_)
         answer = self.harness.ask(request, self.produce_version, ProduceResponse)
         codes = [ErrorCode(part.error_code) for part in answer.responses[0].partition_responses]
@@ -132,7 +132,7 @@ class Transactional:
         )
 
     def end(self, *, commit: bool, as_: ProducerIdAndEpoch | None = None, version: int | None = None) -> ErrorCode:
-        """EndTxn; the producer goes on as it is told."""
+        """Send EndTxn, and use the returned identity."""
         version = version if version is not None else EPOCHS if self.version == 2 else SHARED
         answer = self.harness.ask(self.end_request(commit=commit, as_=as_), version, EndTxnResponse)
         if answer.error_code == ErrorCode.NONE and version >= EPOCHS and as_ is None:
@@ -148,12 +148,12 @@ class Transactional:
 
 
 def committed(harness: Harness, topic: str, partition: int = 0) -> list[bytes]:
-    """What a reader of committed records sees."""
+    """Return the values seen by a read-committed consumer."""
     return _read(harness, topic, partition, isolation_level=1)
 
 
 def written(harness: Harness, topic: str, partition: int = 0) -> list[bytes]:
-    """What a reader of everything sees."""
+    """Return the values seen by a read-uncommitted consumer."""
     return _read(harness, topic, partition, isolation_level=0)
 
 

@@ -1,4 +1,4 @@
-"""One broker's session of a tree that several share, and its doors to it."""
+"""One broker's session of a tree shared by several brokers, and its operations on it."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def controller_door(tree: Tree, broker: BrokerId = US) -> ControllerTree:
 
 
 class TopicsOfTree:
-    """Makes and deletes topics in a tree as the controller, who elects itself; leaders are nobody's matter here."""
+    """A self-elected controller that creates and deletes topics in a tree, without regard to leaders."""
 
     def __init__(self, tree: Tree, metadata: Metadata) -> None:
-        """Deletes what a controller before it has left half deleted."""
+        """Create the controller, and complete the deletions of an earlier one."""
         self._door = controller_door(tree)
         self._door.carry_out(Elect())
         marked = ReadDeletions()
@@ -38,7 +38,7 @@ class TopicsOfTree:
 
     def change(self, change: Change) -> Changed:
         changed = self._changes.change(change)
-        if isinstance(change, DeleteTopics):  # At once, as if no broker had any of them.
+        if isinstance(change, DeleteTopics):  # At once, as if no broker had replicas of them.
             self._door.carry_out(RemoveTopics(list(changed.topics)))
         return changed
 

@@ -1,4 +1,4 @@
-"""Waits for events, without a guess at how long they take."""
+"""Waits for events, without assumptions about their duration."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
-SECONDS_MAX = 300  # Ends a hang, on a machine that is slow and busy too.
+SECONDS_MAX = 300  # Ends a hang, but suffices on a slow and busy machine.
 PAUSE_SECONDS = 0.05
 
 
@@ -26,9 +26,9 @@ Stream = TypeVar("Stream", bound=HasFileno)
 
 
 def readable(*streams: Stream, seconds: float = SECONDS_MAX) -> list[Stream]:
-    """Return the streams that can be read, or have ended; none when the time is over.
+    """Return the streams that can be read, or have ended; none on a timeout.
 
-    It does not use `select`, which takes no descriptor above 1,023: other tests may have left many open.
+    It does not use `select`, which supports no descriptor above 1,023: other tests may have left many open.
     """
     poll = select.poll()
     for one in streams:

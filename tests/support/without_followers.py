@@ -1,4 +1,4 @@
-"""For a partition of a test that makes one by itself: it has no followers, so that nobody is asked for an ISR."""
+"""The ISR manager of a partition that a test creates directly: it has no followers, so no ISR change is requested."""
 
 from odradek.base.units import BrokerId
 from odradek.core.kernel.cluster_view import ClusterView

@@ -1,4 +1,4 @@
-"""Clients that write and read through kills and stops of their broker, and remember acknowledgements."""
+"""Clients that write and read while their broker is killed and restarted, and record acknowledgments."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def read_all(client: RawClient, partition: int, topic: str = TOPIC) -> list[int]
 
 
 class Worker(threading.Thread):
-    """A worker on one connection; when that breaks, on the next. `check` raises fatal errors."""
+    """A worker on one connection, and on a new one when that breaks. `check` raises fatal errors."""
 
     def __init__(self, broker: Serving, partition: int, topic: str = TOPIC) -> None:
         super().__init__(daemon=True)
@@ -92,7 +92,7 @@ class Writer(Worker):
 
 
 class Reader(Worker):
-    """A reader that remembers the record of every offset."""
+    """A reader that records the value of every offset."""
 
     def __init__(self, broker: Serving, partition: int, topic: str = TOPIC) -> None:
         super().__init__(broker, partition, topic)
@@ -123,7 +123,7 @@ def wait_for_progress(writers: list[Writer], before: list[int]) -> None:
 
 
 def check_kept(writer: Writer, kept: list[int]) -> None:
-    """Check that every acknowledged number is kept; only ones in flight at the kill may be duplicated."""
+    """Check that every acknowledged number is present; only those in flight at a kill may be duplicated."""
     assert set(range(writer.acknowledged)) <= set(kept), "acknowledged and gone"
     firsts = list(dict.fromkeys(kept))
     assert firsts == sorted(firsts), "out of order"

@@ -1,4 +1,5 @@
-"""Clients that other people wrote, each behind one face, so that one test can be asked of all of them.
+"""Third-party clients, each behind the same interface, so that one test can run with all of them.
 
-`client` says what a client is asked, `records` what it sends; one module for each client, and `registry` lists them.
+`client` defines the interface of a client, `records` the data it sends; one module for each client, and `registry`
+lists them.
 """

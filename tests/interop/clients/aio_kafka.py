@@ -1,4 +1,4 @@
-"""aiokafka, each call in an event loop of its own."""
+"""aiokafka, with an event loop for each call."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class AioKafka:
         self._address = address
 
     def writes(self, record: Record) -> bool:
-        """It asks for a key or a value."""
+        """Return True with a key or a value, one of which it requires."""
         return record.key is not None or record.value is not None
 
     def produce(
@@ -171,7 +171,7 @@ async def _offset(consumer: AIOKafkaConsumer, partition: TopicPartition, questio
 
 
 def _check(outcomes: Sequence[Sequence[Any]]) -> None:
-    """Its administration hands out the codes of the answer, and raises nothing."""
+    """Raise the error codes of responses, which its admin client returns without raising."""
     for _, code, *text in outcomes:
         if code:
             raise ClientError(code, str(text))

@@ -1,4 +1,4 @@
-"""A member and a transactional producer of aiokafka, each with an event loop of its own in a thread."""
+"""A member and a transactional producer of aiokafka, each with its own event loop in a thread."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class AioKafkaMember(PollingMember):
         offsets = {TopicPartition(topic, number): (at, metadata) for number, at in positions(places).items()}
         if not offsets:
             return
-        # If the partitions have gone to somebody else, that one reads again what is not committed.
+        # If the partitions have another owner, it rereads uncommitted records.
         with suppress(CommitFailedError, IllegalStateError):
             await consumer.commit(offsets)
 

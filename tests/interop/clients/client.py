@@ -1,4 +1,4 @@
-"""What the tests ask of a client, whoever wrote it."""
+"""The interface of a client under test, independent of its implementation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Question = Literal["earliest", "latest", "max timestamp"]
 
 
 class ClientError(Exception):
-    """What the user of a client saw.  `code` is Kafka's number of it where the client tells one."""
+    """An error as seen by the user of a client. `code` is Kafka's error code, if the client reports it."""
 
     def __init__(self, code: int | None, text: str) -> None:
         super().__init__(f"{code}: {text}")
@@ -28,7 +28,7 @@ class ClientError(Exception):
 
 @contextmanager
 def told_as_client_error(kind: type[Exception]) -> Iterator[None]:
-    """Of a client whose errors carry Kafka's number as `errno`."""
+    """Convert errors of a client that have Kafka's error code as `errno`."""
     try:
         yield
     except kind as error:
@@ -37,7 +37,7 @@ def told_as_client_error(kind: type[Exception]) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Start:
-    """Where reading begins; `at` is an offset or a time in ms.  `reset` is auto.offset.reset."""
+    """A start position; `at` is an offset or a time in ms, and `reset` is auto.offset.reset."""
 
     where: Literal["beginning", "end", "offset", "time"]
     at: int = 0
@@ -49,14 +49,14 @@ BEGINNING, END = Start("beginning"), Start("end")
 
 @dataclass(frozen=True)
 class Topic:
-    """A topic as its description tells it: for each partition its leader, by index."""
+    """A topic as described by the client: the leader of each partition, by index."""
 
     leaders: Mapping[int, int]
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """`brokers` are host:port by id.  What a client does not tell is None."""
+    """A cluster as described by the client. `brokers` are host:port by id; unreported values are None."""
 
     id: str | None
     controller: int | None
@@ -64,7 +64,7 @@ class Cluster:
 
 
 class Client(Protocol):
-    """One client on one broker.  Each call may raise ClientError."""
+    """One client of one broker. Each call may raise ClientError."""
 
     @property
     def name(self) -> str: ...
@@ -77,10 +77,10 @@ class Client(Protocol):
 
     @property
     def sets_time(self) -> bool:
-        """Whether its user may give a record its timestamp."""
+        """Return whether users can set the timestamp of a record."""
 
     def writes(self, record: Record) -> bool:
-        """Whether it can write such a record, whatever its timestamp."""
+        """Return whether the client can write such a record, regardless of its timestamp."""
 
     def produce(
         self,
@@ -91,13 +91,13 @@ class Client(Protocol):
         record_bytes_max: int = RECORD_BYTES_MAX,
         idempotent: bool | None = None,
     ) -> None:
-        """Write them to partition 0 in order, and wait for acks=all.
+        """Write the records to partition 0 in order, with acks=all.
 
-        The bound is the client's own.  None is what the client does unless it is told.
+        The size limit is the client's own; None uses the client's default.
         """
 
     def consume(self, topic: str, start: Start, count: int, *, committed: bool = False) -> list[Read]:
-        """Read so many records of partition 0, assigned and not subscribed; only what is committed, if so wanted."""
+        """Read this number of records of partition 0 with manual assignment; on request only committed ones."""
 
     def join(self, joining: Joining) -> Member: ...
 
@@ -105,23 +105,23 @@ class Client(Protocol):
 
 
 class Particular(Client, Protocol):
-    """A client that does not hand out every record as it was written."""
+    """A client that does not return every record as it was written."""
 
     def shows(self, record: Record) -> Record:
-        """How it hands out the record."""
+        """Return the record as this client returns it."""
 
 
 def as_shown(client: Client, record: Record) -> Record:
-    """How this client hands out the record; most do as it was written."""
+    """Return the record as this client returns it, which is unchanged for most clients."""
     return cast("Particular", client).shows(record) if hasattr(client, "shows") else record
 
 
 class Administrator(Client, Protocol):
-    """A client that administers too."""
+    """A client with administrative operations."""
 
     @property
     def answers(self) -> frozenset[Question]:
-        """Which questions its list_offsets can ask, besides a time."""
+        """Return the queries of list_offsets that it supports, besides a timestamp."""
 
     def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None: ...
 
@@ -134,16 +134,16 @@ class Administrator(Client, Protocol):
     def describe_cluster(self) -> Cluster: ...
 
     def list_offsets(self, topic: str, question: Question | int) -> int:
-        """Of partition 0; -1 where there is none."""
+        """Return an offset of partition 0, or -1 if there is none."""
 
     def delete_topic(self, topic: str) -> None: ...
 
     def committed(self, group: str, topic: str) -> Mapping[int, Committed]:
-        """By partition, of those for which the group has committed something."""
+        """Return the group's committed offsets, by partition."""
 
 
 class Transactional(Client, Protocol):
     """A client with transactions."""
 
     def transactor(self, transactional_id: str, *, group: str = "", source: str = "") -> Transactor:
-        """What came before with the same id is fenced.  Group and source are for `send_offset`."""
+        """Return a producer that fences earlier ones with this id. Group and source are for `send_offset`."""

@@ -1,4 +1,4 @@
-"""A client in another language: a process that takes orders, a line of JSON in and a line of JSON out.
+"""A client in another language: a process that reads commands and writes results as lines of JSON.
 
 Its packages come from `scripts/clients`; the programs are in ../go and ../node.
 """
@@ -26,7 +26,7 @@ STOP_SECONDS_MAX = 60
 
 
 def lacks(language: str, sources: Iterable[Path]) -> str | None:
-    """Why its clients can't run here, or None: they must have been made from these files as they are now."""
+    """Return the reason why the clients cannot run, or None: they must be built from the current files."""
     try:
         stamp = (CACHE / language / "stamp").read_text().split()[0]
     except (FileNotFoundError, IndexError):
@@ -36,7 +36,7 @@ def lacks(language: str, sources: Iterable[Path]) -> str | None:
 
 
 class DialogueClient:
-    """One process.  What a library can't do is said by the subclasses."""
+    """One process. Subclasses define the limitations of their library."""
 
     name = ""
     codecs: Sequence[str] = CODECS
@@ -109,16 +109,16 @@ class DialogueClient:
         self.ask("delete_topic", topic=topic)
 
     def hold(self, topic: str, count: int) -> None:
-        """Connect so many clients at once, let each write its number, and keep them all."""
+        """Connect this number of clients at once, let each write its number, and keep them all."""
         self.ask("hold", topic=topic, codec="none", count=count, record_bytes_max=RECORD_BYTES_MAX)
 
     def release(self) -> None:
         self.ask("release")
 
     def ask(self, order: str, **details: object) -> Any:
-        """Raises ClientError with what the client's user would see."""
+        """Execute a command; raise ClientError with the error that the client's user would see."""
         assert self._process.stdin is not None
-        # A program that says nothing for long is killed.
+        # A program that hangs is killed.
         guard = threading.Timer(3 * SECONDS_MAX, self._process.kill)
         guard.start()
         try:

@@ -65,7 +65,7 @@ class DialogueTransactor:
 
 
 class Transacting:
-    """What makes a client of a dialogue one with transactions."""
+    """A mixin that adds transactions to a dialogue client."""
 
     _numbers = count()
 

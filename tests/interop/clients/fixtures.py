@@ -1,4 +1,4 @@
-"""What the modules about clients make their fixtures of: a broker, and the clients on it."""
+"""Parts of the fixtures in the modules about clients: a broker, and its clients."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from clients.registry import Opened
 from support.serving import Serving
 from support.serving_cluster import ServingCluster
 
-# The same tests on a real Kafka say whether they ask for what Kafka does; with --soak.
+# The same tests on a real Kafka verify their expectations; with --soak.
 BROKERS = [
     "odradek",
-    pytest.param("odradek-cluster", marks=pytest.mark.soak),  # Each topic lies on one of three, or on all of them.
+    pytest.param("odradek-cluster", marks=pytest.mark.soak),  # A topic is on one of three brokers, or on all.
     pytest.param("apache-kafka", marks=[*REAL_KAFKA, pytest.mark.soak]),
 ]
 
-# A group does not wait for more members, and those of KIP-848 are told soon what has changed.
+# No initial rebalance delay, and short heartbeat intervals for KIP-848.
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "group.consumer.heartbeat.interval.ms": str(HEARTBEAT_MS),
@@ -54,7 +54,7 @@ def broker(name: str, folder: Path, settings: Mapping[str, str] = {}) -> Iterato
 
 
 def new_topic(address: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> str:
-    """Made by librdkafka, whichever client the test is about.  Its records stay, however old they say they are."""
+    """Create a topic with librdkafka, for tests of any client. Its records are kept regardless of their timestamps."""
     name = f"clients-{uuid4().hex[:12]}"
     admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
     settings = {"retention.ms": "-1", **(configs or {})}

@@ -1,4 +1,4 @@
-"""The clients in Go: franz-go and sarama, and kafka-go of segmentio (../go, one program for the three)."""
+"""Clients in Go: franz-go, sarama, and segmentio's kafka-go (../go, one program for all three)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ missing = lacks("go", SOURCES)
 
 class GoClient(DialogueClient):
     def __init__(self, address: str, broker_version: str = "") -> None:
-        """sarama believes the broker to be of that version; the others find out what it speaks."""
+        """Start the client. sarama is configured with this broker version; the others detect it."""
         super().__init__([str(CACHE / "go" / "clients"), self.name, address, broker_version])
 
 
@@ -28,7 +28,7 @@ class Sarama(GoClient, Transacting):
 
 
 class KafkaGo(GoClient):
-    """It does not tell what is empty from what is null when it reads."""
+    """A client that does not distinguish empty and null when it reads."""
 
     name = "kafka-go"
 

@@ -1,4 +1,4 @@
-"""A member of a group over librdkafka, as a program: ADDRESS SUBSCRIPTION KEY=VALUE ...  See ../java/Member.java."""
+"""A group member over librdkafka, as a program: ADDRESS SUBSCRIPTION KEY=VALUE ... See ../java/Member.java."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def main(address: str, subscription: str, *settings: str) -> None:
         print("read", f"{message.topic()}-{message.partition()}", (message.value() or b"").decode(), flush=True)
         try:
             consumer.commit(message, asynchronous=False)
-        except KafkaException as error:  # It is read again by whoever has the partition then.
+        except KafkaException as error:  # The partition's next owner rereads the record.
             print("uncommitted", error, flush=True)
     consumer.close()
     print("closed", flush=True)

@@ -1,6 +1,6 @@
-"""Members of groups in processes of their own, over librdkafka or the Java client, by either protocol of groups.
+"""Group members in separate processes, over librdkafka or the Java client, with either group protocol.
 
-Each says what it is assigned and what it reads (group_member.py and ../java/Member.java); `kill` is kill -9.
+Each reports its assignment and the records that it reads (group_member.py and ../java/Member.java); `kill` is kill -9.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _java_classes() -> str:
 
 
 class Member:
-    """For `with`.  `assigned` and `read` are what it has said up to now."""
+    """A member process, for `with`. `assigned` and `read` contain its reports so far."""
 
     def __init__(self, command: Command, address: str, subscription: str, settings: Mapping[str, str]) -> None:
         arguments = [f"{name}={value}" for name, value in settings.items()]
@@ -81,7 +81,7 @@ class Member:
         self.kill()
 
     def close(self) -> None:
-        """It leaves its group, as a consumer does that is closed."""
+        """Close the consumer, which leaves its group."""
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):
             self._process.stdin.write("close\n")
@@ -97,7 +97,7 @@ class Member:
 
 
 def share(members: Sequence[Member], partitions: set[str]) -> None:
-    """Wait until each of them has a part, and together they have all."""
+    """Wait until each member has partitions, and together they have all."""
     until(lambda: _is_shared(members, partitions), lambda: [(one.assigned, one.said) for one in members])
 
 

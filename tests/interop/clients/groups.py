@@ -1,4 +1,4 @@
-"""One group on one topic: its members, what is written for them, and how the broker describes it."""
+"""A group on one topic: its members, the records written for them, and its description by the broker."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Owned = dict[str, frozenset[int]]  # The partitions of each member, by its name.
 
 
 class Group:
-    """For `with`: whoever has not left does at its end."""
+    """A group, for `with`: remaining members leave at the end."""
 
     def __init__(self, address: str, partitions: int) -> None:
         self.name = f"group-{uuid4().hex[:12]}"
@@ -41,11 +41,11 @@ class Group:
 
     def __exit__(self, *_: object) -> None:
         for name in list(self._present):
-            with suppress(Exception):  # What went wrong is known by now, or it has left.
+            with suppress(Exception):  # Its error is known, or it has left.
                 self.leave(name)
 
     def join(self, client: Client, way: Way, instance: str = "") -> str:
-        """The name of the new member, which is that of its instance if it has one."""
+        """Add a member, and return its name, which is its instance id if it has one."""
         name = instance or f"{client.name.replace(' ', '-')}-{len(self.names)}"
         self.names.append(name)
         self._present[name] = client.join(Joining(name, self.name, self.topic, way, instance))
@@ -64,7 +64,7 @@ class Group:
         return self._present[name].places()
 
     def write(self, each: int) -> None:
-        """So many records to every partition, and wait until they are there."""
+        """Write this number of records to every partition, and wait for their acknowledgment."""
         for _ in range(each):
             for partition in self.partitions:
                 value = b"%d" % len(self.written)
@@ -74,7 +74,7 @@ class Group:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """One record to every partition, again and again until the end of the block."""
+        """Write one record to every partition repeatedly until the end of the block."""
         is_over = Event()
 
         def work() -> None:
@@ -90,23 +90,23 @@ class Group:
             thread.join(SECONDS_MAX)
 
     def read(self) -> Counter[bytes]:
-        """What the members have read, those who have left too, and how often."""
+        """Return the values read by all members, including former ones, with their counts."""
         members = [*self._present.values(), *self._gone]
         return Counter(place.value for member in members for place in member.places())
 
     def has_read_all(self) -> Counter[bytes]:
-        """Waits until nothing that was written is missing."""
+        """Wait until all written records are read."""
         return until(lambda: found if (found := self.read()).keys() >= self.written else None, self._story)
 
     def settled(self) -> Owned:
-        """Waits until every member has partitions, and every partition one member."""
+        """Wait until every member has partitions, and every partition has one member."""
         return until(self._settled, self._story)
 
     def _settled(self) -> Owned | None:
         try:
             told = self._described()
         except KafkaException as error:
-            # There may be no member yet, and Apache Kafka answers before its coordinator is ready.
+            # There may be no member yet, and Apache Kafka responds before its coordinator is ready.
             if error.args[0].retriable() or error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
                 return None
             raise
@@ -125,7 +125,7 @@ class Group:
         return asked.result(SECONDS_MAX)
 
     def _story(self) -> str:
-        """For a test that has failed."""
+        """Return a description of the group for a failed test."""
         try:
             members = self._described().members
             owned = {one.client_id: [place.partition for place in one.assignment.topic_partitions] for one in members}

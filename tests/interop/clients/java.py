@@ -1,4 +1,4 @@
-"""The Java client of any version: one JVM for each, told what to do line by line (../java/Dialogue.java)."""
+"""The Java client in any version: one JVM for each, controlled by lines of commands (../java/Dialogue.java)."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class JavaClient:
         self._ask("delete-topic", topic)
 
     def _ask(self, *fields: object, more: Iterable[str] = ()) -> list[list[str]]:
-        """The rows of the answer.  A program that says nothing for long is killed, and its words are shown."""
+        """Return the rows of the response. A program that hangs is killed, and its output is shown."""
         assert self._process.stdin is not None and self._process.stdout is not None
         guard = threading.Timer(3 * SECONDS_MAX, self._process.kill)
         guard.start()
@@ -131,7 +131,7 @@ class JavaClient:
                     case ["done"]:
                         return rows
                     case ["error", code, text]:
-                        # -1 stands for errors that the client makes up without a number.
+                        # -1 is the code of errors that the client raises itself.
                         raise ClientError(int(code) if code != "-1" else None, (_bytes(text) or b"").decode())
                     case row:
                         rows.append(row)
@@ -142,7 +142,7 @@ class JavaClient:
 
 @cache
 def _compiled(version: str, main_class: str) -> str:
-    """The class path of the program with the client of that version."""
+    """Compile the program with the client of that version, and return its class path."""
     classes = Path(tempfile.mkdtemp(prefix="odradek-test-"))
     atexit.register(shutil.rmtree, classes, True)  # ignore_errors
     jars = f"{client_jars(version)}/*"

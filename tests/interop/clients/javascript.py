@@ -1,4 +1,4 @@
-"""The client in JavaScript: kafkajs (../node)."""
+"""The JavaScript client kafkajs (../node)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ missing = "needs node" if shutil.which("node") is None else lacks("node", SOURCE
 
 
 class KafkaJs(DialogueClient, Transacting):
-    """It has no consumer without a group: what `consume` reads, it reads as the only member of a new one."""
+    """A client without a consumer outside groups: `consume` reads as the only member of a new group."""
 
     name = "kafkajs"
 
@@ -22,7 +22,7 @@ class KafkaJs(DialogueClient, Transacting):
         super().__init__(["node", str(FOLDER / "client.mjs"), str(CACHE / "node"), address])
 
     def writes(self, record: Record) -> bool:
-        """Headers are an object with a value, or a list of values, for each name; none of them null."""
+        """Return whether all headers have values: they are an object with one or more non-null values for each name."""
         if any(value is None for _, value in record.headers):
             return False
         return record.headers == _grouped(record.headers)

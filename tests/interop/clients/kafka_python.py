@@ -32,7 +32,7 @@ class KafkaPython:
         self._address = address
 
     def writes(self, record: Record) -> bool:
-        """It asks for a key or a value, and for header values that are not null."""
+        """Return True with a key or a value, one of which it requires, and without null header values."""
         has_null_header = any(value is None for _, value in record.headers)
         return not has_null_header and (record.key is not None or record.value is not None)
 

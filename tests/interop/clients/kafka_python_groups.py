@@ -33,8 +33,8 @@ ASSIGNORS: dict[Way, type] = {
 }
 
 
-# Longer than a rebalance takes: a poll that ends while SyncGroup is on its way leaves kafka-python 3.0.12 without
-# heartbeats, and so, when its session is over, without its place.
+# Longer than a rebalance takes: after a poll that ends with SyncGroup in flight, kafka-python 3.0.12 sends no
+# heartbeats, and loses its membership when the session expires.
 POLL_MS = 1000
 
 
@@ -79,7 +79,7 @@ class KafkaPythonMember(PollingMember):
         }
         if not offsets:
             return
-        # If the partitions have gone to somebody else, that one reads again what is not committed.
+        # If the partitions have another owner, it rereads uncommitted records.
         with suppress(CommitFailedError, RebalanceInProgressError):
             self._consumer.commit(offsets)
 

@@ -1,4 +1,4 @@
-"""kcat, a process for each call, and one for each record that it writes."""
+"""kcat, with one process for each call, and one for each written record."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Kcat:
         self.version = f"{version[1]} (librdkafka {version[2]})"
 
     def writes(self, record: Record) -> bool:
-        """Headers are arguments of a command, and need a name; null and empty are one for key and value."""
+        """Return whether the record fits on a command line: headers need a name, and null and empty are the same."""
         arguments = ((name, value or b"") for name, value in record.headers)
         return all(name and b"\0" not in value for name, value in arguments) and not (
             None in record[:2] and b"" in record[:2]
@@ -77,7 +77,7 @@ class Kcat:
         pass
 
     def list_topic(self, topic: str) -> dict[str, Any]:
-        """What -L says of one topic and its cluster."""
+        """Return the output of -L for one topic and its cluster."""
         told: dict[str, Any] = json.loads(self._run("-L", "-J", "-t", topic))
         return told
 
@@ -97,7 +97,7 @@ class Kcat:
 
 
 def _read(line: bytes) -> Read:
-    """A line of -J.  Bytes that are not UTF-8 stand in it as they are."""
+    """Parse a line of -J, which contains bytes that are not UTF-8 unchanged."""
     told = json.loads(line.decode(errors="surrogateescape"))
     headers = told.get("headers", [])
     pairs = zip(headers[::2], headers[1::2], strict=True)

@@ -1,4 +1,4 @@
-"""kcat -G, a process for each member.  It commits by itself, every so often and when it leaves."""
+"""kcat -G, with one process for each member. It commits periodically and when it leaves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What confluent-kafka raises, as ClientError."""
+"""Exceptions of confluent-kafka, converted to ClientError."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from clients.members import (
 )
 from clients.transactors import TIMEOUT_MS
 
-# The partitions have gone to somebody else, who reads again what is not committed.
+# The partitions have another owner, which rereads uncommitted records.
 MOVED = {KafkaError.ILLEGAL_GENERATION, KafkaError.REBALANCE_IN_PROGRESS, KafkaError.UNKNOWN_MEMBER_ID}
 MOVED |= {KafkaError.STALE_MEMBER_EPOCH, KafkaError._ASSIGNMENT_LOST, KafkaError._STATE}
 
@@ -140,4 +140,4 @@ class LibrdkafkaTransactor:
             self._producer.abort_transaction(SECONDS_MAX)
 
     def close(self) -> None:
-        """There is nothing to call: it ends with its last reference."""
+        """Do nothing: the producer ends with its last reference."""

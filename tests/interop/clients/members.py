@@ -1,4 +1,4 @@
-"""What the tests ask of a member of a group."""
+"""The interface of a group member under test."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LEAVE_SECONDS_MAX = 150
 
 
 class Place(NamedTuple):
-    """A record that a member has read, and where it was."""
+    """A record read by a member, and its position."""
 
     partition: int
     offset: int
@@ -24,14 +24,14 @@ class Place(NamedTuple):
 
 
 class Committed(NamedTuple):
-    """What a group has committed for a partition.  Metadata that the client does not tell is None."""
+    """A group's committed offset of a partition. Metadata is None if the client does not report it."""
 
     offset: int
     metadata: str | None
 
 
 class Joining(NamedTuple):
-    """How to become a member.  `name` is the client's id, `instance` its group.instance.id."""
+    """The settings of a new member. `name` is the client id, `instance` its group.instance.id."""
 
     name: str
     group: str
@@ -41,22 +41,22 @@ class Joining(NamedTuple):
 
     @property
     def metadata(self) -> str:
-        """What it is to commit beside its offsets, where the client can."""
+        """Return the metadata to commit with offsets, if the client supports it."""
         return f"read by {self.name}"
 
 
 class Member(Protocol):
-    """Reads from the beginning unless its group has read before, and commits what it has read at once."""
+    """A member that starts at the committed offsets or the beginning, and commits read records at once."""
 
     def places(self) -> Sequence[Place]:
-        """All that it has read, in its order.  Raises what ended it, if it could not go on."""
+        """Return all read records in order, or raise the error that ended the member."""
 
     def leave(self) -> None:
-        """As the client leaves when it is closed; `places` can still be asked for."""
+        """Leave the group as the client does when it is closed; `places` remains available."""
 
 
 class PollingMember(ABC):
-    """A member in a thread of its own.  It starts with `start`."""
+    """A member in its own thread, started with `start`."""
 
     def __init__(self) -> None:
         self._places: list[Place] = []
@@ -92,9 +92,9 @@ class PollingMember(ABC):
 
     @abstractmethod
     def work(self) -> None:
-        """Be a member as long as it goes on; then leave."""
+        """Run as a member until the stop is requested; then leave."""
 
 
 def positions(places: Sequence[Place]) -> dict[int, int]:
-    """Behind the last of each partition: what there is to commit."""
+    """Return the offsets to commit: the next one after the last read record of each partition."""
     return {place.partition: place.offset + 1 for place in places}

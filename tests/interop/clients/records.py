@@ -1,4 +1,4 @@
-"""What the clients write and read."""
+"""Records that the clients write and read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class Record(NamedTuple):
-    """One record as it went in, and as it must come out."""
+    """One record, to be read as it was written."""
 
     key: bytes | None
     value: bytes | None
@@ -23,7 +23,7 @@ class Record(NamedTuple):
 
 
 class Read(NamedTuple):
-    """A record, and where it was found."""
+    """A record that was read, and its position."""
 
     offset: int
     record: Record

@@ -1,4 +1,4 @@
-"""Every client that the tests know, by the name that docs/CLIENTS.md gives it."""
+"""All clients known to the tests, by their names in docs/CLIENTS.md."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ ADMINISTRATORS: dict[str, Callable[[str], Administrator]] = {
 }
 CLIENTS: dict[str, Callable[[str], Client]] = {**ADMINISTRATORS, "kcat": kcat.Kcat}
 
-# How they can be members of a group.
+# Their kinds of group membership.
 WAYS: dict[str, tuple[Way, ...]] = {
     "confluent-kafka": ("range", "cooperative-sticky", "consumer"),
     "kafka-python": ("range", "cooperative-sticky"),
@@ -60,7 +60,7 @@ assert WAYS.keys() == CLIENTS.keys()
 
 
 def lacks(name: str) -> str | None:
-    """Why this client can't run here, or None."""
+    """Return the reason why this client cannot run, or None."""
     if name == "kcat":
         return None if kcat.available else "needs kcat (the Debian package)"
     if name.startswith("java-"):
@@ -73,14 +73,14 @@ def lacks(name: str) -> str | None:
 
 
 def parameter(name: str) -> ParameterSet:
-    """The name as a test's parameter, skipped where the client can't run."""
+    """Return the name as a test parameter, which is skipped if the client cannot run."""
     reason = lacks(name)
     marks = [pytest.mark.skipif(reason is not None, reason=reason or "")]
     return pytest.param(name, marks=[*marks, pytest.mark.java] if name.startswith("java-") else marks)
 
 
 class Opened:
-    """The clients of one broker, each started when it is first asked for."""
+    """The clients of one broker, each started on first use."""
 
     def __init__(self, address: str) -> None:
         self.address = address

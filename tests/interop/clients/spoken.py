@@ -1,4 +1,4 @@
-"""Which versions of which APIs a client has spoken, from the broker's own metrics."""
+"""API versions used by a client, from the broker's own metrics."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ COUNTED = re.compile(r'^kafka_network_request_metrics_requests_total\{request="(
 
 
 class Watched:
-    """A broker that says what it was asked."""
+    """A broker that reports its requests."""
 
     def __init__(self, address: str, metrics: str) -> None:
         self.address = address
         self._metrics = metrics
 
     def spoken(self) -> Mapping[str, list[int]]:
-        """The versions of each API, rising."""
+        """Return the used versions of each API, in ascending order."""
         with urlopen(f"http://{self._metrics}/metrics") as page:
             text = page.read().decode()
         found: dict[str, list[int]] = {}

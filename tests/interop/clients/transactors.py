@@ -1,4 +1,4 @@
-"""What the tests ask of a transactional producer, whoever wrote it."""
+"""The interface of a transactional producer under test."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ TIMEOUT_MS = 60_000
 
 
 class Transactor(Protocol):
-    """One producer, ready to begin.  Each call may raise ClientError."""
+    """One initialized producer. Each call may raise ClientError."""
 
     def begin(self) -> None: ...
 
     def send(self, topic: str, values: Sequence[bytes]) -> None:
-        """To partition 0, and wait until they are there."""
+        """Send the values to partition 0, and wait for their acknowledgment."""
 
     def send_offset(self, offset: int) -> None:
-        """Of partition 0 of the source, for the group, in this transaction."""
+        """Commit an offset of the source's partition 0 for the group, in this transaction."""
 
     def commit(self) -> None: ...
 

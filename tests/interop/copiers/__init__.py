@@ -1,5 +1,5 @@
-"""Consume, transform, produce: programs that copy one topic to another, each record once, with one client each.
+"""Consume, transform, produce: programs that copy one topic to another, each record once, for several clients.
 
-All take ADDRESS GROUP PROTOCOL TRANSACTIONAL_ID SOURCE SINK, and copy until they are told to stop, or killed; every
-record goes to the partition it came from.  What they can't go on from they end with, to be started again.
+All take ADDRESS GROUP PROTOCOL TRANSACTIONAL_ID SOURCE SINK, and copy until they are stopped or killed; every record
+goes to the same partition. On an unrecoverable error they exit, and are restarted.
 """

@@ -1,4 +1,4 @@
-"""Instances of one copier in one group; one that ends by itself is started again."""
+"""Instances of one copier in one group; an instance that exits is restarted."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ WATCH_SECONDS = 0.1
 
 
 class Instances:
-    """For `with`.  `kill` is kill -9, and the instance is started again."""
+    """The instances, for `with`. `kill` is kill -9, after which the instance is restarted."""
 
     def __init__(self, program: Program, count: int, folder: Path, *, address: str, group: str, topics: Sequence[str]):
-        """`topics` are the source and the sink."""
+        """Start the instances; `topics` are the source and the sink."""
         command = [*program.command(), address, group, program.protocol]
         self._commands = [[*command, f"{group}-{number}", *topics] for number in range(count)]
         self._output = folder / "copiers.txt"

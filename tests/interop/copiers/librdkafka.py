@@ -12,7 +12,7 @@ from workload.settings import CALL_SECONDS_MAX, Clients
 from workload.transactors import bounded
 
 RECORDS_MAX = 25
-PAUSE_SECONDS = 0.03  # With the transaction open: there it is killed most often.
+PAUSE_SECONDS = 0.03  # With the transaction open, so that most kills happen there.
 
 
 def main(arguments: list[str]) -> None:
@@ -82,4 +82,4 @@ if __name__ == "__main__":
     except Exception:
         traceback.print_exc()
         sys.stderr.flush()
-        os._exit(1)  # At once: a consumer that is let go of is closed, which may take for ever after a call that hung.
+        os._exit(1)  # At once: deleting a consumer closes it, which may take forever after a call that hung.

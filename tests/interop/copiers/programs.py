@@ -1,4 +1,4 @@
-"""The copiers of each client, as commands; what has to be compiled is, once for the process."""
+"""Commands of each client's copier; programs are compiled once in the process."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The same requests to Odradek and to Apache Kafka 4.4.0, and their answers, field by field."""
+"""The same requests to Odradek and to Apache Kafka 4.4.0, with their responses compared field by field."""

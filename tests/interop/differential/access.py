@@ -1,7 +1,7 @@
-"""Who may do what, and what he asks for beyond that: requests that name what he may use beside what he may not.
+"""Access control: requests that combine permitted and forbidden resources.
 
-A step's connection is the user who sends it, "" one who may do everything.  What is named `hidden` nobody else may do
-anything with, `seen` the tester may describe, `mine` he may do everything with.
+A step's connection is the user who sends it, "" a user with all permissions. The tester has no permission on resources
+named `hidden`, may describe `seen`, and has all permissions on `mine`.
 """
 
 from __future__ import annotations
@@ -67,20 +67,20 @@ USERS: Mapping[str, Collection[Rule]] = {
     "writer": tuple(on(ResourceType.TOPIC, MINE, may=[Operation.WRITE])),
 }
 
-Told = dict[str, str]  # The error code by the name of what is told of; "" the answer as a whole, if it is refused.
+Told = dict[str, str]  # The error code by resource name; "" for the whole response, if it is refused.
 DENIED_TOPIC, DENIED_GROUP = "TOPIC_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED"
 DENIED_ID, DENIED_CLUSTER = "TRANSACTIONAL_ID_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED"
 
 
 class Row(NamedTuple):
-    """One request, and the codes of its answer."""
+    """One request, and the error codes of its response."""
 
     step: Step
     told: Told
 
 
 class PatternIsResolved(NamedTuple):
-    """A group got to that epoch because of it, or at once."""
+    """A wait until a group reaches that epoch because of its pattern, or returns at once."""
 
     group: str
     epoch: int
@@ -102,7 +102,7 @@ def _row(name: str, message: object, version: int, told: Told, *, by: str = TEST
 
 
 def _first(name: str, message: object, version: int, *, learns: str = "") -> Step:
-    """Of what is there before anybody asks."""
+    """Yield the requests about resources that exist before the first step."""
     return ask(f"first / {name}", VALID, message, version, learns=learns)
 
 
@@ -124,7 +124,7 @@ def _preparations() -> list[Part]:
         parts.append(_first(f"offsets of {name}", commit(9, name, *places), 9))
         parts.append(_first(f"transactional id {name}", init(name), 4, learns=name))
     parts += [_first(f"offsets of {name}", commit(9, name, (MINE, 0, 1, "")), 9) for name in DOOMED]
-    # Its transaction has a topic that others may not see.
+    # Its transaction contains a topic that others may not describe.
     parts.append(_first("adds", add(3, _transaction(MINE, (MINE, [0]), (HIDDEN, [0]))), 3))
     for group, topic in (("consumers-seen", HIDDEN), ("consumers-hidden", HIDDEN)):
         joins = beat(group, base_groups.NOBODY, 0, rebalance_ms=LONG_MS, names=[topic], owned=[])
@@ -448,7 +448,7 @@ def _consumers() -> list[Part]:
 def _group_offsets() -> list[Part]:
     places = [(name, 0, 7, "told") for name in FOUR]
     read = {MINE: "NONE", SEEN: DENIED_TOPIC, HIDDEN: DENIED_TOPIC, NOWHERE: DENIED_TOPIC}
-    # Of a group under its own name, which is that of a topic as well: told of both.
+    # A group with the same name as a topic: both are returned.
     asked = [(name, [0]) for name in FOUR]
     seen = {SEEN: "NONE", HIDDEN: DENIED_TOPIC, NOWHERE: DENIED_TOPIC}
     return [

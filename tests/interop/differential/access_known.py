@@ -1,6 +1,6 @@
-"""Where answers to the requests of access.py are not those of Apache Kafka, beside what known.py has.
+"""Responses to the requests of access.py that differ from Apache Kafka's, in addition to known.py.
 
-They have the ids that docs/DIFFERENCES.md gives to the same of other requests.
+They have the ids of the same differences of other requests in docs/DIFFERENCES.md.
 """
 
 from __future__ import annotations

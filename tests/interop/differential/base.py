@@ -1,4 +1,4 @@
-"""One plain, good request for every API and version: what the systematic scenarios vary."""
+"""One plain, valid request for every API and version, which the systematic scenarios vary."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ from odradek.wire.messages.offset_for_leader_epoch import (
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from odradek.wire.schema.api_keys import ApiKey
 
-TRIMMED = "trimmed-"  # How topics begin that lose records, or are measured.
+TRIMMED = "trimmed-"  # Prefixes of topics that lose records, or are measured.
 TRIMMED_BASE = f"{TRIMMED}base"
-BASE = "base"  # The topic that all of them name: two partitions, ten batches of two records in the first.
+BASE = "base"  # The topic of all requests: two partitions, ten batches of two records in the first.
 
 
 def topic(
@@ -91,7 +91,7 @@ def fetch_topic(version: int, parts: list[FetchPartition], name: str = BASE) -> 
 
 
 def fetch(version: int, parts: list[FetchPartition], name: str = BASE, **fields: int) -> FetchRequest:
-    """Without anything to wait for."""
+    """Return a fetch that does not wait."""
     limits = {"max_wait_ms": 0, "min_bytes": 1, "max_bytes": 1 << 20} | fields
     topics = [fetch_topic(version, parts, name)]
     return FetchRequest(topics=topics, forgotten_topics_data=[], **limits)  # type: ignore[arg-type]
@@ -109,7 +109,7 @@ def offsets(timestamps: list[tuple[int, int]], name: str = BASE, epoch: int = -1
 def ends_of_epochs(
     asked: list[tuple[int, int]], *names: str, epoch: int = -1, **fields: int
 ) -> OffsetForLeaderEpochRequest:
-    """The same partitions and epochs of each topic; `epoch` is the leader's."""
+    """Return a request for the same partitions and epochs of each topic; `epoch` is the leader's."""
     parts = [
         OffsetForLeaderPartition(partition=index, leader_epoch=wanted, current_leader_epoch=epoch)
         for index, wanted in asked
@@ -238,7 +238,7 @@ def _id(name: str, version: int, since: int) -> Uuid:
 
 
 PLAIN: dict[int, Callable[[int], object]] = {
-    # Nothing of these changes what the broker has.
+    # None of these changes the broker's state.
     ApiKey.PRODUCE: lambda version: produce(version, [(9, batch())]),
     ApiKey.FETCH: lambda version: fetch(version, [fetch_part()]),
     ApiKey.LIST_OFFSETS: lambda version: offsets([(0, -1)]),

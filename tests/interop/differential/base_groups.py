@@ -1,4 +1,4 @@
-"""Requests about groups: what the scenarios of groups are built from, and a plain one for every API."""
+"""Requests about groups: parts of the scenarios of groups, and a plain one for every API."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from odradek.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestA
 from odradek.wire.schema.api_keys import ApiKey
 
 BASE = "base"
-LONG_MS = 30_000  # A session that no scenario outlasts.
+LONG_MS = 30_000  # A session longer than any scenario.
 NOBODY = "nobody"
 RANGE: Sequence[tuple[str, bytes]] = (("range", b"m"),)
-IDS_SINCE = 10  # Of OffsetCommit and OffsetFetch.
+IDS_SINCE = 10  # Versions of OffsetCommit and OffsetFetch.
 Identity = tuple[str, str | None]
 Commit = tuple[str, int, int, str | None]  # Topic, partition, offset, metadata.
 Asked = Sequence[tuple[str, list[int]]] | None
@@ -91,7 +91,7 @@ def heartbeat(group: str, member_id: str, generation: int, instance: str | None 
 
 
 def leave(version: int, group: str, *members: Identity) -> LeaveGroupRequest:
-    """Before version 3 the first of the members."""
+    """Return a leave request; before version 3, only of the first member."""
     if version < 3:
         return LeaveGroupRequest(group_id=group, member_id=members[0][0])
     reason = "because" if version >= 5 else None
@@ -153,7 +153,7 @@ def fetch_offsets(
     member_id: str | None = None,
     epoch: int = -1,
 ) -> OffsetFetchRequest:
-    """Before version 8 of the first group.  No topics: all."""
+    """Return a request for offsets; before version 8, only of the first group. Without topics, of all."""
     if version < 8:
         group, topics = groups[0]
         asked = (
@@ -213,7 +213,7 @@ def beat(
     assignor: str | None = None,
     owned: Sequence[tuple[str, list[int]]] | None = None,
 ) -> ConsumerGroupHeartbeatRequest:
-    """Without what is None: the heartbeat of a member that has nothing to tell."""
+    """Return a heartbeat without the None fields, as of a member without changes."""
     return ConsumerGroupHeartbeatRequest(
         group_id=group,
         member_id=member_id,
@@ -235,7 +235,7 @@ def describe_consumers(*groups: str, operations: bool = False) -> ConsumerGroupD
 
 
 def _group(key: ApiKey, version: int) -> str:
-    """A group of its own, since what is sent may make it."""
+    """Return an unused group name, since the request may create the group."""
     return f"{BASE}-{key}-{version}"
 
 

@@ -1,4 +1,4 @@
-"""Requests of producers that number their batches, and of transactions, with a plain one for every API."""
+"""Requests of idempotent producers and of transactions, with a plain one for every API."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def init(
 def numbered(
     producer_id: int, epoch: int, sequence: int, count: int = 1, *, transactional: bool = False, **fields: int
 ) -> bytes:
-    """A batch of an idempotent producer."""
+    """Return a batch of an idempotent producer."""
     records: list[RecordIn] = [(b"k", b"v%d" % number, (), TimestampMs(THEN_MS)) for number in range(count)]
     attributes = TRANSACTIONAL if transactional else 0
     known = {"producer_id": producer_id, "producer_epoch": epoch, "base_sequence": sequence, "attributes": attributes}
@@ -89,7 +89,7 @@ def transaction(
 
 
 def add(version: int, *transactions: AddPartitionsToTxnTransaction) -> AddPartitionsToTxnRequest:
-    """Before version 4 the first of them."""
+    """Return an AddPartitionsToTxn request; before version 4, only for the first transaction."""
     if version >= BROKERS_SINCE:
         return AddPartitionsToTxnRequest(transactions=list(transactions))
     (only,) = transactions

@@ -1,6 +1,6 @@
-"""Record batches that are the same bytes on every machine: good ones, and ones with any header under a right checksum.
+"""Record batches with the same bytes on every machine: valid ones, and arbitrary headers with a valid checksum.
 
-The compressed ones are written out, since libraries of other versions compress otherwise.
+The compressed ones are stored as bytes, since other library versions compress differently.
 """
 
 from __future__ import annotations
@@ -40,27 +40,27 @@ CODECS = {"gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 
 
 def batch(timestamp: int = THEN_MS, **fields: int) -> bytes:
-    """Two small records; `fields` of the header are set to anything, and the checksum is made right."""
+    """Return a batch of two small records with changed header `fields` and a valid checksum."""
     records: list[RecordIn] = [(b"k", b"v", (), timestamp), (None, None, (), timestamp + 5)]
     return headed(bytes(encode_batch(records)), **fields)
 
 
 def headed(data: bytes, **fields: int) -> bytes:
-    """The batch with other values in its header, and a right checksum unless `crc` is one of them."""
+    """Return the batch with changed header fields, and a valid checksum unless `crc` is one of them."""
     values = dict(zip(FIELDS, HEADER.unpack_from(data), strict=True)) | fields
     out = bytearray(HEADER.pack(*values.values()) + data[HEADER_BYTES:])
     return bytes(out) if "crc" in fields else resealed(out)
 
 
 def resealed(data: bytes | bytearray) -> bytes:
-    """The same bytes under a right checksum."""
+    """Return the same bytes with a valid checksum."""
     out = bytearray(data)
     out[CRC_POSITION:CHECKSUMMED_FROM] = crc32c(memoryview(out)[CHECKSUMMED_FROM:]).to_bytes(4)
     return bytes(out)
 
 
 def of_payload(payload: bytes, *, codec: int = 0, count: int = 2, **fields: int) -> bytes:
-    """A batch whose records are any bytes."""
+    """Return a batch whose records are arbitrary bytes."""
     front = bytes(encode_batch(RECORDS))[:HEADER_BYTES]
     length = len(payload) + HEADER_BYTES - LOG_OVERHEAD_BYTES
     known = {"batch_length": length, "attributes": codec, "records_count": count, "last_offset_delta": count - 1}
@@ -68,7 +68,7 @@ def of_payload(payload: bytes, *, codec: int = 0, count: int = 2, **fields: int)
 
 
 def compressed(codec: int) -> bytes:
-    """The two RECORDS."""
+    """Return a batch with the two RECORDS, compressed."""
     return of_payload(bytes.fromhex(PACKED[codec]), codec=codec)
 
 

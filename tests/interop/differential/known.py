@@ -1,4 +1,4 @@
-"""The differences that docs/DIFFERENCES.md gives reasons for, each by the id it has there, and where it is seen."""
+"""Differences explained in docs/DIFFERENCES.md, each with its id there, and the responses that contain it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ABSENT = "absent"
 
 
 class Anything:
-    """Equal to whatever it is compared with."""
+    """A value equal to every other value."""
 
     def __repr__(self) -> str:
         return "anything"
@@ -29,7 +29,7 @@ ANY = Anything()
 
 
 class Like(str):
-    """Equal to any text that fits, with * for anything."""
+    """A value equal to any text that matches a pattern with * for anything."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, str) and _pattern(str(self)).fullmatch(other) is not None
@@ -38,7 +38,7 @@ class Like(str):
 
 
 class Difference(NamedTuple):
-    """One field of one answer.  `step` is "scenario / step"."""
+    """One field of one response. `step` is "scenario / step"."""
 
     step: str
     path: str
@@ -50,7 +50,7 @@ class Difference(NamedTuple):
 
 
 class Known(NamedTuple):
-    """`step` and `path` are patterns in which * stands for anything."""
+    """A known difference; in `step` and `path`, * matches anything."""
 
     id: str
     step: str = "*"
@@ -73,7 +73,7 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 
 def differences(step: str, kafka: Tree, ours: Tree) -> list[Difference]:
-    """A value that one side has and the other has not, or has none of the kind, is one difference."""
+    """Yield the differing values; a value that only one side has is one difference."""
     return list(_differences(step, "", "", kafka, ours))
 
 
@@ -82,7 +82,7 @@ def _differences(step: str, path: str, name: str, kafka: Tree, ours: Tree) -> It
         return
     if isinstance(kafka, dict) and isinstance(ours, dict):
         codes = [side.get("error_code", "NONE") for side in (kafka, ours)]
-        if codes[0] != codes[1]:  # What else differs comes of it.
+        if codes[0] != codes[1]:  # The other differences follow from it.
             yield Difference(step, f"{path}.error_code".lstrip("."), *codes)
             return
         for key in sorted(kafka.keys() | ours.keys()):
@@ -109,11 +109,11 @@ def unknown(found: Iterable[Difference]) -> list[Difference]:
 STUMBLES = "UNKNOWN_SERVER_ERROR"
 PARTITION = "*partitions[*]"
 PRODUCED = "responses[*].partition_responses[*]"
-# The partitions of scenarios.produce that are for records which Kafka refuses or mends, by their place there.
+# The partitions of scenarios.produce with records that Kafka refuses or fixes, by their position there.
 UNREAD = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 15, 16, 17)
 
 KNOWN = (
-    # What is not here yet, or is newer than Kafka 4.4.0.
+    # Unsupported features, or newer than Kafka 4.4.0.
     Known("apis-to-come", "*ApiVersions*", "api_keys[*]", ours=ABSENT),
     Known("features", "ApiVersions*", "*features*", ours=ABSENT),
     *(Known("old-epochs", f"OffsetForLeaderEpoch v{version} *", "", CLOSED) for version in (0, 1)),
@@ -131,7 +131,7 @@ KNOWN = (
             ("transaction.state.log.replication.factor", "3"),
         )
     ),
-    # KRaft, which is not here.
+    # KRaft, which is not supported.
     Known("eligible-leader-replicas", path="*configs[min.insync.replicas]*"),
     *(
         Known("kraft", "DescribeConfigs * / the broker", f"results[1].configs[{name}].*")

@@ -1,4 +1,4 @@
-"""What one broker calls the members and producers of a scenario: learned from answers, put into later requests."""
+"""Ids that a broker gives to the members and producers of a scenario: taken from responses, put into later requests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from odradek.record.record_batch import HEADER_BYTES, MAGIC, BatchHeader
 UUID_TEXT = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 SHORT_TEXT = re.compile(r"[0-9A-Za-z_-]{22}")
 UUID_CHARACTERS = 36
-GIVEN_PRODUCER_IDS = range(1_000_000)  # Those that the scenarios make up are larger.
+GIVEN_PRODUCER_IDS = range(1_000_000)  # Invented ids of the scenarios are larger.
 PRODUCER_ID_AT = 43  # From the start of a batch.
 
 
@@ -26,7 +26,7 @@ class Learned:
         self._producer_names: dict[int, str] = {}
 
     def learn(self, name: str, answer: Any) -> None:
-        """From an answer that has a member id, or a producer id."""
+        """Take the member id or producer id from a response."""
         member_id, producer_id = getattr(answer, "member_id", None), getattr(answer, "producer_id", -1)
         if member_id and UUID_TEXT.fullmatch(member_id[-UUID_CHARACTERS:]):
             self._learn_member(name, member_uuid(name), member_id[-UUID_CHARACTERS:])
@@ -48,16 +48,16 @@ class Learned:
         return frame
 
     def producer(self, producer_id: int) -> object:
-        """Its name, if it has one."""
+        """Return the name of a producer id, if it has one."""
         return self._producer_names.get(producer_id, producer_id)
 
     def any_producer(self, producer_id: int) -> object:
-        """The same, and one for those that a broker gave out otherwise."""
+        """Return the name of a producer id, or a common name for unknown ids."""
         name = self.producer(producer_id)
         return "a producer" if name in GIVEN_PRODUCER_IDS else name
 
     def member(self, text: str, *, is_id: bool) -> str:
-        """The text with the names of members instead of their ids.  `is_id`: nothing but an id of whatever member."""
+        """Return the text with member names in place of ids. With `is_id`, the text is the id of some member."""
         for placeholder, member_id in self._members.items():
             if member_id in text:
                 return text.replace(member_id, self._member_names[member_id])
@@ -69,7 +69,7 @@ class Learned:
 
 
 def _with_producer(frame: bytes, pattern: bytes, producer_id: bytes) -> bytes:
-    """The frame with another producer id wherever the pattern is, and right checksums of the batches around it."""
+    """Return the frame with another producer id in place of the pattern, and valid checksums of its batches."""
     out = bytearray(frame)
     at = frame.find(pattern)
     while at >= 0:
@@ -83,7 +83,7 @@ def _with_producer(frame: bytes, pattern: bytes, producer_id: bytes) -> bytes:
 
 
 def _size_of_batch(frame: bytes, start: int) -> int:
-    """0 where there is no whole batch under a right checksum."""
+    """Return the size of a batch, or 0 without a whole batch with a valid checksum."""
     if start < 0 or len(frame) < start + HEADER_BYTES:
         return 0
     header = BatchHeader(frame, start)

@@ -1,6 +1,6 @@
-"""An answer as a tree that can be compared and written down, without what may differ between two brokers.
+"""Responses as trees that can be compared and stored, without values that may differ between two brokers.
 
-What may differ is declared here, once, by the name of the field or of the configuration key.
+These values are declared only here, by the name of the field or of the config key.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from odradek.wire.schema.layout import FieldLayout, StructLayout, layout
 
 Tree = Any  # JSON.
 SOME_TIME = "a time"
-TEXT_CHARACTERS_MAX = 500  # Of what is written down as it is.
-TIMES_FROM = 1_750_000_000_000  # Later than any time that the scenarios send, but for those "of the future".
+TEXT_CHARACTERS_MAX = 500  # Of values that are stored unchanged.
+TIMES_FROM = 1_750_000_000_000  # Later than any timestamp of the scenarios, except those "of the future".
 TIMES_TO = 9_000_000_000_000
 TIMES = {"log_append_time_ms", "timestamp", "last_timestamp", "transaction_start_time_ms"}
 
-# Lists whose order the protocol leaves open; the elements are named by the first of these fields they have.
+# Unordered lists in the protocol; elements are named by the first of these fields that they have.
 UNORDERED = {
     "active_producers",
     "api_keys",
@@ -68,7 +68,7 @@ NAMED_BY = (
     "producer_id",
 )
 
-# Lists of everything there is: what is still there of other scenarios is left out, since it may go at any time.
+# Lists of all objects: those of other scenarios are omitted, since they may disappear at any time.
 LISTED = "listed-"
 MEASURED = "trimmed-"
 LISTS = {
@@ -87,7 +87,7 @@ WORDS = {
     "usable_bytes": "a size",
 }
 
-# Configuration values that say where a broker lives.
+# Config values that contain a broker's address or directory.
 PLACES = {
     "advertised.listeners",
     "controller.listener.names",
@@ -101,13 +101,13 @@ PLACES = {
 
 
 class Names:
-    """What one broker calls the things that have placeholders in the requests."""
+    """A broker's names for the placeholders in requests."""
 
     def __init__(self, port: int) -> None:
         self.port = port
         self.cluster_id = CLUSTER
         self.session_id = SESSION
-        self.topics: dict[bytes, str] = {}  # Every id there ever was.
+        self.topics: dict[bytes, str] = {}  # All ids ever assigned.
         self.ids: dict[str, bytes] = {}  # Those of now.
         self.learned = Learned()
 
@@ -126,11 +126,11 @@ class Names:
         self.learned.learn(name, answer)
 
     def forget(self) -> None:
-        """Members and producers are those of one scenario."""
+        """Forget members and producers, which belong to one scenario."""
         self.learned = Learned()
 
     def tree(self, message: object, version: int) -> Tree:
-        """Fields that have their default are left out."""
+        """Return the message as a tree, without default values."""
         tree = self._struct(layout(type(message), version), message)
         if type(message).__name__ in LISTS:
             of_all, name = LISTS[type(message).__name__]
@@ -203,7 +203,7 @@ class Names:
         return value
 
     def _batches(self, records: memoryview | bytes) -> Tree:
-        """Every batch with its header; what is behind the last whole one by its size."""
+        """Return every batch with its header; the rest after the last whole one by its size."""
         trees: list[Tree] = []
         end = 0
         try:
@@ -232,14 +232,14 @@ def _is_now(timestamp: int) -> bool:
 
 
 def label(tree: Tree) -> object:
-    """The name of an element of a list without an order."""
+    """Return the name of an element of an unordered list."""
     if isinstance(tree, dict):
         return next((tree[name] for name in NAMED_BY if tree.get(name) not in (None, "", "zero")), "")
     return tree
 
 
 def labelled(elements: list[Tree], is_ordered: bool) -> dict[str, Tree]:
-    """The elements of a list by their number, or by name where they have no order; a second one of a name is name#2."""
+    """Return the elements of a list by position, or by name in unordered lists; a repeated name becomes name#2."""
     if is_ordered:
         return {str(number): tree for number, tree in enumerate(elements)}
     named: dict[str, Tree] = {}

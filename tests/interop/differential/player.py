@@ -1,4 +1,4 @@
-"""Plays scenarios to one broker over raw sockets, and says what came back."""
+"""A player of scenarios on one broker over raw sockets, which returns the responses."""
 
 from __future__ import annotations
 
@@ -34,16 +34,20 @@ READY_SECONDS_MAX = 150
 
 
 class Player:
-    """One broker, asked scenario after scenario."""
+    """One broker on which scenarios are played."""
 
     def __init__(self, port: int, connect: Callable[[str], RawClient] | None = None) -> None:
-        """`connect` makes the connection that has a name in a scenario, "" the first one; without it, one to `port`."""
+        """Create a player.
+
+        `connect` opens the connection with a name in a scenario, "" being the first one; without it,
+        connections go to `port`.
+        """
         self._connect = connect or (lambda name: RawClient(port))
         self.names = Names(port)
         self.outcomes: dict[str, dict[str, Tree]] = {}  # By scenario and step.
-        self.overdue: list[str] = []  # What was waited for in vain.
+        self.overdue: list[str] = []  # Waits that timed out.
         self._clients = {"": self._connect("")}
-        self._known = self._connect("")  # For what is no part of a scenario.
+        self._known = self._connect("")  # For requests outside of scenarios.
         cluster = self._known.ask(
             DescribeClusterRequest(include_cluster_authorized_operations=False), 0, DescribeClusterResponse
         )
@@ -136,7 +140,7 @@ class Player:
             return {"malformed": frame.hex()}
 
     def _tree(self, cls: type, version: int, frame: bytes, learns: str = "") -> Tree:
-        """Raises Malformed."""
+        """Return the decoded response as a tree; raise Malformed."""
         correlation_id, message = decode_response(cast("type[object]", cls), version, frame)
         assert correlation_id == CORRELATION_ID
         self._learn(message)
@@ -148,7 +152,7 @@ class Player:
         return tree
 
     def _learn(self, message: object) -> None:
-        """The ids of topics that an answer names with their names."""
+        """Note the topic ids that a response contains with their names."""
         for topic in getattr(message, "topics", None) or ():
             name, topic_id = getattr(topic, "name", None), getattr(topic, "topic_id", b"")
             if name and any(topic_id) and not topic.error_code:
@@ -170,7 +174,7 @@ class Player:
         self._wait_until(Ready(topic.name, len(topic.assignments) or topic.num_partitions))
 
     def _wait_until(self, ready: Ready) -> None:
-        """Kafka's controller knows of a change before its broker does."""
+        """Wait for a condition, since Kafka's controller learns of a change before its broker does."""
         deadline = time.monotonic() + READY_SECONDS_MAX
         while not self._is(ready):
             assert time.monotonic() < deadline, ready
@@ -203,7 +207,7 @@ def _data(partition: int, records: bytes) -> PartitionProduceData:
 
 
 def _encoded(message: object, version: int) -> bytes:
-    """The frame, without its length, that our own writer makes of a decoded answer."""
+    """Return the frame that our writer makes of a decoded response, without its length."""
     # Two responses can have equal fields and different bytes: null or empty, an unknown tag, bytes at the end.
     request = Request(key_of(type(message)), version, CORRELATION_ID, CLIENT_ID, memoryview(b""), 0, 0)
     chunks = encode_response(request, message)

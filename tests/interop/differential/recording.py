@@ -1,7 +1,7 @@
-"""What Apache Kafka 4.4.0 answered, written down: tests/golden/kafka-4.4.0/differential.jsonl.
+"""Recorded responses of Apache Kafka 4.4.0: tests/golden/kafka-4.4.0/differential.jsonl.
 
-One JSON value on each line: first every distinct answer with its digest, then every scenario, whose steps name the
-digest of their request and that of the answer.
+One JSON value on each line: first every distinct response with its digest, then every scenario, whose steps contain the
+digests of their request and response.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def write(scenarios: Sequence[Scenario], outcomes: Outcomes, path: Path = PATH) 
 
 
 def read(path: Path = PATH) -> Recordings:
-    """What was recorded, by scenario and step."""
+    """Return the recording, by scenario and step."""
     answers: dict[str, Tree] = {}
     scenarios: Recordings = {}
     for line in path.read_text().splitlines():

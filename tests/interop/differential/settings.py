@@ -1,12 +1,12 @@
-"""How both brokers are configured."""
+"""Configuration of both brokers."""
 
 from __future__ import annotations
 
 SETTINGS = {
     "node.id": "1",
-    "log.retention.ms": "-1",  # The records' times are fixed, and so older every day.
+    "log.retention.ms": "-1",  # The records' timestamps are fixed, and thus older every day.
     "group.initial.rebalance.delay.ms": "0",
-    "group.min.session.timeout.ms": "300",  # And so scenarios need not wait long for sessions to end.
+    "group.min.session.timeout.ms": "300",  # So that scenarios need not wait long for sessions to expire.
     "group.consumer.assignment.interval.ms": "0",
     "group.max.size": "4",
     "group.consumer.max.size": "4",

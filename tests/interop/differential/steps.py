@@ -1,9 +1,9 @@
-"""Scenarios as data: what is sent, in which order, and which topics must be there before.
+"""Scenarios as data: requests, their order, and the required topics.
 
-What only a running broker can tell stands in a request as a placeholder of the same size: the id of a topic (`id_of`),
-a fetch session (`SESSION`), the cluster's id (`CLUSTER`), the id that a member (`member`, `short_member`) or a producer
-(`producer`) was given in the answer to a step that `learns` it.  The player puts the real ones in, and takes them out
-of the answers again.
+Values that only a running broker can know are placeholders of the same size in a request: a topic's id (`id_of`), a
+fetch session (`SESSION`), the cluster's id (`CLUSTER`), and the id of a member (`member`, `short_member`) or a producer
+(`producer`) in the response to a step that `learns` it. The player replaces them with the actual values, and back in
+responses.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ KAFKAS = {key: api for key, api in BY_KEY.items() if not api.is_own}  # Both ans
 
 
 def id_of(topic: str) -> Uuid:
-    """Stands for the id that the topic has on whichever broker is asked."""
+    """Return a placeholder for the topic's id on the broker."""
     return Uuid(hashlib.md5(b"id of " + topic.encode()).digest())
 
 
 NO_SUCH_ID = Uuid(b"\5" * 16)
-NO_SUCH_PRODUCER = 1_000_001  # More than a broker gives out in a test.
+NO_SUCH_PRODUCER = 1_000_001  # Above all ids that a broker assigns in a test.
 
 
 def member(name: str, prefix: str = CLIENT_ID) -> str:
-    """Stands for the id of a member: a prefix, which is the client id or that of a static member, and a UUID."""
+    """Return a placeholder for a member id: a prefix, which is the client id or that of a static member, and a UUID."""
     return f"{prefix}-{member_uuid(name)}"
 
 
@@ -50,21 +50,21 @@ def member_uuid(name: str) -> str:
 
 
 def short_member(name: str) -> str:
-    """Stands for an id that is as long as those which the consumer protocol makes."""
+    """Return a placeholder with the length of the consumer protocol's ids."""
     return hashlib.md5(b"member " + name.encode()).hexdigest()[:22]
 
 
 def producer(name: str) -> int:
-    """Stands for the id of a producer."""
+    """Return a placeholder for a producer id."""
     return int.from_bytes(b"\7" + hashlib.md5(b"producer " + name.encode()).digest()[:7])
 
 
 class Step(NamedTuple):
-    """One request.  `answer` is what its answer is decoded as; None where only a closed connection is expected.
+    """One request. `answer` is the type of its response; None if only a closed connection is expected.
 
-    With `is_silent` no answer is expected, and the player asks something else behind it to be sure.  The answer to a
-    step that `waits` is taken later, by `Taken`.  `learns` names the member or producer that it tells the id of.
-    With `is_patient` it is asked again while a transaction is about to end, as clients do.
+    With `is_silent` no response is expected, which the player verifies with another request. `Taken` receives the
+    response to a step that `waits`. `learns` is the name of the member or producer whose id the response contains.
+    With `is_patient` it is retried while a transaction is ending, as by clients.
     """
 
     name: str
@@ -74,7 +74,7 @@ class Step(NamedTuple):
     frame: bytes
     answer: tuple[type, int] | None
     is_silent: bool = False
-    seconds_max: int = 60  # After which there is no answer.
+    seconds_max: int = 60  # After this there is no response.
     connection: str = ""
     waits: bool = False
     learns: str = ""
@@ -82,22 +82,22 @@ class Step(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """The answer to a step that waits for others."""
+    """The reception of the response to a step that waits for others."""
 
     step: str
 
 
 class Ready(NamedTuple):
-    """Waits until the broker has the topic with so many partitions; 0: until it has forgotten it."""
+    """A wait until the topic has this number of partitions on the broker; 0 means until it is deleted."""
 
     topic: str
     partitions: int
 
 
 class Scenario(NamedTuple):
-    """Steps on one connection, or on several that have names; a closed one is reopened.
+    """Steps on one connection, or on several named ones; a closed one is reopened.
 
-    `topics` and what `records` puts into them come first.
+    The `topics` and their `records` are created first.
     """
 
     name: str
@@ -121,7 +121,7 @@ def ask(
     waits: bool = False,
     learns: str = "",
 ) -> Step:
-    """A step that sends a message of the wire layer, `on` a connection."""
+    """Return a step that sends a message of the wire layer, `on` a connection."""
     chunks = encode_request(message, version, CORRELATION_ID, client_id)
     frame = b"".join(chunk for chunk in chunks if isinstance(chunk, bytes))
     answer = (ANSWERS[type(message)], version)

@@ -1,4 +1,4 @@
-"""What a scenario waits for between two steps, because a broker does it in its own time: asked for until it is so."""
+"""Waits between two steps of a scenario for changes that a broker makes in the background."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ GROUP, TRANSACTION = 0, 1  # Kinds of coordinators.
 
 
 class ConfigIs(NamedTuple):
-    """A topic or a broker has that value for a key, None for none of its own."""
+    """A wait until a topic or a broker has this value for a key, None for the default."""
 
     kind: int
     name: str
@@ -55,7 +55,7 @@ class Wait(Protocol):
 
 
 class Coordinators(NamedTuple):
-    """Groups and transactions have their coordinator, and producers get ids."""
+    """A wait until groups and transactions have their coordinator, and producers get ids."""
 
     def is_over(self, client: RawClient) -> bool:
         for kind in (GROUP, TRANSACTION):
@@ -71,7 +71,7 @@ class Coordinators(NamedTuple):
 
 
 class GroupIs(NamedTuple):
-    """A classic group is in this state, with so many members."""
+    """A wait until a classic group is in this state, with this number of members."""
 
     group: str
     state: str
@@ -83,7 +83,7 @@ class GroupIs(NamedTuple):
 
 
 class ConsumerGroupIs(NamedTuple):
-    """A consumer group got to this epoch."""
+    """A wait until a consumer group reaches this epoch."""
 
     group: str
     epoch: int
@@ -95,7 +95,7 @@ class ConsumerGroupIs(NamedTuple):
 
 
 class TransactionIs(NamedTuple):
-    """A transactional id is in this state."""
+    """A wait until a transactional id is in this state."""
 
     transactional_id: str
     state: str
@@ -107,9 +107,9 @@ class TransactionIs(NamedTuple):
 
 
 class GroupsSee(NamedTuple):
-    """Groups are told of so many partitions of a topic: their coordinator knows of changes later than its broker.
+    """A wait until groups see this number of partitions: their coordinator learns of changes after its broker.
 
-    Somebody joins a group of their own, leaves and deletes it.
+    A member joins a separate group, leaves and deletes it.
     """
 
     topic: str

@@ -1,7 +1,7 @@
-"""For the PYTHONPATH of whoever starts Spark: its Python processes import PySpark from where pip has installed it.
+"""Python startup code for processes that Spark starts: they import PySpark from pip's installation.
 
-Spark has them look into a zip of the same files first, and into a jar.  From a zip every module is compiled anew in
-each process, which takes longer than all else that most of them do.
+By default Spark makes them look into a zip and a jar with the same files first. Modules from a zip are compiled again
+in each process, which takes longer than the work of most of them.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""The workload of Jepsen for Kafka, over librdkafka: clients that append unique values, poll them, and take notes.
+"""Jepsen's workload for Kafka, over librdkafka: clients that append unique values, poll them, and record events.
 
-`python -m workload ...` is one process of such clients, a thread for each; its history is for `checker`.
+`python -m workload ...` is one process with such clients, a thread for each; its history is for `checker`.
 """

@@ -1,7 +1,7 @@
-"""All clients for some seconds, then a last look at everything; what they did goes to a file.
+"""All clients for some seconds, then a final read of everything; their events are written to a file.
 
-It ends when its standard input has ended too, with status 0 and a history that is whole, or with another and a word on
-what went wrong.
+It ends after its standard input has ended, with status 0 and a complete history, or with another status and a message
+about the failure.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from workload.transactors import GroupTransactor, Transactor
 from workload.tried import is_enough
 from workload.worker import Partition, Setting, Worker
 
-ENOUGH_SECONDS_MAX = 120.0  # Beyond those that it was asked for.
+ENOUGH_SECONDS_MAX = 120.0  # In addition to the requested ones.
 CLOSE_SECONDS_MAX = 60.0
-TELLER = 12  # Its process; those before it are the clients'.
-# The groups have the same names, whoever is in them.
+TELLER = 12  # Its process number, after those of the clients.
+# The names of the groups do not depend on their members.
 GROUPS = [f"{name}-{protocol}" for name in ("readers", "transactors") for protocol in PROTOCOLS]
 
 
@@ -65,7 +65,7 @@ def main() -> int:
 
 
 def clients(setting: Setting, arguments: argparse.Namespace) -> list[Worker]:
-    """Those of librdkafka, or of a program, which writes to a file beside the history."""
+    """Return the clients of librdkafka, or of a program, which writes to a file next to the history."""
     if not arguments.program:
         made = those_of_librdkafka(arguments.newest)
         assert len(made) == TELLER
@@ -93,7 +93,7 @@ def those_of_librdkafka(newest: GroupProtocol) -> Sequence[Callable[[Setting, in
 
 
 def run(workers: list[Apart], history: Path, seconds: float, over: Path | None) -> None:
-    """Returns when enough was done, or one of the workers has ended."""
+    """Run until enough operations were tried, or one of the workers has ended."""
     for worker in workers:
         worker.start()
     time.sleep(seconds)
@@ -109,4 +109,4 @@ def run(workers: list[Apart], history: Path, seconds: float, over: Path | None) 
 if __name__ == "__main__":
     status = main()
     sys.stdout.flush()
-    os._exit(status)  # Whatever hangs in a library, this process ends.
+    os._exit(status)  # This process ends even if a library hangs.

@@ -1,9 +1,8 @@
-"""Workers in processes of their own: librdkafka 2.16 may bring one to a stand for ever, with all of its threads.
+"""Workers in separate processes: librdkafka 2.16 may block one forever, with all of its threads.
 
-A consumer takes its locks in two orders: one of its threads handles an OffsetForLeaderEpoch that has failed, while
-another lets go of a broker that is not in the metadata any more (docs/NON_OBVIOUS.md).  `Consumer.assign` then waits
-for it, and holds the lock of the interpreter meanwhile.  The end of what such a worker has begun is unknown, as of one
-that was killed.
+A consumer takes its locks in two orders: one thread handles a failed OffsetForLeaderEpoch, while another drops a broker
+that is no longer in the metadata (docs/NON_OBVIOUS.md). `Consumer.assign` then waits for it, while it holds the
+interpreter lock. The outcome of such a worker's operation is unknown, as after a kill.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ from collections.abc import Iterable
 from workload.worker import Worker
 
 FORK = multiprocessing.get_context("fork")
-STANDING_MAX = 2  # Seen: one in eight runs, a single one.
+STANDING_MAX = 2  # Observed in one of eight runs, a single one.
 TRACE_SECONDS = 1.0
 
 
 class Apart:
-    """A worker in a process of its own."""
+    """A worker in a separate process."""
 
     def __init__(self, worker: Worker) -> None:
         self.name = worker.name
@@ -38,7 +37,7 @@ class Apart:
         return self._process.is_alive()
 
     def has_ended(self, seconds: float) -> bool:
-        """Waits for so long; kills one that has not ended by then, which says before where it stands."""
+        """Wait for this long; kill a process that has not ended by then, after it has printed its stacks."""
         self._process.join(seconds)
         if not self._process.is_alive():
             return True
@@ -55,7 +54,7 @@ class Apart:
 
 
 def ended(workers: Iterable[Apart], seconds: float) -> list[str]:
-    """Returns what went wrong with the workers themselves."""
+    """Return the errors of the workers themselves."""
     until = time.monotonic() + seconds
     standing, problems = [], []
     for worker in workers:
@@ -68,7 +67,7 @@ def ended(workers: Iterable[Apart], seconds: float) -> list[str]:
 
 
 def _run(worker: Worker) -> None:
-    faulthandler.register(signal.SIGUSR1)  # Works for a process that stands, too.
+    faulthandler.register(signal.SIGUSR1)  # Works for a blocked process, too.
     status = 1
     try:
         worker.run()
@@ -76,4 +75,4 @@ def _run(worker: Worker) -> None:
     except BaseException:
         print(f"{worker.name}:\n{traceback.format_exc()}", file=sys.stderr, flush=True)
     finally:
-        os._exit(status)  # Whatever hangs in a library, this process ends.
+        os._exit(status)  # This process ends even if a library hangs.

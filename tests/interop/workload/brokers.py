@@ -1,4 +1,4 @@
-"""The brokers under test: Odradek in a process of its own, or an Apache Kafka, each to be killed and started again."""
+"""The brokers under test: Odradek in its own process, or an Apache Kafka, to be killed and restarted."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from kafka_peer import REAL_KAFKA, KafkaBroker
 from support.serving import Serving, serving
 from workload.settings import BROKER_SETTINGS
 
-# The same tests on a real Kafka say whether they ask for what Kafka promises; with --soak.
+# The same tests on a real Kafka verify their expectations; with --soak.
 BROKERS = ["odradek", pytest.param("apache-kafka", marks=[*REAL_KAFKA, pytest.mark.soak])]
 CREATE_SECONDS_MAX = 60
-# A broker that comes back is not taken for a second one of the same number.
+# A restarted broker must not count as a second one with the same id.
 KAFKA_SETTINGS = {"broker.session.timeout.ms": "1000", "broker.heartbeat.interval.ms": "200"}
 
 
@@ -32,7 +32,7 @@ def broker(name: str, folder: Path) -> Iterator[Serving | KafkaBroker]:
 
 
 def create_topics(address: str, topics: dict[str, int], replicas: int = 1) -> None:
-    """By name, with so many partitions; of several replicas all but one have to be in sync."""
+    """Create topics by name, with these numbers of partitions and min.insync.replicas one below the replicas."""
     configs = {"min.insync.replicas": str(max(1, replicas - 1))}
     admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
     for made in admin.create_topics(

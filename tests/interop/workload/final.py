@@ -1,4 +1,4 @@
-"""What is in the logs when everything is over: each read from its beginning to its end, as committed."""
+"""The final contents of the logs, each read with read_committed from its beginning to its end."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from workload.settings import CALL_SECONDS_MAX, Clients
 from workload.worker import PAUSE_SECONDS, Partition, Setting, add_records
 
 FINAL = -1  # The process.
-SECONDS_MAX = 120.0  # For all that is open to end, too.
+SECONDS_MAX = 120.0  # Includes the time for open transactions to end.
 
 
 def read_everything(setting: Setting) -> None:
@@ -30,7 +30,7 @@ def read_everything(setting: Setting) -> None:
 
 
 def end_of(clients: Clients, partition: Partition, until: float) -> int:
-    """Of all that was written, open transactions or not."""
+    """Return the end of all written records, including open transactions."""
     admin = AdminClient(clients.common())
     while True:
         try:
@@ -46,7 +46,7 @@ def end_of(clients: Clients, partition: Partition, until: float) -> int:
 
 
 def _read(clients: Clients, partition: Partition, end: int, steps: list[Step], until: float) -> bool:
-    """Whether the end was reached."""
+    """Read up to the end; return whether it was reached."""
     consumer = Consumer(clients.consumer() | {"enable.partition.eof": True})
     consumer.assign([partition.at(0)])
     try:

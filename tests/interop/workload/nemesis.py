@@ -1,4 +1,4 @@
-"""Kills the broker and starts it again, over and over."""
+"""A nemesis that repeatedly kills and restarts the broker."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Broker(Protocol):
 
 
 def kill_for(seconds: float, broker: Broker, between: tuple[float, float], seed: int) -> int:
-    """How often; it is left alone for `between` seconds, at least and at most, and it is up afterwards."""
+    """Kill the broker repeatedly, with pauses within the limits of `between`; return how often. It runs at the end."""
     random = Random(seed)
     until = time.monotonic() + seconds
     kills = 0

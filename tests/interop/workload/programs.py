@@ -1,7 +1,7 @@
-"""The same workload in other languages: a program that takes notes as `recorder` does, and no last look.
+"""The same workload in other languages: programs that record events like `recorder`, without a final read.
 
-Each is called with ADDRESS HISTORY SEED NEWEST NAME:PARTITIONS..., where NEWEST is a protocol for groups, and goes on
-until its standard input ends.
+Each is called with ADDRESS HISTORY SEED NEWEST NAME:PARTITIONS..., where NEWEST is a group protocol, and runs until its
+standard input ends.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PROGRAMS = (*JAVA, FRANZ_GO)
 
 @cache
 def built(client: str) -> list[str]:
-    """Returns the command that starts the workload of a client."""
+    """Return the command that starts the workload of a client."""
     folder = tempfile.mkdtemp(prefix="odradek-test-")
     atexit.register(shutil.rmtree, folder, True)  # ignore_errors
     return _go(folder) if client == FRANZ_GO else _java(JAVA[client], folder)
@@ -47,7 +47,7 @@ def _go(folder: str) -> list[str]:
 
 
 class Program(Worker):
-    """All clients of a program; its processes are numbered from 0, and its notes are in a file of its own."""
+    """All clients of a program; its processes are numbered from 0, and it records into its own file."""
 
     def __init__(self, setting: Setting, command: Sequence[str], arguments: Sequence[str]) -> None:
         super().__init__(setting, process=0, seed=0)

@@ -1,4 +1,4 @@
-"""Consumers of what is committed: one that assigns itself all keys, and members of a group."""
+"""Read-committed consumers: one that assigns itself all keys, and members of a group."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MEMBER_SECONDS = 8.0
 
 
 class AssignedReader(Worker):
-    """Reads from the beginning, and after a while from there again, or from where it likes."""
+    """A consumer that reads from the beginning, and after a while again from there or elsewhere."""
 
     def open(self) -> None:
         self._consumer = Consumer(self.setting.clients.consumer())
@@ -37,7 +37,7 @@ class AssignedReader(Worker):
 
         def assign(steps: list[Step]) -> str:
             self._consumer.assign([partition.at(offset) for partition in self.setting.partitions])
-            # Beyond the end, the client goes back to the beginning by itself.
+            # Beyond the end, the client resets to the beginning itself.
             known = 0 if offset == 0 else None
             steps.append(Reset({partition.key: known for partition in self.setting.partitions}))
             return ""
@@ -51,16 +51,16 @@ class AssignedReader(Worker):
 
 
 class Member(Worker):
-    """Subscribes, and commits what it has polled; after a while it leaves, and comes back.
+    """A consumer that subscribes, commits polled records, leaves after a while, and returns.
 
-    One commit at a time: of those that librdkafka 2.16 makes by itself several are on their way while there is no
-    coordinator, each is sent again after a pause of its own, and an old one may be written after newer ones.
+    It has one commit in flight: of librdkafka 2.16's automatic commits, several are in flight without a
+    coordinator, and each is retried independently, so that an old one may be written after newer ones.
     """
 
     def __init__(self, setting: Setting, process: int, seed: int, protocol: GroupProtocol) -> None:
         super().__init__(setting, process, seed)
         self._protocol = protocol
-        self._steps: list[Step] = []  # Of the operation that goes on: rebalances come in between.
+        self._steps: list[Step] = []  # The steps of the current operation, which rebalances may interrupt.
 
     def open(self) -> None:
         self._consumer = Consumer(self.setting.clients.member(f"readers-{self._protocol}", self._protocol))
@@ -72,7 +72,7 @@ class Member(Worker):
             self.close()
             self.open()
         self.note(Kind.POLL, self._poll)
-        with suppress(KafkaException):  # Nothing is new, or it is another's by now: the next one has it all.
+        with suppress(KafkaException):  # Nothing new, or another owner: the next commit includes everything.
             self._consumer.commit(asynchronous=False)
 
     def close(self) -> None:
@@ -93,7 +93,7 @@ class Member(Worker):
 
 
 def poll_some(consumer: Consumer, steps: list[Step], most: int, seconds: float) -> str:
-    """One by one, so that it is known what came before a rebalance and what after it."""
+    """Poll records one by one, so that their order relative to a rebalance is known."""
     until = time.monotonic() + seconds
     for _ in range(most):
         try:

@@ -1,4 +1,4 @@
-"""The notes of all clients: a line of JSON for each event, written as it happens."""
+"""The recorded events of all clients: a line of JSON for each event, written immediately."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ PROGRAM_SUFFIX = ".program.jsonl"
 
 
 class Recorder:
-    """Processes may share it: each line is appended whole.
+    """A recorder that several processes may share: each line is appended atomically.
 
-    An event's time is when it was noted, so note before asking and after the answer.
+    The time of an event is that of its recording, so record before a request and after its response.
     """
 
     def __init__(self, path: Path) -> None:
@@ -44,6 +44,6 @@ class Recorder:
 
 
 def read_history(path: Path) -> list[Event]:
-    """With what a program of another language has noted beside it.  A line that is not whole yet is left out."""
+    """Return the history, including events recorded by programs in other languages, without incomplete lines."""
     files = [one for one in (path, path.with_suffix(PROGRAM_SUFFIX)) if one.exists()]
     return [Event.from_json(line) for one in files for line in one.read_text().rpartition("\n")[0].splitlines()]

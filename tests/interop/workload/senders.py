@@ -1,4 +1,4 @@
-"""Idempotent producers, a few values at a time."""
+"""Idempotent producers that send a few values at a time."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ SENDS_MAX = 4
 
 
 class Deliveries:
-    """Which offsets were answered, and what else; for producers that one thread uses."""
+    """The acknowledged offsets and the errors of a producer that one thread uses."""
 
     def __init__(self) -> None:
-        self.delivered: dict[Value, Offset | None] = {}  # Acknowledged; None for a duplicate of who knows what.
+        self.delivered: dict[Value, Offset | None] = {}  # Offset; None for a duplicate of an unknown batch.
         self.errors: set[str] = set()
 
     def send(self, producer: Producer, sends: Sequence[Send]) -> None:
@@ -42,7 +42,7 @@ class Deliveries:
 
 
 def error_of(failed: KafkaException | SystemError) -> KafkaError:
-    """A fatal error that comes up while deliveries are told is wrapped in a SystemError."""
+    """Return the error; a fatal one raised in a delivery callback is wrapped in a SystemError."""
     if isinstance(failed, SystemError):
         if not isinstance(failed.__cause__, KafkaException):
             raise failed
@@ -66,7 +66,7 @@ class Sender(Worker):
         try:
             self._deliveries.send(self._producer, planned)
             self._producer.flush(CALL_SECONDS_MAX)
-        except (KafkaException, SystemError) as failed:  # The producer can send no more.
+        except (KafkaException, SystemError) as failed:  # The producer cannot send any more.
             self._deliveries.errors.add(error_of(failed).name())
             self._producer.purge()
             self.open()

@@ -1,4 +1,4 @@
-"""How the clients are set: impatient, so that they live through many a crash of their broker in a short time."""
+"""Settings of the clients: short timeouts, so that they survive many crashes of their broker in a short time."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 TRANSACTION_SECONDS = 6.0
-MESSAGE_SECONDS = 5.0  # For which records of a transaction are sent again.
-# Others: where one times out, librdkafka sends those of all partitions anew in another epoch, also what was written.
+MESSAGE_SECONDS = 5.0  # The time during which records of a transaction are resent.
+# Other records: if one times out, librdkafka resends those of all partitions in another epoch, even written ones.
 PATIENCE_SECONDS = 300.0
-CALL_SECONDS_MAX = 5.0  # Of a call that the library bounds.
+CALL_SECONDS_MAX = 5.0  # The timeout of a call that the library bounds.
 SESSION_SECONDS = 3.0
 
 Config = dict[str, str | int | float | bool]
 
-# For the broker: sessions may be as short as the clients want them, and what is left open ends soon.
+# For the broker: it permits the clients' short sessions, and open transactions end soon.
 STATE_REPLICAS = ("offsets.topic.replication.factor", "transaction.state.log.replication.factor")
 BROKER_SETTINGS = {
     "group.min.session.timeout.ms": "1000",
@@ -33,10 +33,10 @@ PROTOCOLS: tuple[GroupProtocol, ...] = ("classic", "consumer")
 
 @dataclass(frozen=True, slots=True)
 class Clients:
-    """What the clients of one broker have in common."""
+    """Common settings of a broker's clients."""
 
     address: str
-    in_flight: int = 5  # Requests of a producer.  Kafka 0.11 remembers one batch, so that more may be written twice.
+    in_flight: int = 5  # Requests of a producer. Kafka 0.11 remembers one batch; more could be written twice.
 
     def common(self) -> Config:
         return {
@@ -47,7 +47,7 @@ class Clients:
             "retry.backoff.ms": 50,
             "retry.backoff.max.ms": 200,
             "socket.timeout.ms": 5000,
-            # A produce that times out has nobody asked who leads: a deposed leader would be sent to until then.
+            # A produce timeout does not refresh the metadata: until then, records go to a deposed leader.
             "topic.metadata.refresh.interval.ms": 1000,
         }
 
@@ -68,7 +68,7 @@ class Clients:
         return self.common() | idempotent | transactions
 
     def consumer(self) -> Config:
-        """One that assigns itself; librdkafka wants the name of a group all the same."""
+        """Return the settings of a self-assigned consumer; librdkafka requires a group id nevertheless."""
         return self.common() | {
             "group.id": "nobody",
             "isolation.level": "read_committed",

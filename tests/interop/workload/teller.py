@@ -1,4 +1,4 @@
-"""Asks again and again what groups have committed."""
+"""A client that repeatedly fetches the committed offsets of groups."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from workload.worker import PAUSE_SECONDS, Partition, Setting, Worker
 
 
 class Teller(Worker):
-    """A consumer for each group, a member of none."""
+    """A consumer for each group, without membership."""
 
     def __init__(self, setting: Setting, process: int, seed: int, groups: Sequence[str]) -> None:
         super().__init__(setting, process, seed)
@@ -40,7 +40,7 @@ class Teller(Worker):
             consumer.close()
 
     def _committed(self, consumer: Consumer) -> dict[str, int]:
-        """By key; 0 where the group has committed nothing."""
+        """Return the committed offsets by key; 0 if there is none."""
         found = {}
         for one in consumer.committed([one.at(0) for one in self.setting.partitions], CALL_SECONDS_MAX):
             if one.error is not None:

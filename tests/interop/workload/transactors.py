@@ -1,7 +1,7 @@
 """Transactions of polls and sends; in a group, their offsets are committed with them.
 
-What became of a transaction is `fail` only where its producer was told that it is aborted.  Where the producer can't
-know, another with its transactional id takes over, which ends whatever is open; the outcome stays unknown.
+The outcome of a transaction is `fail` only if its producer knows of the abort. If the producer cannot know, another one
+with its transactional id takes over, which ends any open transaction; the outcome stays unknown.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ MEMBER_SECONDS = 8.0
 
 
 class Hung(Exception):
-    """A call that should have come back by now."""
+    """Raised for a call that did not return in time."""
 
 
 class Transactor(Worker):
-    """Assigns itself all keys, and commits no offsets."""
+    """A transactional client that assigns itself all keys, and commits no offsets."""
 
     def __init__(self, setting: Setting, process: int, seed: int) -> None:
         super().__init__(setting, process, seed)
         self.group: str | None = None
         self._producer: Producer | None = None
-        self._zombie: Producer | None = None  # It left its transaction open.
+        self._zombie: Producer | None = None  # The producer left its transaction open.
         self._deliveries = Deliveries()
-        self._planned: list[Send] = []  # What the transaction is to send.
+        self._planned: list[Send] = []  # The sends of the transaction.
         self._steps: list[Step] = []  # What it has done.
         self._is_commit_asked = False
         self._must_rewind = False
@@ -65,13 +65,13 @@ class Transactor(Worker):
         self._consumer.close()
 
     def rewind(self, steps: list[Step]) -> str:
-        """To before what was polled and not committed."""
+        """Return to the positions before the uncommitted polls."""
         self._consumer.assign([_at(key, offset) for key, offset in self._positions.items()])
         steps.append(Reset(dict(self._positions)))
         return ""
 
     def send_offsets(self, producer: Producer) -> bool:
-        """Into the transaction.  False if what was polled is another's by now."""
+        """Add offsets to the transaction; return False if polled partitions have another owner."""
         return True
 
     def _rewind(self) -> None:
@@ -88,7 +88,7 @@ class Transactor(Worker):
         self.note(Kind.ASSIGN, rewind)
 
     def _take_over(self) -> None:
-        """From a producer that can't go on, or from nobody."""
+        """Replace a failed producer, or create the first one."""
         producer = Producer(self.setting.clients.producer(f"transactor-{self.process}"))
         try:
             producer.init_transactions(CALL_SECONDS_MAX)
@@ -97,7 +97,7 @@ class Transactor(Worker):
             return
         self._producer = producer
         if self._zombie is not None:
-            with suppress(KafkaException):  # It is fenced, or else somebody will read what it has sent.
+            with suppress(KafkaException):  # It is fenced; otherwise its records would become visible.
                 self._zombie.commit_transaction(ZOMBIE_SECONDS_MAX)
             self._zombie = None
 
@@ -148,9 +148,9 @@ class Transactor(Worker):
         return Outcome.INFO, error.name()
 
     def _abort(self, producer: Producer, why: str) -> tuple[Outcome, str]:
-        # librdkafka 2.16 throws away what waits to be sent again, which may be written already, and gives its sequence
-        # numbers to the next records, without another epoch: a broker takes those for the same once more.  So it may
-        # with what was given up after its time.
+        # librdkafka 2.16 discards batches that wait to be resent, which may be written already, and gives their
+        # sequences to the next records without another epoch: a broker takes these for duplicates. Timed-out records
+        # may be treated the same way.
         if producer.flush(CALL_SECONDS_MAX) or not self._deliveries.has_all(self._planned):
             self._producer = None
         try:
@@ -162,7 +162,7 @@ class Transactor(Worker):
 
 
 class GroupTransactor(Transactor):
-    """A member of a group; after a while it leaves, and comes back."""
+    """A group member; it leaves after a while, and returns."""
 
     def __init__(self, setting: Setting, process: int, seed: int, protocol: GroupProtocol) -> None:
         super().__init__(setting, process, seed)
@@ -170,7 +170,7 @@ class GroupTransactor(Transactor):
         self.group = self._group = f"transactors-{protocol}"
 
     def open(self) -> None:
-        """A new consumer begins where the group has committed."""
+        """Create a consumer, which starts at the group's committed offsets."""
         self._is_rebalanced = self._must_rewind = False
         self._until = time.monotonic() + self.random.uniform(1, 2) * MEMBER_SECONDS
         self._consumer = Consumer(self.setting.clients.member(self._group, self._protocol))
@@ -183,7 +183,7 @@ class GroupTransactor(Transactor):
         super().work()
 
     def rewind(self, steps: list[Step]) -> str:
-        """To where the group has committed; what is assigned later will begin there by itself."""
+        """Return to the group's committed offsets; partitions assigned later start there anyway."""
         for one in self._consumer.committed(self._consumer.assignment(), CALL_SECONDS_MAX):
             if one.error is not None:
                 return str(one.error.name())
@@ -218,7 +218,7 @@ class GroupTransactor(Transactor):
 
 
 def next_offsets(steps: list[Step]) -> dict[str, int]:
-    """By key, behind what was polled."""
+    """Return, by key, the next offsets after the polled records."""
     records = (record for step in steps if isinstance(step, Poll) for record in step.records)
     return {key: offset + 1 for key, offset, _ in records}
 
@@ -229,7 +229,7 @@ def _at(key: str, offset: int) -> TopicPartition:
 
 
 def bounded(call: Callable[[float], None]) -> None:
-    """librdkafka does not always keep to the time it is given (its issue 5456): such a call is left to itself."""
+    """Abandon a call of librdkafka that exceeds its timeout, as it sometimes does (issue 5456)."""
     errors: list[Exception] = []
 
     def run() -> None:
@@ -248,7 +248,7 @@ def bounded(call: Callable[[float], None]) -> None:
 
 
 def _twice(call: Callable[[float], None]) -> None:
-    """Once more, if the library says that the same call may be made again."""
+    """Call again if the library reports a retriable error."""
     try:
         call(CALL_SECONDS_MAX)
     except KafkaException as failed:

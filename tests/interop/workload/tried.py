@@ -1,4 +1,4 @@
-"""Whether a workload has done enough for its history to tell anything; on a busy machine that takes longer."""
+"""Detection of sufficient operations for a meaningful history, which takes longer on a busy machine."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from checker.history import Event, Kind, Operation, Outcome
 
 
 def is_enough(done: Iterable[Operation], seconds: float) -> bool:
-    """True if of each kind more than one operation in two seconds went well."""
+    """Return True if more than one operation of each kind succeeded in every two seconds."""
     counts = Counter(one.kind for one in done if one.outcome is Outcome.OK)
     return all(counts[kind] > seconds / 2 for kind in (Kind.SEND, Kind.TXN, Kind.POLL))
 
 
 class Acknowledged:
-    """Counts the sends of a history that went well while it is written; no line of it is read twice."""
+    """A counter of a growing history's successful sends, which reads each line once."""
 
     def __init__(self, history: Path) -> None:
         self._history = history
         self._read = 0  # Bytes.
-        self._begun: dict[int, str] = {}  # What a process does, by its number.
+        self._begun: dict[int, str] = {}  # The current operation of each process.
         self._count = 0
 
     def count(self) -> int:

@@ -1,4 +1,4 @@
-"""A client that does one thing after another until it is told to stop; one process of the history."""
+"""A client that runs operations until it is stopped; one process of the history."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from checker.history import Key, Kind, Outcome, Poll, Reset, Send, Step
 from workload.recorder import Recorder
 from workload.settings import Clients
 
-PAUSE_SECONDS = 0.05  # After what went wrong at once.
+PAUSE_SECONDS = 0.05  # After an immediate failure.
 WORKERS_MAX = 16
 
 
@@ -40,7 +40,7 @@ class Partition:
 
 
 class Over(Protocol):
-    """Whether a workload is to end, for all of its processes."""
+    """The stop signal of a workload, for all of its processes."""
 
     def is_set(self) -> bool: ...
 
@@ -49,7 +49,7 @@ class Over(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What all workers have in common."""
+    """The common context of all workers."""
 
     clients: Clients
     partitions: Sequence[Partition]
@@ -80,20 +80,20 @@ class Worker:
         raise NotImplementedError
 
     def work(self) -> None:
-        """One operation or a few."""
+        """Run one or a few operations."""
         raise NotImplementedError
 
     def close(self) -> None:
         raise NotImplementedError
 
     def plan(self, most: int) -> list[Send]:
-        """New values, for keys by chance."""
+        """Return new values with random keys."""
         many = self.random.randint(1, most)
         keys = [self.random.choice(self.setting.partitions).key for _ in range(many)]
         return [Send(key, next(self._values)) for key in keys]
 
     def note(self, kind: Kind, did: Callable[[list[Step]], str]) -> None:
-        """One operation that needs no commit.  `did` adds its steps, and returns what went wrong, or nothing."""
+        """Record an operation without a commit; `did` adds its steps, and returns the error or an empty text."""
         steps: list[Step] = []
         self.setting.recorder.invoke(self.process, kind)
         error = did(steps)
@@ -103,7 +103,7 @@ class Worker:
 
 
 def add_records(steps: list[Step], messages: Iterable[Message]) -> None:
-    """As one poll."""
+    """Add the records as one poll."""
     records = []
     for message in messages:
         offset, value = message.offset(), message.value()
@@ -115,5 +115,5 @@ def add_records(steps: list[Step], messages: Iterable[Message]) -> None:
 
 
 def add_reset(steps: list[Step], partitions: Iterable[TopicPartition]) -> None:
-    """To nobody knows where."""
+    """Add a change to unknown positions."""
     steps.append(Reset({Partition.of(partition).key: None for partition in partitions}))

@@ -16,7 +16,7 @@ from odradek.client.connection.client_errors import answer_error
 NO_CLUSTER = cast(Cluster, None)  # No confirmation is requested.
 
 
-def test_groups_reset_before_a_refusal_are_named(
+def test_groups_reset_before_a_failure_are_listed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def commit(cluster: Cluster, group: str, offsets: Offsets) -> None:

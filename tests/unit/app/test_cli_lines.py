@@ -58,7 +58,7 @@ def test_pauses_are_reported() -> None:
     assert pauses >= 2
 
 
-def test_an_endless_line_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_long_line_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lines, "LINE_BYTES_MAX", 1000)
     with pytest.raises(CommandFailed, match="line too long"):
         fed([b"x" * 600, b"x" * 600], 0.02)

@@ -37,7 +37,7 @@ def test_invalid_duration_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["9223372036854775808ms", "99999999999999999999d", "P99999999999999999999D"])
-def test_a_duration_fits_into_int64(text: str) -> None:
+def test_duration_beyond_int64_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is too long"):
         duration_ms(text)
 
@@ -56,7 +56,7 @@ def test_moment_is_parsed(text: str, expected: int) -> None:
 
 
 @given(st.text(max_size=30))
-def test_invalid_moment_is_a_value_error(text: str) -> None:
+def test_any_text_is_a_moment_or_a_value_error(text: str) -> None:
     for read in (moment_ms, duration_ms):
         with suppress(ValueError):
             assert read(text) >= 0

@@ -1,4 +1,4 @@
-"""Rules for offsets, over partitions with given starts and ends; and plans as files."""
+"""Rules for offsets, applied to partitions with given starts and ends, and plan files."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ AT = {EARLIEST: [10, 0], LATEST: [20, 5], 1_000: [15, -1]}  # Offsets of t-0 and
 
 
 class Asked:
-    """A scope, and its recorded warnings."""
+    """A scope that records its warnings."""
 
     def __init__(self, cluster: Cluster, committed: dict[TopicPartition, int]) -> None:
         self.warnings: list[str] = []

@@ -51,7 +51,7 @@ def test_json_round_trip(
     assert (back.key, back.value, list(back.headers), back.timestamp) == (key, value, headers, timestamp)
 
 
-def test_json_is_readable() -> None:
+def test_json_shows_text_as_text_and_bytes_as_base64() -> None:
     line = json_line(AT, record(b"k\xc3\xa4", b"\xff", ("h", b"x"), ("n", None)))
     assert json.loads(line) == {
         "topic": "t",
@@ -94,7 +94,7 @@ def test_columns_agree_with_records(contents: list[tuple[bytes | None, bytes | N
     assert list(zip(keys, values, strict=True)) == contents[start : start + 10]
 
 
-def test_a_malformed_batch_is_refused() -> None:
+def test_malformed_batch_is_refused() -> None:
     batch = encode_batch([(None, b"value", (), 0)])
     batch[61] += 2  # The length of the first record.
     with pytest.raises(Refused, match="record 0 of the batch at offset 0 is malformed"):
@@ -151,13 +151,13 @@ def test_invalid_json_lines_are_refused(line: bytes, words: str) -> None:
 
 @settings(deadline=None)
 @given(binary(max_size=60))
-def test_any_line_is_a_record_or_refused(line: bytes) -> None:
+def test_any_line_is_parsed_or_refused(line: bytes) -> None:
     """Parsing gives a record or the one exception."""
     for parse in (parse_json, lambda each: parse_plain(each, b":", True)):
         with suppress(NotARecord):
             assert isinstance(parse(line), LineRecord)
 
 
-def test_a_deeply_nested_line_is_refused() -> None:
+def test_deeply_nested_line_is_refused() -> None:
     with pytest.raises(NotARecord):
         parse_json(b'{"value":' + b"[" * 200_000)

@@ -44,7 +44,7 @@ def data(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def log(data: Path) -> Log:
-    """A log as left by a clean stop."""
+    """Return a log as left by a clean stop."""
     directory, log = filled(data)
     assert directory.close(T0) == []
     return log

@@ -1,4 +1,4 @@
-"""The sentences about configuration keys: each has one, and it says whether the key has an effect."""
+"""Documentation of configuration keys: each key has a sentence that states whether it has an effect."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_compaction_keys_have_an_effect() -> None:
     assert "\n## Compaction\n\nWith `compact` in `cleanup.policy`" in PAGE
 
 
-def test_every_row_of_the_page_has_a_sentence() -> None:
+def test_every_row_of_the_page_ends_with_a_sentence() -> None:
     rows = [line for line in PAGE.splitlines() if line.startswith("| `")]
     assert len(rows) > 130
     assert not [row for row in rows if not row.endswith(". |")]

@@ -425,7 +425,7 @@ def authority() -> Authority:
     return Authority()
 
 
-def test_a_healthy_cluster_under_tls(patient: Patient, authority: Authority) -> None:
+def test_healthy_cluster_with_tls_has_no_problems(patient: Patient, authority: Authority) -> None:
     with Listener(patient, authority) as listener:
         findings = examined(listener.port, "localhost", TlsConfig.parse(store(None, authority)))
         assert works(findings), findings
@@ -433,7 +433,7 @@ def test_a_healthy_cluster_under_tls(patient: Patient, authority: Authority) -> 
         assert findings[-2].says.startswith(f"advertises localhost:{listener.port}, and is reachable there")
 
 
-def test_certificates_on_both_sides(patient: Patient, authority: Authority) -> None:
+def test_missing_client_certificate_is_reported(patient: Patient, authority: Authority) -> None:
     with Listener(patient, authority, "required") as listener:
         mine = TlsConfig.parse(store(authority.known("me"), authority))
         assert works(examined(listener.port, "localhost", mine))
@@ -468,7 +468,7 @@ def test_untrusted_broker_is_reported(patient: Patient, authority: Authority) ->
         assert (found.advice or "").startswith("Renew the expired certificate")
 
 
-def test_an_advertised_name_that_the_certificate_does_not_have(patient: Patient, authority: Authority) -> None:
+def test_advertised_host_missing_in_the_certificate_is_reported(patient: Patient, authority: Authority) -> None:
     with Listener(patient, authority) as listener:
         patient.advertise("127.0.0.1", listener.port)
         found = only_wrong(examined(listener.port, "localhost", TlsConfig.parse(store(None, authority))))
@@ -487,7 +487,7 @@ def test_tls_to_a_plaintext_listener_is_reported(patient: Patient, authority: Au
     assert "Remove security.protocol=SSL" in (found.advice or "")
 
 
-def test_what_a_file_says_of_tls(
+def test_command_config_file_enables_tls(
     patient: Patient, authority: Authority, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     given = {"security.protocol": "SSL", **store(None, authority)}
@@ -527,7 +527,7 @@ def test_advice_names_the_known_address() -> None:
     assert "PLAINTEXT://HOST:19093 on broker 2" in advice_for(other, among)
 
 
-def test_only_the_wrong_listener_is_replaced() -> None:
+def test_advice_replaces_only_the_wrong_listener() -> None:
     present, right = ("kafka", 9092), ("::1", 29092)
     told = Identity(1, {"advertised.listeners": "A://kafka:9092, B://kafka:9093", "listeners": "A://:9092,B://:9093"})
     assert corrected(told, present, right) == "A://[::1]:29092,B://kafka:9093"
@@ -536,14 +536,14 @@ def test_only_the_wrong_listener_is_replaced() -> None:
     assert corrected(None, present, right) == "PLAINTEXT://[::1]:29092"
 
 
-def test_addresses() -> None:
+def test_ip_addresses_and_loopback_are_recognized() -> None:
     assert as_ip("fe80::1%eth0") is not None
     assert as_ip("kafka") is None
     assert not is_loopback("kafka")
     assert not is_loopback("192.0.2.1")
 
 
-def test_clients_by_versions() -> None:
+def test_clients_are_identified_by_api_versions() -> None:
     newest = {key: one.ranges[key] for one in CLIENTS[:1] for key in one.ranges}
     assert [one.state for one in examine_clients(newest)] == [State.OK] * 3
     without_groups = {key: each for key, each in newest.items() if key not in USES["groups"]}

@@ -1,4 +1,4 @@
-"""Opening of many logs: by one thread, and by several if it waits for the disk."""
+"""Parallel opening of many logs: on one thread, or on several if it waits for the disk."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_work_without_waits_runs_on_the_calling_thread() -> None:
 
 
 def test_other_threads_help_with_work_that_waits() -> None:
-    """All of them: each of the last items waits until the maximum number runs at once."""
+    """All threads help: each of the last items waits until the maximum number runs at the same time."""
     works, together = 200, threading.Barrier(OPENED_AT_ONCE)
     done: list[int] = []
 
@@ -40,7 +40,7 @@ def test_other_threads_help_with_work_that_waits() -> None:
 
 
 @pytest.mark.parametrize("broken", [0, 99])
-def test_an_error_of_any_thread_is_raised(broken: int) -> None:
+def test_error_of_any_thread_is_raised(broken: int) -> None:
     def fail(number: int) -> None:
         threading.Event().wait(0.002)
         if number == broken:

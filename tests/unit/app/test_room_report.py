@@ -1,4 +1,4 @@
-"""The report at startup of the space on the disks."""
+"""The report about disk space at startup."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from odradek.log.files.volume import UNKNOWN, Volume
         (UNKNOWN, ""),
     ],
 )
-def test_a_disk_with_little_room_is_spoken_of(volume: Volume, said: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_low_disk_space_is_reported(volume: Volume, said: str, caplog: pytest.LogCaptureFixture) -> None:
     report_room("/data", volume)
     if said:
         assert f"the disk of /data {said}" in caplog.text

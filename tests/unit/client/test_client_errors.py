@@ -37,7 +37,7 @@ def test_errors_can_be_pickled(error: ClientError) -> None:
 
 
 @pytest.mark.parametrize("code", [code for code in ErrorCode if code])
-def test_every_code_makes_one_sentence_that_names_it(code: ErrorCode) -> None:
+def test_every_error_code_gives_one_sentence_with_its_name(code: ErrorCode) -> None:
     error = answer_error(code, "t-0")
     text = str(error)
     assert text.startswith("t-0: ")
@@ -55,7 +55,7 @@ def test_unknown_error_code_is_an_unknown_server_error() -> None:
     assert answer_error(9999, "t-0").code == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-def test_retriable_errors() -> None:
+def test_retriable_errors_are_recognized() -> None:
     assert is_retriable(KafkaUnavailable("x"))
     assert is_retriable(answer_error(ErrorCode.NOT_LEADER_OR_FOLLOWER, "t-0"))
     assert not is_retriable(answer_error(ErrorCode.INVALID_CONFIG, "t"))
@@ -69,7 +69,7 @@ def test_backoff_doubles_up_to_its_bound() -> None:
         assert 0.8 * expected <= wait <= 1.2 * expected
 
 
-def test_patience_ends_at_its_deadline_with_the_error_itself() -> None:
+def test_patience_raises_the_last_error_at_its_deadline() -> None:
     config = ClientConfig("a:1", retry_backoff_ms=1, retry_backoff_max_ms=1)
     error = KafkaUnavailable("away")
     patience = Patience(config, 20)

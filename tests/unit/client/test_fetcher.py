@@ -42,7 +42,7 @@ def batch(base_offset: int) -> bytes:
 
 
 class Logs:
-    """Partitions full of batches of ten records, served as by a broker; `per_answer` batches at a time."""
+    """Partitions with batches of ten records, served like a broker with `per_answer` batches in each response."""
 
     def __init__(self, ends: Mapping[int, int], per_answer: int = 1) -> None:
         self.ends = dict(ends)
@@ -173,7 +173,7 @@ def test_fetcher_supports_all_fetch_versions(version: int) -> None:
         assert broker.seen[0].topics[0].topic == ("t" if version < 13 else "")
 
 
-def test_a_topic_without_id_is_fetched_by_name() -> None:
+def test_topic_without_an_id_is_fetched_by_name() -> None:
     with ScriptedBroker() as broker, cluster_of(broker) as cluster:
         broker.topic_ids["t"] = ZERO_UUID
         broker.on(FetchRequest, Logs({0: 10}))

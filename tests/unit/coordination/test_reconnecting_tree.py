@@ -29,7 +29,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def other(path: Path) -> Iterator[SqliteTree]:
-    """Another session of the tree, which is never renewed."""
+    """Open another session of the tree, which is never renewed."""
     with SqliteTree(path) as tree:
         yield tree
 

@@ -1,1 +1,1 @@
-"""What is asked, by subject; `everything` has them all in the order in which they are played."""
+"""Scenarios by subject; `everything` has all of them in the order in which they are played."""

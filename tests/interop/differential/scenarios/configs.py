@@ -1,6 +1,6 @@
-"""AlterConfigs, IncrementalAlterConfigs and ListConfigResources: each operation on each kind of key, of each resource.
+"""AlterConfigs, IncrementalAlterConfigs and ListConfigResources: every operation on every kind of key and resource.
 
-What is changed is waited for and described; at the end of each scenario nothing is left of it.
+Each scenario waits for its changes and describes them; at its end, all are reverted.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What moves a group of the consumer protocol: patterns, assignors, slow members, their number, topics that change."""
+"""Changes of consumer-protocol groups: patterns, assignors, slow members, group sizes, changed topics."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _patterns() -> Steps:
 
 
 def _assignors() -> Iterator[Step]:
-    """Three members under both assignors.  With two topics the uniform one goes by their ids, which are drawn."""
+    """Play three members with both assignors. With two topics the uniform one depends on their random ids."""
     for assignor, names in (("uniform", [FOUR]), ("range", [FOUR, TWO])):
         beats = Beats(1, f"c-{assignor}")
         for number, name in enumerate("abc"):
@@ -54,12 +54,12 @@ def _assignors() -> Iterator[Step]:
         yield beats.described(f"{assignor}: given")
     yield beats("another assignor", "a", 4, assignor="uniform")
     yield beats.described("one of three wants another")
-    # Since 4.4 the group changes over to the uniform assignor here, whose answer for two topics goes by their ids.
+    # Since 4.4 the group switches to the uniform assignor here, whose result for two topics depends on their ids.
     yield beats("another for two", "c", 4, assignor="uniform")
 
 
 def _full() -> Iterator[Step]:
-    """Four are the most, by the settings."""
+    """Play a full group, whose size is limited to four by the settings."""
     beats = Beats(1, "c-full")
     for name in "abcd":
         yield beats.joins(f"{name} joins", name, instance=name)
@@ -73,7 +73,7 @@ def _full() -> Iterator[Step]:
 
 
 def _slow() -> Steps:
-    """Who does not revoke in the time it gave itself is out."""
+    """Play a member that is removed because it does not revoke within its rebalance timeout."""
     beats = Beats(1, "c-slow")
     yield beats.joins("a joins", "a", rebalance_ms=SHORT_MS)
     yield beats("a has it", "a", 2, owned=[(FOUR, [0, 1, 2, 3])])

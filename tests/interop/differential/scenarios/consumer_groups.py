@@ -1,4 +1,4 @@
-"""Groups of the consumer protocol (KIP-848): members join, share, rest and leave, by names and by patterns."""
+"""Groups of the consumer protocol (KIP-848): members join, rebalance and leave, subscribed by names or patterns."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def scenarios() -> list[Scenario]:
 
 
 class Beats:
-    """Makes the steps of one scenario, whose group and version are always the same."""
+    """A builder of steps for one scenario with a fixed group and version."""
 
     def __init__(self, version: int, group: str) -> None:
         self.version, self.group = version, group

@@ -1,4 +1,4 @@
-"""Groups of the consumer protocol and what is classic: offsets, members of both, groups that change their protocol."""
+"""Consumer-protocol groups with classic parts: offsets, members of both protocols, and protocol changes."""
 
 from __future__ import annotations
 
@@ -75,13 +75,13 @@ def _transactional() -> Iterator[Step]:
 
 
 def subscription(topics: list[str], owned: list[tuple[str, list[int]]]) -> bytes:
-    """What a classic consumer tells, version 1."""
+    """Return a classic consumer's subscription, version 1."""
     out = pack(">hi", 1, len(topics)) + b"".join(_text(name) for name in topics) + pack(">i", -1)
     return out + pack(">i", len(owned)) + b"".join(_parts(name, parts) for name, parts in owned)
 
 
 def share(*topics: tuple[str, list[int]]) -> bytes:
-    """What a classic leader assigns, version 1."""
+    """Return a classic leader's assignment, version 1."""
     return pack(">hi", 1, len(topics)) + b"".join(_parts(name, parts) for name, parts in topics) + pack(">i", -1)
 
 
@@ -94,7 +94,7 @@ def _text(text: str) -> bytes:
 
 
 def _migrations() -> Iterator[Step]:
-    """A classic group becomes one of the consumer protocol while it runs, and classic again."""
+    """Convert a running classic group to the consumer protocol, and back."""
     group, me = "c-migrates", member("classic")
     beats = Beats(1, group)
 
@@ -135,7 +135,7 @@ def _migrations() -> Iterator[Step]:
 
 
 def _conversions() -> Iterator[Step]:
-    """What can't become a consumer group, and what can."""
+    """Try conversions to the consumer protocol, some of which are impossible."""
     for kind in ("connect", "consumer"):
         group = f"c-{kind}"
         yield ask(f"{kind}: asks for an id", VALID, join(9, group, kind=kind), 9, learns=kind)

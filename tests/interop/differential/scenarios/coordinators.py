@@ -1,4 +1,4 @@
-"""FindCoordinator, and the wait for the first coordinators, whose topics are made when somebody asks for them."""
+"""FindCoordinator, and the wait for the first coordinators, whose topics are created on the first lookup."""
 
 from __future__ import annotations
 

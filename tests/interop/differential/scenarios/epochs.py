@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch: every epoch at every version that Apache Kafka answers; no leader has changed."""
+"""OffsetForLeaderEpoch: every epoch in every version that Apache Kafka supports, without leader changes."""
 
 from __future__ import annotations
 

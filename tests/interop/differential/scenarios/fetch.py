@@ -34,7 +34,7 @@ def scenarios() -> list[Scenario]:
 
 
 def _unwritten() -> Iterator[Step]:
-    """Its leader knows its epoch all the same."""
+    """Fetch an empty partition, whose leader knows its epoch nevertheless."""
     for epoch, offset in ((0, 0), (0, 1), (1, 0), (-1, 0)):
         part = fetch_part(0, offset)
         part.last_fetched_epoch = epoch

@@ -1,4 +1,4 @@
-"""Fetch sessions: opened, gone on with, lost, forgotten, closed, at every version that has them (KIP-227)."""
+"""Fetch sessions: opened, continued, lost, evicted and closed, in every version that supports them (KIP-227)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frames, API keys and versions that nobody has."""
+"""Frames, API keys and versions that do not exist."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from odradek.base.units import INT16_MAX, INT32_MAX
 from odradek.wire.messages.api_versions import ApiVersionsResponse
 from odradek.wire.schema.api_keys import ApiKey
 
-NO_API = (-1, 4, 5, 6, 7, 93, INT16_MAX)  # 4 to 7 went with ZooKeeper.
+NO_API = (-1, 4, 5, 6, 7, 93, INT16_MAX)  # 4 to 7 were removed with ZooKeeper.
 API_VERSIONS = (ApiVersionsResponse, 0)
 
 
@@ -28,7 +28,7 @@ def _sizes() -> Iterator[Step]:
 
 
 def _versions() -> Iterator[Step]:
-    """The versions next to those that are spoken, and the edges of what fits, with a header of either kind."""
+    """Send versions next to the supported ones, and extreme values, with both kinds of header."""
     for key, api in sorted(KAFKAS.items()):
         last = api.versions.stop - 1
         versions = {-1, last + 1, INT16_MAX, -INT16_MAX - 1} | ({api.versions.start - 1, 0} - set(api.versions))

@@ -1,4 +1,4 @@
-"""Offsets of groups: committed with and without members, fetched, deleted; and groups listed and deleted themselves."""
+"""Offsets of groups: committed with and without members, fetched, deleted; and groups listed and deleted."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _all_of(text: str, group: str) -> Step:
 
 
 def _simple(version: int) -> Iterator[Step]:
-    """Of a group that never had members."""
+    """Commit offsets of a group without members."""
     group = f"simple-{version}"
 
     def commits(text: str, form: str, *commits: Commit, at: str = group, **fields: object) -> Step:
@@ -145,7 +145,7 @@ def _fetches(version: int) -> Iterator[Step]:
         yield fetches("of a classic group", BORDERLINE, (f"{group}-m", every), member_id=NOBODY, epoch=5)
 
 
-SUBSCRIBED = b"\0\0" + b"\0\0\0\1" + b"\0\4here" + b"\xff\xff\xff\xff"  # As consumers tell it: version 0, one topic.
+SUBSCRIBED = b"\0\0" + b"\0\0\0\1" + b"\0\4here" + b"\xff\xff\xff\xff"  # A subscription: version 0, one topic.
 
 
 def _deletes_offsets() -> Iterator[Step]:
@@ -179,7 +179,7 @@ def _deletes_offsets() -> Iterator[Step]:
 
 
 def _garbled() -> Iterator[Step]:
-    """A subscription that promises more topics than there are bytes."""
+    """Join with a subscription that declares more topics than it contains."""
     protocols = [("range", b"\0\1\x7f\xff\xff\xff")]
     yield ask("asks for an id", VALID, join(9, "garbled", protocols=protocols), 9, learns="garbled")
     garbled = join(9, "garbled", member("garbled"), protocols=protocols)
@@ -187,7 +187,7 @@ def _garbled() -> Iterator[Step]:
 
 
 def _cut_short(version: int) -> Iterator[Step]:
-    """A subscription that says to be newer, and ends where version 0 does: so some clients send it."""
+    """Join with a subscription of a newer version that ends like version 0, as some clients send it."""
     group = f"cut-short-{version}"
     me, protocols = member(group), [("range", bytes([0, version]) + SUBSCRIBED[2:])]
     yield ask("asks for an id", VALID, join(9, group, protocols=protocols), 9, learns=group)
@@ -202,7 +202,7 @@ def _cut_short(version: int) -> Iterator[Step]:
 
 
 def _lists(version: int) -> Iterator[Step]:
-    """Of all that there are, those whose names begin so are looked at."""
+    """List groups, of which only those with this prefix are compared."""
     group, name = f"listed-{version}", f"listed {version}"
 
     def lists(text: str, form: str, states: Sequence[str] = (), types: Sequence[str] = ()) -> Step:

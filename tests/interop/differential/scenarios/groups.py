@@ -1,4 +1,4 @@
-"""Classic groups with one member: every version of joining, syncing, beating and leaving, in order and out of order."""
+"""Classic groups with one member: every version of join, sync, heartbeat and leave, in and out of order."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from differential.base_groups import NOBODY, describe, heartbeat, join, leave, listed, sync
 from differential.steps import BORDERLINE, VALID, WRONG, Scenario, Step, ask, member
 
-VERSIONS = range(10)  # Of JoinGroup; the others go along, up to their last.
+VERSIONS = range(10)  # Versions of JoinGroup; the others follow, up to their last.
 REQUIRED_SINCE = 4  # A member id.
 INSTANCES_SINCE = 5
 SYNC_MAX, HEARTBEAT_MAX, LEAVE_MAX, DESCRIBE_MAX = 5, 4, 5, 6
@@ -23,7 +23,7 @@ def scenarios() -> list[Scenario]:
 
 
 def joined(version: int, group: str, name: str, on: str = "") -> Iterator[Step]:
-    """A new member enters a group where nobody keeps it waiting."""
+    """Join a group as a new member that does not have to wait."""
     if version >= REQUIRED_SINCE:
         yield ask(f"{name} asks for an id", VALID, join(version, group), version, on=on, learns=name)
         yield ask(f"{name} joins", VALID, join(version, group, member(name)), version, on=on)
@@ -142,7 +142,7 @@ def _wrong_beats(version: int, group: str, me: str) -> Iterator[Step]:
 
 
 def _left(version: int) -> Iterator[Step]:
-    """Ways to leave; and members that got an id and did nothing with it."""
+    """Leave in all ways, also with ids that were only assigned."""
     group, name = f"left-{version}", f"L{version}"
     me, low = member(name), min(version, LEAVE_MAX)
 

@@ -1,4 +1,4 @@
-"""Producers that number their batches: what is a duplicate, a gap, of an older epoch; and who is remembered."""
+"""Idempotent producers: duplicates, gaps, older epochs, and the remembered producers."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _numbers(version: int) -> Scenario:
 
 
 def _producers() -> Scenario:
-    """DescribeProducers, and ids that were never given out."""
+    """Send DescribeProducers, and unassigned producer ids."""
 
     def sends(text: str, form: str, producer_id: int, epoch: int, sequence: int, **fields: int) -> Step:
         return ask(text, form, send(9, "known", 0, numbered(producer_id, epoch, sequence, **fields)), 9)
@@ -125,7 +125,7 @@ def _two_batches() -> object:
 
 
 def _stamped() -> Scenario:
-    """Where the log has its own times, a duplicate is answered with the first."""
+    """Send duplicates with log append time; the response contains the first append's time."""
 
     def sends(text: str, form: str, sequence: int) -> Step:
         return ask(text, form, send(9, "stamped", 0, numbered(NO_SUCH_PRODUCER, 0, sequence)), 9)

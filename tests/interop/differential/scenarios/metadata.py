@@ -1,4 +1,4 @@
-"""Metadata: every topic at once, by name, by id, and made on sight."""
+"""Metadata: of all topics, by name, by id, and with automatic creation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BAD_NAMES = ("", ".", "..", "a/b", "a b", "\u00e9", "x" * 250)
 
 
 def first() -> list[Scenario]:
-    """All topics are asked for while there are only these."""
+    """Return the request for all topics, which is sent while only these exist."""
     steps = [step for version in VERSIONS for step in _all(version)]
     return [Scenario("Metadata of all", steps, [topic(NAME, 3)])]
 

@@ -1,4 +1,4 @@
-"""ListOffsets: every question and time at every version."""
+"""ListOffsets: every query and timestamp in every version."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from odradek.base.units import INT32_MAX, INT64_MAX
 from odradek.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 
 VERSIONS = range(1, 12)
-NAME = "timed"  # Times rise, then the largest comes, then lower ones; its second partition is empty.
+NAME = "timed"  # Timestamps increase up to the largest, then lower ones follow; its second partition is empty.
 TIMES = [THEN_MS + 10 * number for number in range(5)] + [THEN_MS + 500, THEN_MS + 60, THEN_MS + 70]
 ASKED = [0, 1, *(THEN_MS + delta for delta in (-1, 0, 1, 5, 6, 45, 46, 60, 75, 76, 499, 500, 505, 506)), INT64_MAX]
 QUESTIONS = [-1, -2, -3, -4, -5, -6, -7, -8, -INT64_MAX - 1]

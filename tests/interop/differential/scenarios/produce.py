@@ -1,4 +1,4 @@
-"""Produce: every way in which records, acks, topics and partitions can be good, odd or wrong; and what is stored."""
+"""Produce: valid, odd and invalid records, acks, topics and partitions, and the stored records."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FUTURE_MS = 9_999_999_999_999
 PLAIN = bytes(encode_batch(RECORDS))[HEADER_BYTES:]
 EDGES = {"base_offset": 5, "leader_epoch": 99, "producer_epoch": 7}
 
-# Where the records are looked into by one side only, what comes after must not build on them.
+# If only one side inspects the records, later steps must not depend on them.
 APART: dict[str, bytes] = {
     "rubbish for records": of_payload(b"no record at all"),
     "no records, counted two": of_payload(b""),
@@ -99,7 +99,7 @@ def scenarios() -> list[Scenario]:
 
 
 def _records(version: int) -> Scenario:
-    """Each kind of records; then the log is read back, so that what was stored is compared too."""
+    """Send each kind of records, and read the log back to compare the stored records, too."""
     name = f"produce-{version}"
     steps = [ask("good", VALID, produce(version, [(0, batch())], name), version)]
     steps += [
@@ -182,7 +182,7 @@ def _named(version: int, name: str) -> Iterator[Step]:
     yield ask("a transactional id", BORDERLINE, request, version)
 
 
-# The topics whose configuration has a say, and what is sent to them.
+# The topics whose configs matter, and the records sent to them.
 def _topics() -> Scenario:
     steps = []
     for name in ("p-time", "p-compact", "p-gzip", "p-plain", "p-small", "p-old"):
@@ -211,7 +211,7 @@ def _topics() -> Scenario:
 
 
 def _sequences() -> Scenario:
-    """A producer that numbers its batches, as an idempotent one does: again, with a gap, of an older epoch."""
+    """Send batches of an idempotent producer: repeated, with a gap, and with an older epoch."""
     steps = [
         ask(text, form, produce(9, [(0, batch(producer_id=900, producer_epoch=epoch, base_sequence=first))], "seq"), 9)
         for text, form, epoch, first in (

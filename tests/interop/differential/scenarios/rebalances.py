@@ -1,4 +1,4 @@
-"""Classic groups with several members on connections of their own: what one does while others wait."""
+"""Classic groups with several members on separate connections: requests of one while others wait."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def scenarios() -> list[Scenario]:
 
 
 def _enters(version: int, group: str, name: str, members: int, **fields: object) -> Steps:
-    """A member that waits for the others, on a connection with its name."""
+    """Add a member that waits for the others, on a connection with its name."""
     if version >= REQUIRED_SINCE:
         first = join(version, group, **fields)  # type: ignore[arg-type]
         yield ask(f"{name} asks for an id", VALID, first, version, on=name, learns=name)
@@ -128,7 +128,7 @@ def _static(version: int) -> Steps:
 
 
 def _parked_static(version: int, group: str) -> Steps:
-    """The same static member joins twice while a leader keeps it waiting; then a third time, in the next phase."""
+    """Join twice as a static member while a leader keeps it waiting; then a third time, in the next phase."""
     leader = member(f"leader {version}")
     low = min(version, SYNC_MAX)
     yield from settled(version, group, f"leader {version}")
@@ -146,7 +146,7 @@ def _parked_static(version: int, group: str) -> Steps:
 
 
 def _lost() -> Steps:
-    """Sessions that end, a join and a sync that never come.  Other versions do not differ in it."""
+    """Let sessions expire, and a join and a sync never arrive. Other versions do not differ."""
     me = member("alone")
     yield ask("asks for an id", VALID, join(9, "lost", session_ms=SHORTER_MS), 9, learns="alone")
     yield ask("joins for a short time", VALID, join(9, "lost", me, session_ms=SHORTER_MS), 9)
@@ -156,7 +156,7 @@ def _lost() -> Steps:
     yield from _enters_short("slow", "slow leader", SHORT_MS)
     yield ask("slow leader syncs", VALID, sync(5, "slow", member("slow leader"), 1), 5)
     yield from _enters(9, "slow", "quick", 2, rebalance_ms=SHORTER_MS)
-    yield Taken("quick joins")  # When the time of the slow one is over.
+    yield Taken("quick joins")  # After the slow member's timeout.
     yield ask("slow leader beats", WRONG, heartbeat("slow", member("slow leader"), 1), 4)
     yield ask("the group of the quick one", VALID, describe(6, "slow"), 6)
     yield from _enters_short("mute", "mute leader", SHORT_MS)
@@ -178,7 +178,7 @@ def _enters_short(group: str, name: str, rebalance_ms: int) -> Iterator[Step]:
 
 
 def _full() -> Steps:
-    """Four are the most, by the settings; while members are awaited, those count that came."""
+    """Fill a group, whose size is limited to four by the settings; during a rebalance, joined members count."""
     yield from settled(9, "full", "the first")
     numbers = range(2, 6)
     for number in numbers:
@@ -205,7 +205,7 @@ CHOICES: Sequence[tuple[Sequence[str], Sequence[str], Sequence[str]]] = (
 
 
 def _chosen(number: int) -> Steps:
-    """Three members, each with protocols in the order that it likes them."""
+    """Join three members, each with protocols in its order of preference."""
     group = f"choice-{number}"
     names = [f"{letter} of choice {number}" for letter in "ABC"]
     liked = [
@@ -222,7 +222,7 @@ def _chosen(number: int) -> Steps:
 
 
 def _late(version: int) -> Steps:
-    """Who comes while the leader has the plan to make: all begin again."""
+    """Join while the leader computes the assignment, which restarts the rebalance."""
     group, low = f"late-{version}", min(version, SYNC_MAX)
     a, b, c = (member(f"{letter} late {version}") for letter in "ABC")
     yield from settled(version, group, f"A late {version}")
@@ -238,5 +238,5 @@ def _late(version: int) -> Steps:
     yield ask("C leaves", VALID, leave(low, group, (c, None)), low)
     yield ask("A joins for the last", VALID, join(version, group, a), version)
     yield Taken("B joins again")
-    # Before version 4 it knew no id of its own, and so did not leave.
+    # Before version 4 it did not know its id, and so could not leave.
     yield Taken(f"C late {version} joins")

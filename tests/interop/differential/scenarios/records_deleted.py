@@ -1,4 +1,4 @@
-"""DeleteRecords, and what others are told of a log that begins later; DescribeLogDirs."""
+"""DeleteRecords, and responses about a log with a later start; DescribeLogDirs."""
 
 from __future__ import annotations
 

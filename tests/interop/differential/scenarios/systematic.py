@@ -1,4 +1,4 @@
-"""For every API and version: one field at a time at its edges, one byte at a time wrong, and odd headers."""
+"""For every API and version: one field at a time with extreme values, one byte at a time changed, and odd headers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from odradek.wire.schema.malformed import Malformed
 from odradek.wire.schema.primitives import BOOL, INT8, INT16, INT32, INT64, RECORDS, STRING, UUID
 from odradek.wire.schema.schema import schema_of
 
-# A wait, or a change that may or may not be over in time, has no place here; other scenarios ask for them.
+# Waits, and changes that may or may not complete in time, are in other scenarios.
 LEFT_ALONE = {"max_wait_ms", "timeout_ms", "validate_only", "allow_auto_topic_creation"}
 NAMES_CREATE_BEFORE = 4
 UNASKED = {
@@ -64,7 +64,7 @@ def scenarios() -> list[Scenario]:
 
 
 def _is_looked_into(api: Api, version: int) -> bool:
-    """Groups and transactions have many versions that hardly differ: first, last and flexible one will do."""
+    """Return whether to test the version: for groups and transactions, first, last and first flexible one suffice."""
     first, last = api.versions.start, api.versions.stop - 1
     return api.key not in COORDINATED or version in (first, FLEXIBLE_FROM[api.key], last)
 
@@ -99,17 +99,17 @@ def _fields(api: Api, version: int) -> Iterator[Step]:
     message = PLAIN[int(api.key)](version)
     for name, varied in _varied(layout(api.request, version), message):
         if api.key is ApiKey.METADATA and version < NAMES_CREATE_BEFORE and not name.endswith("''"):
-            continue  # Any other name is a topic to be made.
+            continue  # Any other name would create a topic.
         if (api.key, name) in UNASKED:
             continue
         try:
             yield ask(name, BORDERLINE, varied, version)
         except ValueError:
-            continue  # This version has no room for it.
+            continue  # This version cannot represent it.
 
 
 def _varied(struct: StructLayout, message: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """The message again and again, each time with one field at an edge."""
+    """Yield copies of the message, each with one field at an extreme."""
     for field in (*struct.fields, *struct.tagged):
         if field.name in LEFT_ALONE:
             continue
@@ -123,7 +123,7 @@ def _varied(struct: StructLayout, message: Any, path: str = "") -> Iterator[tupl
 
 
 def _with(cls: type, message: Any, name: str, value: Any) -> Any:
-    """The message with another value in one field.  A default part of a message is shared, and not to be changed."""
+    """Return the message with another value in one field; default parts are shared, and must not be changed."""
     fields = {field.name: getattr(message, field.name) for field in schema_of(cls).fields}
     return cls(**(fields | {name: value}))
 
@@ -158,7 +158,7 @@ def _edges(field: FieldLayout, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _bytes(api: Api, version: int) -> Iterator[Step]:
-    """The body with one byte at a time at 0xFF: negative lengths, numbers of any size, text that is none, tags."""
+    """Set one byte of the body at a time to 0xFF: negative lengths, any numbers, invalid text, tags."""
     message = PLAIN[int(api.key)](version)
     good = ask("plain", VALID, message, version)
     body = encode(message, version)
@@ -170,7 +170,7 @@ def _bytes(api: Api, version: int) -> Iterator[Step]:
 
 
 def _is_left_alone(api: Api, version: int, body: bytes, data: bytes) -> bool:
-    """True if a wait or a real change would come of the changed body, or if its byte is one of the records."""
+    """Return True if the changed body would cause a wait or an actual change, or if the byte is in records."""
     if api.key is ApiKey.PRODUCE and batch() not in data:
         return True
     message: object = decode(api.request, version, body)

@@ -1,4 +1,4 @@
-"""CreateTopics, CreatePartitions and DeleteTopics: asked in vain, done for real, done twice."""
+"""CreateTopics, CreatePartitions and DeleteTopics: refused, executed, and repeated."""
 
 from __future__ import annotations
 
@@ -211,7 +211,7 @@ def _by_state(version: int, name: str) -> Iterator[Step | Ready]:
 
 
 def _timed() -> Iterator[Scenario]:
-    """What can't be done in no time at all is refused all the same for what is wrong with it."""
+    """Send timeouts without any time to complete: invalid requests are still refused for their errors."""
     for timeout_ms in (0, -1):
         refused = create(topic("a/b"), topic(THERE), timeout_ms=timeout_ms)
         grown = grow("nowhere", 3)

@@ -1,4 +1,4 @@
-"""Records and offsets in transactions: who may write them, and who reads what of them while they are open and after."""
+"""Records and offsets in transactions: permitted writers, and visibility during and after the transaction."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _stored(text: str, at: str, *parts: int) -> Step:
 
 
 class _Produces:
-    """Sends batches of one producer to one topic, in its transaction or in another."""
+    """A sender of one producer's batches to one topic, in its transaction or in another one."""
 
     def __init__(self, version: int, name: str) -> None:
         self.version, self.name = version, name
@@ -95,7 +95,7 @@ class _Produces:
 
 
 def _old(version: int) -> Steps:
-    """The producer adds partitions itself."""
+    """Play a producer that adds partitions itself."""
     name = f"old-{version}"
     me, produces = producer(name), _Produces(version, name)
     yield from begun(name)
@@ -121,7 +121,7 @@ def _old(version: int) -> Steps:
 
 
 def _new(version: int) -> Steps:
-    """The broker adds partitions as they are written to, and each transaction has an epoch of its own (KIP-890)."""
+    """Let the broker add partitions on write, with an epoch for each transaction (KIP-890)."""
     name = f"new-{version}"
     me, produces = producer(name), _Produces(version, name)
     yield from begun(name)
@@ -151,7 +151,7 @@ def _new(version: int) -> Steps:
 
 
 def _read() -> Steps:
-    """Two producers in one partition: the first aborts late, the second commits early."""
+    """Play two producers in one partition: the first aborts late, the second commits early."""
     one, two, both = "read-one", "read-two", ("read-one", "read-two")
     for name in both:
         yield from begun(name)
@@ -193,7 +193,7 @@ def _reads(when: str) -> Iterator[Step]:
 
 
 def _offsets(version: int) -> Steps:
-    """TxnOffsetCommit of a group that has no members."""
+    """Send TxnOffsetCommit for a group without members."""
     name, group = f"txn-{version}", f"txn-group-{version}"
     me = producer(name)
 
@@ -251,7 +251,7 @@ def _offsets(version: int) -> Steps:
 
 
 def _members(version: int) -> Steps:
-    """KIP-447: the consumer tells who it is in its group."""
+    """Send TxnOffsetCommit with the consumer's group metadata (KIP-447)."""
     name, group = f"txm-{version}", f"txm-group-{version}"
     me, consumer = producer(name), member(f"txm {version}")
 

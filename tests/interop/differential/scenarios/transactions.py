@@ -1,6 +1,6 @@
-"""Transactions by their coordinator: ids and epochs, partitions and groups that are added, ends.
+"""Transactions and their coordinator: ids and epochs, added partitions and groups, ends.
 
-The topics keep all in one segment, whatever time the markers carry.
+The topics keep all records in one segment, regardless of the markers' timestamps.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def described(text: str, *transactional_ids: str) -> Step:
 
 
 def begun(name: str) -> Iterator[Step]:
-    """A new transactional id, whose producer has the same name."""
+    """Return a new transactional id, whose producer has the same name."""
     yield ask(f"{name} gets an id", VALID, init(name), 5, learns=name)
 
 
@@ -101,7 +101,7 @@ def _inits(version: int) -> Steps:
 
 
 def _recovers(version: int, name: str) -> Steps:
-    """KIP-360: the producer tells who it was."""
+    """Send InitProducerId with the producer's former identity (KIP-360)."""
     me = producer(name)
 
     def inits(text: str, form: str, producer_id: int, epoch: int, at: str = name) -> Step:
@@ -213,7 +213,7 @@ def _adds_offsets(version: int) -> Steps:
 def _ends(version: int) -> Steps:
     name = f"end-{version}"
     me = producer(name)
-    steps = 1 if version >= NEW_EPOCHS_SINCE else 0  # How far each end takes the epoch.
+    steps = 1 if version >= NEW_EPOCHS_SINCE else 0  # The increment of the epoch on each end.
 
     def ends(text: str, form: str, epoch: int, *, commit: bool = True, who: str = name, producer_id: int = me) -> Step:
         return ask(text, form, end(who, producer_id, epoch, commit), version)

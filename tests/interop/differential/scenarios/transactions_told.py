@@ -1,4 +1,4 @@
-"""What is told about transactions and their markers; what a coordinator writes, and what it does when time is over."""
+"""Descriptions of transactions and their markers; markers sent as a coordinator, and transaction timeouts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def scenarios() -> list[Scenario]:
 
 
 def _marks(version: int) -> Steps:
-    """As a coordinator does: nobody asks who says so."""
+    """Send markers as a coordinator does: the broker does not verify the sender."""
     name = f"mark-{version}"
     me = producer(name)
 
@@ -119,7 +119,7 @@ def _described() -> Steps:
 
 
 def _late() -> Steps:
-    """The coordinator aborts what takes too long."""
+    """Let the coordinator abort a transaction after its timeout."""
     name = "late"
     me = producer(name)
     yield ask("gets an id for a moment", VALID, init(name, timeout_ms=300), 5, learns=name)

@@ -1,4 +1,4 @@
-"""JAAS files: what is read of them, and what is said of one that can't be."""
+"""JAAS files: the parsed content, and errors of invalid files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Empty {};
 """
 
 
-def test_sections_modules_and_options() -> None:
+def test_sections_modules_and_options_are_parsed() -> None:
     found = parse_jaas(TEXT, "f")
     assert list(found) == ["KafkaServer", "Client", "Empty"] and not found["Empty"]
     plain, other = found["KafkaServer"]
@@ -36,7 +36,7 @@ def test_sections_modules_and_options() -> None:
     assert not parse_jaas("", "f")
 
 
-def test_no_text_of_a_module_shows_a_password() -> None:
+def test_repr_of_a_module_shows_no_password() -> None:
     assert "kafka" not in repr(parse_jaas(TEXT, "f")["Client"])
 
 
@@ -56,14 +56,14 @@ def test_no_text_of_a_module_shows_a_password() -> None:
         ('Client {\n a.B required x="secret;\n};', 'Invalid JAAS file f: unterminated " in line 2.'),
     ],
 )
-def test_what_is_not_understood_is_said_without_its_text(text: str, sentence: str) -> None:
+def test_syntax_error_is_reported_without_the_text(text: str, sentence: str) -> None:
     with pytest.raises(ConfigError) as raised:
         parse_jaas(text, "f")
     assert str(raised.value).startswith(sentence)
     assert "secret" not in str(raised.value)
 
 
-def test_files_that_can_not_be_read(tmp_path: Path) -> None:
+def test_unreadable_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"Cannot read the JAAS file .*/none: no such file or directory\."):
         read_jaas(tmp_path / "none")
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")

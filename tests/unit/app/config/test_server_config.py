@@ -1,4 +1,4 @@
-"""server.properties and overrides to settings: the format, the safe defaults, one sentence for each mistake."""
+"""Settings from server.properties and overrides: the format, the safe defaults, and one sentence for each error."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from odradek.core.partition.replica_selector import SELECTORS
 DOCUMENT = Path(__file__).parents[4] / "docs" / "CONFIGURATION.md"
 
 
-def test_properties_format() -> None:
+def test_properties_format_is_parsed() -> None:
     text = (
         "# comment\n! comment \\\n  a=1\nb : 2\nc 3\nd\n=empty key\r\ne=x \\\n    y\\\n\tz\r"
         "f\\:g\\ h=\\u00e9\\t\\q\ne = last \n\n   # indented comment\nk==v\nodd=a\\\\"
@@ -42,17 +42,17 @@ def test_properties_format() -> None:
     }
 
 
-def test_a_continued_line_at_the_end_of_the_file() -> None:
+def test_line_continuation_at_the_end_of_the_file_is_ignored() -> None:
     assert parse_properties("a=b\\", "file") == {"a": "b"}
 
 
-def test_a_broken_escape_is_named_by_its_line() -> None:
+def test_invalid_escape_is_reported_with_its_line() -> None:
     with pytest.raises(ConfigError, match=r"line 2 of server\.properties"):
         parse_properties("a=1\nb=\\u12", "server.properties")
 
 
 @given(st.text())
-def test_any_text_is_properties_or_refused(text: str) -> None:
+def test_any_text_is_parsed_or_refused(text: str) -> None:
     """Every text is read or refused with a ConfigError."""
     try:
         parse_properties(text, "file")
@@ -65,12 +65,12 @@ def escaped(text: str) -> str:
 
 
 @given(st.dictionaries(st.text(st.characters(max_codepoint=0xD7FF)), st.text(st.characters(max_codepoint=0xD7FF))))
-def test_escaped_properties_come_back(pairs: dict[str, str]) -> None:
+def test_escaped_properties_round_trip(pairs: dict[str, str]) -> None:
     text = "\n".join(f"{escaped(key)}={escaped(value)}" for key, value in pairs.items() if key)
     assert parse_properties(text, "file") == {key: value for key, value in pairs.items() if key}
 
 
-def test_nothing_set() -> None:
+def test_defaults_apply_to_unset_keys() -> None:
     nothing = settings({})
     assert nothing.listeners == (Listener("PLAINTEXT", "127.0.0.1", 9092, SecurityProtocol.PLAINTEXT),)
     assert not nothing.advertised
@@ -81,7 +81,7 @@ def test_nothing_set() -> None:
     assert nothing.without_effect == ()
 
 
-def test_file_and_overrides(tmp_path: Path) -> None:
+def test_overrides_take_precedence_over_the_file(tmp_path: Path) -> None:
     path = tmp_path / "server.properties"
     path.write_text("node.id=3\nnum.partitions=2\nlog.dirs=a, b\nsasl.kerberos.service.name=kafka\n")
     read = load(path, ["num.partitions=8", "metadata.log.dir=m"])
@@ -93,8 +93,8 @@ def test_file_and_overrides(tmp_path: Path) -> None:
     assert read.without_effect == ("sasl.kerberos.service.name",)
 
 
-def test_state_topics_of_a_broker_that_is_alone_have_one_replica() -> None:
-    """Where there is a ZooKeeper there may be others, and Kafka's defaults count."""
+def test_internal_topics_of_a_single_broker_have_one_replica() -> None:
+    """With ZooKeeper there may be other brokers, so Kafka's defaults apply."""
     keys = ("offsets.topic.replication.factor", "transaction.state.log.replication.factor")
     more = ("transaction.state.log.min.isr",)
     for overrides, wanted in (((), [1, 1, 1]), (("zookeeper.connect=zk:2181",), [3, 3, 2])):
@@ -103,8 +103,8 @@ def test_state_topics_of_a_broker_that_is_alone_have_one_replica() -> None:
     assert load(overrides=["offsets.topic.replication.factor=2"]).configs.int(keys[0]) == 2
 
 
-def test_keys_that_are_checked_have_an_effect() -> None:
-    """And of what is named in one key, what is not here has none."""
+def test_checked_keys_have_an_effect() -> None:
+    """Of several values in one key, the unsupported ones have no effect."""
     bounds = {f"group.consumer.{which}.session.timeout.ms": "45000" for which in ("min", "max")}
     bounds |= {f"group.consumer.{which}.heartbeat.interval.ms": "5000" for which in ("min", "max")}
     assert settings(bounds).without_effect == ()
@@ -113,8 +113,8 @@ def test_keys_that_are_checked_have_an_effect() -> None:
     assert settings({}).configs.list("group.coordinator.rebalance.protocols") == ("classic", "consumer")
 
 
-def test_the_file_that_comes_with_kafka_4() -> None:
-    """The keys of its config/server.properties; only the bind to all interfaces needs a word."""
+def test_sample_file_of_kafka_4_is_accepted() -> None:
+    """The keys of Kafka's config/server.properties; only the bind to all interfaces needs a change."""
     texts = {
         "process.roles": "broker,controller",
         "node.id": "1",
@@ -137,13 +137,13 @@ def test_the_file_that_comes_with_kafka_4() -> None:
     assert "num.io.threads" in read.without_effect
 
 
-def test_keys_from_before_listeners() -> None:
+def test_host_and_port_keys_define_a_listener() -> None:
     read = settings({"host.name": "localhost", "port": "9000", "advertised.host.name": "example.org"})
     assert [str(listener) for listener in read.listeners] == ["PLAINTEXT://localhost:9000"]
     assert read.advertised == {"PLAINTEXT": Endpoint("example.org", 9000)}
 
 
-def test_ipv6() -> None:
+def test_ipv6_listener_is_parsed() -> None:
     (listener,) = settings({"listeners": "PLAINTEXT://[::1]:9092"}).listeners
     assert (listener.host, listener.is_loopback, str(listener)) == ("::1", True, "PLAINTEXT://[::1]:9092")
 
@@ -223,31 +223,31 @@ MISTAKES: list[tuple[dict[str, str], str]] = [
 
 
 @pytest.mark.parametrize(("texts", "sentence"), MISTAKES, ids=range(len(MISTAKES)))
-def test_one_sentence_for_a_mistake(texts: dict[str, str], sentence: str) -> None:
+def test_invalid_configuration_gives_one_sentence(texts: dict[str, str], sentence: str) -> None:
     with pytest.raises(ConfigError) as error:
         settings(texts)
     assert str(error.value) == sentence
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+def test_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"Cannot read .*nothing\.properties: No such file or directory\."):
         load(tmp_path / "nothing.properties")
 
 
-def test_an_override_that_is_none() -> None:
+def test_invalid_override_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"Invalid --override 'num.partitions': use key=value"):
         load(None, ["num.partitions"])
 
 
-def test_the_effective_keys_are_keys() -> None:
+def test_effective_keys_are_known_keys() -> None:
     assert set(BROKER_KEYS) >= EFFECTIVE
 
 
-def test_the_document_is_made_from_the_tables() -> None:
+def test_document_is_generated_from_the_tables() -> None:
     assert DOCUMENT.read_text() == markdown(EFFECTIVE, DEFAULTS)
 
 
-def test_an_id_may_be_asked_for_explicitly() -> None:
+def test_broker_id_minus_1_requests_a_generated_id() -> None:
     assert settings({"broker.id": "-1"}).broker_id is None
     assert settings({"broker.id": "0"}).configs.int("node.id") == 0
 
@@ -272,7 +272,7 @@ def test_an_id_may_be_asked_for_explicitly() -> None:
         ),
     ],
 )
-def test_groups_that_could_not_work(name: str, text: str, sentence: str) -> None:
+def test_invalid_group_configs_are_refused(name: str, text: str, sentence: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(sentence)):
         settings({name: text})
 
@@ -291,24 +291,24 @@ def test_groups_that_could_not_work(name: str, text: str, sentence: str) -> None
         ("replica.lag.time.max.ms", "499", "should always be less than or equal to replica.lag.time.max.ms"),
     ],
 )
-def test_replicas_that_could_not_work(name: str, text: str, sentence: str) -> None:
+def test_invalid_replica_configs_are_refused(name: str, text: str, sentence: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(sentence)):
         settings({name: text})
 
 
 @pytest.mark.parametrize("text", ["", *SELECTORS])
-def test_a_selector_that_is_here(text: str) -> None:
+def test_supported_replica_selector_has_an_effect(text: str) -> None:
     assert not settings({"replica.selector.class": text}).without_effect
 
 
-def test_a_member_of_a_group_is_heard_of_before_its_session_ends() -> None:
+def test_heartbeat_interval_must_be_less_than_the_session_timeout() -> None:
     low = {"group.consumer.min.session.timeout.ms": "10000", "group.consumer.session.timeout.ms": "10000"}
     assert settings(low).configs.int("group.consumer.session.timeout.ms") == 10_000
     with pytest.raises(ConfigError, match=r"must be less than group\.consumer\.session\.timeout\.ms"):
         settings({**low, "group.consumer.heartbeat.interval.ms": "10000"})
 
 
-def test_every_mistake_is_told_at_once() -> None:
+def test_all_errors_are_reported_at_once() -> None:
     with pytest.raises(ConfigError) as error:
         settings(
             {"num.partitons": "1", "log.cleanup.interval.mins": "1", "num.io.threads": "0", "port": "x", "a.b": ""}
@@ -326,8 +326,8 @@ def test_every_mistake_is_told_at_once() -> None:
     assert "Invalid value 'X' for configuration listeners" in str(error.value)
 
 
-def test_other_names_are_no_mistakes() -> None:
-    """Kafka starts with them; a vendor's may be near a key of Kafka's."""
+def test_unknown_keys_unlike_kafkas_are_accepted() -> None:
+    """Kafka starts with them; a vendor's key may resemble one of Kafka's."""
     names = (
         "confluent.license.topic.replication.factor",
         "kafka.csv.metrics.dir",
@@ -341,8 +341,8 @@ def test_other_names_are_no_mistakes() -> None:
 
 
 @pytest.mark.parametrize("name", RENAMED)
-def test_a_former_name_is_told_with_its_successor(name: str) -> None:
-    """Which is a key, and is not the name of another meaning."""
+def test_former_key_name_is_refused_with_its_successor(name: str) -> None:
+    """The successor is an existing key, and the former name is not used with another meaning."""
     with pytest.raises(ConfigError, match=re.escape(RENAMED[name])):
         settings({name: "1"})
     named = re.findall(r"'([a-z.]+)'|--set ([a-z.]+)=", RENAMED[name])
@@ -368,11 +368,11 @@ def test_a_former_name_is_told_with_its_successor(name: str) -> None:
         ("auto.createtopics.enable", "auto.create.topics.enable"),
     ],
 )
-def test_a_suggestion_never_changes_what_is_meant(name: str, meant: str | None) -> None:
+def test_suggested_key_never_has_another_meaning(name: str, meant: str | None) -> None:
     assert nearest(name) == meant
 
 
-def test_a_key_of_topics_is_no_broker_s() -> None:
+def test_topic_level_key_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"'retention\.ms' is a topic-level key\. Use 'log\.retention\.ms' or"):
         settings({"retention.ms": "1"})
 
@@ -475,7 +475,7 @@ RULES: list[tuple[str, str]] = [
 
 
 @pytest.mark.parametrize(("pairs", "sentence"), RULES, ids=[pairs for pairs, _ in RULES])
-def test_keys_that_can_not_be_beside_each_other(pairs: str, sentence: str) -> None:
+def test_conflicting_keys_are_refused(pairs: str, sentence: str) -> None:
     texts = {"listeners": TWO, "listener.security.protocol.map": MAP}
     texts |= dict(pair.split("=", 1) for pair in pairs.split())
     with pytest.raises(ConfigError) as error:
@@ -496,6 +496,6 @@ def test_keys_that_can_not_be_beside_each_other(pairs: str, sentence: str) -> No
         "max.connections.per.ip=0 max.connections.per.ip.overrides=127.0.0.1:10",
     ],
 )
-def test_keys_that_can_be_beside_each_other(pairs: str) -> None:
+def test_compatible_keys_are_accepted(pairs: str) -> None:
     texts = {"listeners": TWO, "listener.security.protocol.map": MAP, "inter.broker.listener.name": "A"}
     settings(texts | dict(pair.split("=", 1) for pair in pairs.split()), insecure=True)

@@ -1,4 +1,4 @@
-"""From the zookeeper.* keys to how a session is opened, and the sentence for each thing that can be wrong."""
+"""Session settings from the zookeeper.* keys, and the error message for each invalid configuration."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ def client(authority: Authority) -> Known:
     return authority.known("client.example")
 
 
-def test_the_defaults_are_kafkas() -> None:
+def test_defaults_match_kafka() -> None:
     assert settings() == ZooKeeperSettings("127.0.0.1:2181/kafka", 18_000, 18_000, 10, OPEN)
 
 
-def test_the_session_timeout_is_that_of_connecting_unless_it_has_its_own() -> None:
+def test_connection_timeout_defaults_to_the_session_timeout() -> None:
     found = settings(zookeeper_session_timeout_ms="6000")
     assert (found.session_timeout_ms, found.connection_timeout_ms) == (6_000, 6_000)
     found = settings(zookeeper_session_timeout_ms="6000", zookeeper_connection_timeout_ms="20000")
@@ -57,11 +57,11 @@ def test_the_session_timeout_is_that_of_connecting_unless_it_has_its_own() -> No
 
 
 @pytest.mark.parametrize("text", ["a", "a:1,b:2/c/d", "[::1]:2181", " a:1 , b:2 "])
-def test_addresses(text: str) -> None:
+def test_connect_strings_are_accepted(text: str) -> None:
     assert settings({CONNECT: text}).connect == text.replace(" ", "")
 
 
-def test_a_chroot_of_nothing_is_none() -> None:
+def test_empty_chroot_is_removed() -> None:
     assert settings({CONNECT: "a:1/"}).connect == "a:1"
 
 
@@ -78,12 +78,12 @@ def test_a_chroot_of_nothing_is_none() -> None:
         ("a:1/kafka/", "Invalid chroot in zookeeper.connect: /kafka/: a path must not end with /."),
     ],
 )
-def test_addresses_that_are_none(text: str, sentence: str) -> None:
+def test_invalid_connect_string_is_refused(text: str, sentence: str) -> None:
     assert refused({CONNECT: text}) == sentence
 
 
 @pytest.mark.parametrize("name", ["zookeeper.session.timeout.ms", "zookeeper.connection.timeout.ms"])
-def test_timeouts_that_are_none(name: str) -> None:
+def test_timeout_of_zero_is_refused(name: str) -> None:
     assert refused({name: "0"}) == f"Invalid value 0 for configuration {name}: it must be at least 1."
 
 
@@ -95,7 +95,7 @@ def jaas(tmp_path: Path, options: str = 'username="u" password="p:w"', section: 
     return {"java.security.auth.login.config": written(tmp_path / "jaas.conf", text)}
 
 
-def test_the_user_of_a_jaas_file(tmp_path: Path) -> None:
+def test_credentials_are_read_from_a_jaas_file(tmp_path: Path) -> None:
     pytest.importorskip("puresasl", reason="DIGEST-MD5 is pure-sasl's.")
     for section in ("Client", "Zoo"):
         texts = jaas(tmp_path, section=section) | {"zookeeper.sasl.clientconfig": section}
@@ -105,22 +105,22 @@ def test_the_user_of_a_jaas_file(tmp_path: Path) -> None:
         assert "p:w" not in repr(found)
 
 
-def test_a_jaas_file_that_is_for_other_things_says_nothing(tmp_path: Path) -> None:
+def test_jaas_file_without_the_section_gives_no_credentials(tmp_path: Path) -> None:
     assert settings(jaas(tmp_path, section="KafkaClient")).access == OPEN
 
 
-def test_the_user_of_zookeepers_own_scheme() -> None:
+def test_digest_credentials_are_parsed() -> None:
     found = settings({"odradek.zookeeper.auth": "digest:u:p:w"}).access.credentials
     assert found is not None
     assert found[:2] == (Scheme.DIGEST, "u") and found.password.reveal() == "p:w"
 
 
 @pytest.mark.parametrize("text", ["u:p", "digest:u", "digest:u:", "digest::p", "sasl:u:p"])
-def test_users_that_are_none(text: str) -> None:
+def test_invalid_digest_credentials_are_refused(text: str) -> None:
     assert refused({"odradek.zookeeper.auth": text}) == "odradek.zookeeper.auth must be digest:USER:PASSWORD."
 
 
-def test_what_is_wrong_with_a_jaas_file(tmp_path: Path) -> None:
+def test_unusable_jaas_file_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "jaas.conf"
     assert refused(jaas(tmp_path, 'username="u"')) == f"Section Client of {file} has no password."
     assert refused(jaas(tmp_path, "")) == f"Section Client of {file} has no username and no password."
@@ -141,7 +141,7 @@ def test_what_is_wrong_with_a_jaas_file(tmp_path: Path) -> None:
     assert refused(texts) == f"Cannot read the JAAS file {file}: no such file or directory."
 
 
-def test_acls_are_for_who_is_known(tmp_path: Path, authority: Authority, client: Known) -> None:
+def test_acls_require_authentication(tmp_path: Path, authority: Authority, client: Known) -> None:
     wanted = "set java.security.auth.login.config, odradek.zookeeper.auth, or zookeeper.ssl.client.enable with "
     assert wanted in refused(zookeeper_set_acl="true")
     assert f"config ({tmp_path}/jaas.conf has no section Client), " in refused(
@@ -157,8 +157,8 @@ def test_acls_are_for_who_is_known(tmp_path: Path, authority: Authority, client:
 
 @pytest.mark.waits
 @pytest.mark.parametrize(("module", "what"), [("kazoo", "zookeeper.connect"), ("puresasl", "java.security.auth")])
-def test_what_is_not_installed(module: str, what: str, tmp_path: Path) -> None:
-    """In a process of its own, whose path has no such module."""
+def test_missing_package_is_reported(module: str, what: str, tmp_path: Path) -> None:
+    """Runs in a process whose import path lacks the module."""
     program = (
         "import sys; from importlib import util; found = util.find_spec\n"
         f"util.find_spec = lambda name, *more: None if name == {module!r} else found(name, *more)\n"
@@ -177,7 +177,7 @@ def test_what_is_not_installed(module: str, what: str, tmp_path: Path) -> None:
 # TLS.
 
 
-def test_without_tls_the_stores_are_not_read() -> None:
+def test_stores_are_not_read_without_tls() -> None:
     assert settings({"zookeeper.ssl.keystore.location": "/nowhere"}).access == OPEN
 
 
@@ -193,7 +193,7 @@ def context(texts: dict[str, str]) -> ssl.SSLContext:
     return found.context()
 
 
-def test_truststores_of_both_formats(tmp_path: Path, authority: Authority) -> None:
+def test_truststores_of_both_formats_are_read(tmp_path: Path, authority: Authority) -> None:
     for content, more in (
         (authority.pem, {}),
         (authority.pem, {"type": "PEM", "password": "of no use"}),
@@ -203,7 +203,7 @@ def test_truststores_of_both_formats(tmp_path: Path, authority: Authority) -> No
         assert len(context(tls(tmp_path, "truststore", content, **more)).get_ca_certs()) == 1
 
 
-def test_keystores_of_both_formats(tmp_path: Path, client: Known) -> None:
+def test_keystores_of_both_formats_are_read(tmp_path: Path, client: Known) -> None:
     """The password of a PEM store is that of its key, as in ZooKeeper."""
     for content, more in (
         (client.pem, {}),
@@ -213,8 +213,8 @@ def test_keystores_of_both_formats(tmp_path: Path, client: Known) -> None:
         assert context(tls(tmp_path, "keystore", content, **more))
 
 
-def test_the_version_of_tls(tmp_path: Path, authority: Authority) -> None:
-    """As in ZooKeeper: what is enabled counts alone, and zookeeper.ssl.protocol alone if nothing is."""
+def test_tls_versions_are_configured_as_in_zookeeper(tmp_path: Path, authority: Authority) -> None:
+    """As in ZooKeeper: the enabled protocols have precedence; otherwise zookeeper.ssl.protocol applies."""
     trusting = tls(tmp_path, "truststore", authority.pem)
     old, new = ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3
     protocol, enabled = "zookeeper.ssl.protocol", "zookeeper.ssl.enabled.protocols"
@@ -232,7 +232,7 @@ def test_the_version_of_tls(tmp_path: Path, authority: Authority) -> None:
     assert of_tls_12 == {"ECDHE-RSA-AES256-GCM-SHA384"}
 
 
-def test_the_name_of_the_server(tmp_path: Path, authority: Authority) -> None:
+def test_host_name_is_verified_unless_disabled(tmp_path: Path, authority: Authority) -> None:
     trusting = tls(tmp_path, "truststore", authority.pem)
     assert context(trusting).check_hostname
     unchecked = context(trusting | {"zookeeper.ssl.endpoint.identification.algorithm": ""})
@@ -271,11 +271,11 @@ def test_the_name_of_the_server(tmp_path: Path, authority: Authority) -> None:
         ),
     ],
 )
-def test_what_tls_can_not_be(texts: dict[str, str], sentence: str) -> None:
+def test_invalid_tls_configs_are_refused(texts: dict[str, str], sentence: str) -> None:
     assert refused(ENABLED | texts).startswith(sentence)
 
 
-def test_what_is_wrong_with_a_store(tmp_path: Path, client: Known, authority: Authority) -> None:
+def test_unusable_store_is_refused(tmp_path: Path, client: Known, authority: Authority) -> None:
     where = f"zookeeper.ssl.keystore.location {tmp_path}/keystore-store"
     assert refused(tls(tmp_path, "keystore", client.pkcs12(), password="no")) == (
         f"zookeeper.ssl.keystore.password does not open {where}.p12, or it is not a PKCS12 store."

@@ -1,4 +1,4 @@
-"""Why segments are still there: the sentences say what retention does."""
+"""Explanations of why segments are retained, which match what retention does."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DAYS = Retention(2 * DAY_MS, -1, deletes=True, compacts=False)
 
 
 def log_of(*ages_ms: int, size: int = 1000, step: int = 10) -> list[SegmentFacts]:
-    """Segments whose newest records are so old; the last one is being written to."""
+    """Return segments whose newest records have these ages; the last segment is active."""
     last = len(ages_ms) - 1
     return [
         SegmentFacts(
@@ -47,7 +47,7 @@ def told(
     return fates(segments, retention, Bounds(start, high_watermark), NOW)
 
 
-def test_each_goes_when_its_newest_record_is_old_enough() -> None:
+def test_segment_is_deleted_when_its_newest_record_expires() -> None:
     old, young, active = told(log_of(3 * DAY_MS, DAY_MS, 0), DAYS)
     assert NEXT_CHECK in old.why
     assert young.until == NOW + DAY_MS
@@ -55,7 +55,7 @@ def test_each_goes_when_its_newest_record_is_old_enough() -> None:
     assert active.why.startswith("active segment; deleted at")
 
 
-def test_a_record_from_the_future_holds_all_that_follow() -> None:
+def test_record_from_the_future_delays_all_later_segments() -> None:
     expired, future, behind, active = told(log_of(3 * DAY_MS, -DAY_MS, 5 * DAY_MS, DAY_MS), DAYS)
     assert NEXT_CHECK in expired.why
     assert "a record has a timestamp 1 day 0 h in the future" in future.why and "until 2027-01-18" in future.why
@@ -64,19 +64,19 @@ def test_a_record_from_the_future_holds_all_that_follow() -> None:
     assert active.why.startswith("active segment; waits for the older")
 
 
-def test_the_record_from_the_future_is_named_where_its_offset_is_known() -> None:
+def test_record_from_the_future_is_reported_with_its_offset_if_known() -> None:
     (segment,) = log_of(-DAY_MS)
     (fate,) = told([segment._replace(newest_offset=7)], DAYS)
     assert "the record at 7 has a timestamp 1 day 0 h in the future" in fate.why
 
 
-def test_one_from_far_in_the_future_is_for_ever() -> None:
+def test_record_from_the_far_future_retains_segments_forever() -> None:
     future, behind = told(log_of(-(2**62), 3 * DAY_MS), DAYS)
     assert "it retains the segment forever" in future.why
     assert "waits for the older segment at 0, forever" in behind.why
 
 
-def test_a_bound_on_size_lets_it_go_all_the_same() -> None:
+def test_retention_bytes_deletes_a_segment_with_a_future_record() -> None:
     bounded = DAYS._replace(retention_bytes=2500)
     future, behind, active = told(log_of(-(2**62), 3 * DAY_MS, 0), bounded)
     assert "forever, or after 500 B more are written (retention.bytes)" in future.why
@@ -96,31 +96,31 @@ def test_a_bound_on_size_lets_it_go_all_the_same() -> None:
         (Retention(HOUR_MS, -1, deletes=True, compacts=True), CLEANERS),
     ],
 )
-def test_what_else_keeps_it(retention: Retention, text: str) -> None:
+def test_other_reasons_for_retention_are_explained(retention: Retention, text: str) -> None:
     assert text in told(log_of(DAY_MS, DAY_MS, 0), retention)[0].why
 
 
-def test_compaction_does_not_keep_what_lies_below_the_start() -> None:
+def test_compacted_segment_below_the_log_start_offset_is_deleted() -> None:
     compacted = Retention(-1, -1, deletes=False, compacts=True)
     below, partly, _ = told(log_of(0, 0, 0), compacted, start=15)
     assert "below the log start offset 15" in below.why and CLEANERS in below.why
     assert "cleanup.policy is compact" in partly.why
 
 
-def test_what_is_not_committed_stays() -> None:
+def test_uncommitted_segment_is_retained() -> None:
     safe, waiting, _ = told(log_of(3 * DAY_MS, 3 * DAY_MS, 0), DAYS, high_watermark=15)
     assert NEXT_CHECK in safe.why
     assert "from offset 15 on are not committed yet" in waiting.why
 
 
-def test_an_open_one_may_be_empty() -> None:
+def test_active_segment_may_be_empty() -> None:
     sealed, active = log_of(0, 0)
     empty = active._replace(size=0, end_offset=active.base_offset)
     assert told([sealed, empty], DAYS)[1] == Fate(None, "active segment, empty")
 
 
 class Stub(NamedTuple):
-    """What retention looks at in a segment."""
+    """The parts of a segment that retention uses."""
 
     base_offset: int
     size: int
@@ -139,7 +139,7 @@ class Stub(NamedTuple):
     behind=st.integers(0, 25),
     is_empty=st.booleans(),
 )
-def test_as_many_are_due_as_retention_deletes(
+def test_segments_due_for_deletion_match_retention(
     *, ages: list[int], sizes: list[int], retention: Retention, start: int, behind: int, is_empty: bool
 ) -> None:
     facts = [one._replace(size=size) for one, size in zip(log_of(*ages), sizes, strict=False)]
@@ -173,5 +173,5 @@ def test_as_many_are_due_as_retention_deletes(
         (800 * DAY_MS, "2 years"),
     ],
 )
-def test_spans(ms: int, text: str) -> None:
+def test_ages_are_formatted(ms: int, text: str) -> None:
     assert age_text(ms) == text

@@ -1,4 +1,4 @@
-"""What files tell of segments: held against the log that wrote them."""
+"""Facts about segments derived from their files, compared with the log that wrote them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("preallocate", [False, True])
-def test_sizes_offsets_and_times(path: Path, preallocate: bool) -> None:
+def test_sizes_offsets_and_timestamps_match_the_log(path: Path, preallocate: bool) -> None:
     log = make(path, segment_bytes=1000, preallocate=preallocate)
     for number in range(40):
         put(log, b"x" * 30, b"y" * 30, at=T0 + number * HOUR_MS)
@@ -45,7 +45,7 @@ def test_sizes_offsets_and_times(path: Path, preallocate: bool) -> None:
     assert [one.end_offset for one in found] == [*(one.base_offset for one in log.segments[1:]), log.end_offset]
 
 
-def test_a_segment_that_is_empty(path: Path) -> None:
+def test_empty_segment_is_described(path: Path) -> None:
     make(path)
     (one,) = segments_of(path)
     assert (one.size, one.base_offset, one.end_offset, one.first, one.has_timestamps) == (0, 0, 0, -1, False)
@@ -54,8 +54,8 @@ def test_a_segment_that_is_empty(path: Path) -> None:
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
-def test_which_record_is_the_newest(path: Path, codec: Codec) -> None:
-    """Timestamps are the producers' and need not ascend."""
+def test_newest_record_is_found_by_its_timestamp(path: Path, codec: Codec) -> None:
+    """Timestamps are set by producers and need not increase."""
     log = make(path)
     for batch in ([1, 2], [3, 99, 4], [5, 6]):
         raw = encode_batch([(None, b"v", (), T0 + number) for number in batch], codec)
@@ -65,7 +65,7 @@ def test_which_record_is_the_newest(path: Path, codec: Codec) -> None:
     assert offset_of_newest(one) == 3
 
 
-def test_what_is_torn_does_not_count(path: Path) -> None:
+def test_torn_end_is_ignored(path: Path) -> None:
     log = make(path)
     put(log, b"a", at=T0)
     size = log.size
@@ -75,7 +75,7 @@ def test_what_is_torn_does_not_count(path: Path) -> None:
     assert (one.size, one.end_offset) == (size, 1)
 
 
-def test_indexes_that_are_gone_or_lead_nowhere(path: Path) -> None:
+def test_missing_and_invalid_indexes_are_tolerated(path: Path) -> None:
     log = make(path, segment_bytes=1000)
     for number in range(20):
         put(log, b"x" * 100, at=T0 + number)
@@ -87,7 +87,7 @@ def test_indexes_that_are_gone_or_lead_nowhere(path: Path) -> None:
     assert segments_of(path) == expected
 
 
-def test_what_is_deleted_is_not_shown(path: Path) -> None:
+def test_deleted_segments_are_not_listed(path: Path) -> None:
     log = make(path, segment_bytes=1000, retention_bytes=1500)
     for number in range(40):
         put(log, b"x" * 100, at=T0 + number)

@@ -1,4 +1,4 @@
-"""Log lines: one for each event whatever is in it, with its fields, and not endless."""
+"""Log lines: one bounded line for each event, whatever its text, with fields."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def failed(words: str) -> Exception:
         return error
 
 
-def test_a_text_line() -> None:
+def test_text_line_has_time_level_logger_and_fields() -> None:
     line = text("it is closed", connection="127.0.0.1:5", client_id="a b", correlation_id=7, software=None)
     assert line == (
         "2023-11-14T22:13:20.041Z WARNING odradek.test: it is closed | "
@@ -61,7 +61,7 @@ def test_a_text_line() -> None:
     )
 
 
-def test_a_json_line() -> None:
+def test_json_line_has_all_fields() -> None:
     assert as_json("it is closed", connection="127.0.0.1:5", client_id=None, correlation_id=7) == {
         "time": "2023-11-14T22:13:20.041Z",
         "level": "WARNING",
@@ -74,31 +74,31 @@ def test_a_json_line() -> None:
 
 
 @given(ANYTHING, ANYTHING)
-def test_text_of_anything_is_one_printable_line(said: str, client_id: str) -> None:
-    """No client can make a line of its own, or move the cursor of a terminal."""
+def test_any_text_is_logged_as_one_printable_line(said: str, client_id: str) -> None:
+    """No client can forge a line, or move the cursor of a terminal."""
     assert text(said, client_id=client_id).isprintable()
 
 
 @given(ANYTHING, ANYTHING)
-def test_json_of_anything_is_one_line(said: str, client_id: str) -> None:
+def test_any_text_is_logged_as_one_json_line(said: str, client_id: str) -> None:
     event = as_json(said, client_id=client_id)
     assert event.keys() == {"time", "level", "logger", "message", "client_id"}
 
 
 @given(ANYTHING)
-def test_a_traceback_forges_no_event(words: str) -> None:
+def test_traceback_cannot_forge_an_event(words: str) -> None:
     lines = text("failed", error=failed(words)).split("\n")
     assert [bool(EVENT_START.match(line)) for line in lines] == [True] + [False] * (len(lines) - 1)
     assert all(line.isprintable() for line in lines)
 
 
-def test_a_forged_event_is_seen_for_what_it_is() -> None:
+def test_forged_event_is_escaped() -> None:
     forged = "x\n2023-11-14T22:13:20.041Z INFO odradek.test: all is well\x1b[2K\x85\u2028\u202e"
     assert r"x\n2023-11-14" in text(forged)
     assert r"well\x1b[2K\x85\u2028\u202e" in text("closed", client_id=forged)
 
 
-def test_the_traceback_is_one_field() -> None:
+def test_traceback_is_one_json_field() -> None:
     event = as_json("failed", error=failed("because"))
     assert event["message"] == "failed"
     exception = cast(str, event["exception"])
@@ -106,7 +106,7 @@ def test_the_traceback_is_one_field() -> None:
     assert exception.endswith("\nValueError: because")
 
 
-def test_lines_are_bounded() -> None:
+def test_lines_are_limited_in_length() -> None:
     huge = "x" * 1_000_000
     bound = logs.MESSAGE_CHARACTERS_MAX + logs.FIELD_CHARACTERS_MAX + logs.TRACEBACK_CHARACTERS_MAX + 1000
     line = text(huge, client_id=huge, error=failed(huge + "the end"))
@@ -116,34 +116,34 @@ def test_lines_are_bounded() -> None:
     assert len(json.dumps(as_json(huge, client_id=huge, error=failed(huge)))) < bound
 
 
-def test_levels() -> None:
+def test_log_levels_are_parsed() -> None:
     assert logs.parse_levels(["warning", "odradek.request=DEBUG"]) == {"": "WARNING", "odradek.request": "DEBUG"}
 
 
 @pytest.mark.parametrize("wrong", ["LOUD", "odradek=", "odradek=7", "=", ""])
-def test_a_level_that_is_none(wrong: str) -> None:
+def test_invalid_log_level_is_refused(wrong: str) -> None:
     with pytest.raises(ConfigError, match="use LEVEL or LOGGER=LEVEL"):
         logs.parse_levels([wrong])
 
 
-def test_a_format_that_is_none() -> None:
+def test_invalid_log_format_is_refused() -> None:
     with pytest.raises(ConfigError, match="use text or json"):
         logs.install("xml", [])
 
 
-def test_json_is_imported_only_where_it_is_asked_for() -> None:
+def test_json_is_imported_only_if_configured() -> None:
     assert "json" not in vars(sys.modules["odradek.app.logging.log_format"])
 
 
-def test_no_field_is_forged() -> None:
-    """Whoever reads key="value" with the usual escapes finds what was said, and no more fields."""
+def test_field_value_cannot_forge_another_field() -> None:
+    """Parsing key="value" with the usual escapes returns the original text, and no additional fields."""
     said = 'x\\" api=Produce client_id="y'
     match = re.search(r'client_id="((?:[^"\\]|\\.)*)"$', text("closed", client_id=said))
     assert match is not None
     assert re.sub(r"\\(.)", r"\1", match[1]) == said
 
 
-def test_the_options_of_serve() -> None:
+def test_serve_parses_log_options() -> None:
     asked = parse(["--log-format", "json", "--log-level=WARNING", "--log-level", "odradek.request=DEBUG"])
     assert asked is not None
     assert (asked.log_format, asked.log_levels) == ("json", ("WARNING", "odradek.request=DEBUG"))

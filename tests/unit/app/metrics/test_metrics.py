@@ -1,4 +1,4 @@
-"""Metrics without a broker: histograms, the setting, and the table in the docs."""
+"""Metrics without a broker: histograms, the configuration, and the table in the docs."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from odradek.net.loop.traffic import Latencies
 DOCUMENT = Path(__file__).parents[4] / "docs" / "OPERATIONS.md"
 
 
-def test_the_table_in_the_document_is_made_from_ours() -> None:
+def test_document_contains_the_table_of_metrics() -> None:
     assert "\n".join(metrics_table.markdown()) in DOCUMENT.read_text()
 
 
-def test_names_say_type_and_unit() -> None:
+def test_metric_names_show_type_and_unit() -> None:
     for metric in (*metrics_table.METRICS, *metrics_table.PROCESS_METRICS):
         assert metric.name.endswith("_total") == (metric.kind == "counter"), metric.name
         if metric.name.startswith(("odradek_", "process_")) or metric.kind == "histogram":
@@ -39,7 +39,7 @@ def test_names_say_type_and_unit() -> None:
         (40, "+Inf"),
     ],
 )
-def test_a_time_is_in_its_bucket_and_in_all_above(seconds: float, bound: str) -> None:
+def test_latency_is_counted_in_its_bucket_and_all_larger_ones(seconds: float, bound: str) -> None:
     latencies = Latencies()
     latencies.add(seconds)
     buckets = dict(metrics_families.cumulative(Histogram.of(latencies)))
@@ -51,7 +51,7 @@ def test_a_time_is_in_its_bucket_and_in_all_above(seconds: float, bound: str) ->
     assert all(seconds <= float(upper) for upper, count in buckets.items() if count)
 
 
-def test_the_last_bucket_counts_all() -> None:
+def test_last_bucket_counts_all_latencies() -> None:
     latencies = Latencies()
     for exponent in range(-7, 4):
         latencies.add(10.0**exponent)
@@ -61,7 +61,7 @@ def test_the_last_bucket_counts_all() -> None:
     assert buckets[-1] == ("+Inf", 11)
 
 
-def test_the_setting() -> None:
+def test_metrics_listener_is_parsed() -> None:
     assert settings({}).metrics is None
     assert settings({"metrics.listener": " "}).metrics is None
     assert settings({"metrics.listener": "127.0.0.1:9308"}).metrics == Endpoint("127.0.0.1", 9308)
@@ -69,18 +69,18 @@ def test_the_setting() -> None:
     assert settings({"metrics.listener": "0.0.0.0:9308"}, insecure=True).metrics == Endpoint("0.0.0.0", 9308)
 
 
-def test_no_client_is_told_of_it() -> None:
+def test_metrics_listener_is_not_described_to_clients() -> None:
     entries = settings({"metrics.listener": "127.0.0.1:9308"}).configs.describe()
     assert not [entry for entry in entries if entry.name == "metrics.listener"]
 
 
 @pytest.mark.parametrize("wide", ["0.0.0.0:9308", "[::]:9308", "example.org:9308"])
-def test_a_wide_bind_is_refused(wide: str) -> None:
+def test_metrics_on_all_interfaces_are_refused(wide: str) -> None:
     with pytest.raises(ConfigError, match="exposes the metrics to the network without authentication"):
         settings({"metrics.listener": wide})
 
 
 @pytest.mark.parametrize("wrong", ["9308", ":9308", "127.0.0.1", "127.0.0.1:65536", "http://127.0.0.1:9308", "a b:1"])
-def test_an_address_that_is_none(wrong: str) -> None:
+def test_invalid_metrics_listener_is_refused(wrong: str) -> None:
     with pytest.raises(ConfigError, match=r"Invalid value .* for configuration metrics\.listener: use host:port"):
         settings({"metrics.listener": wrong})

@@ -1,4 +1,4 @@
-"""Topics whose logs another broker wrote: what they are taken over as, and what is told of it."""
+"""Adoption of topics whose logs another broker wrote: the resulting topics, and log messages about them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def known(configs: dict[str, str], *epochs: int) -> KnownTopic:
     return KnownTopic(OTHER, {index: LeaderEpoch(epoch) for index, epoch in enumerate(epochs)}, configs)
 
 
-def test_nothing_is_deleted_of_a_topic_that_nothing_is_known_of(tmp_path: Path) -> None:
+def test_topic_with_unknown_configs_retains_all_records(tmp_path: Path) -> None:
     (topic,) = read(tmp_path).topics({T: found(4, NO_EPOCH, topic_id=OWN)}, US, lambda: NEW)
     assert topic == (T, OWN, (leader(4), leader(0)), KEPT)
     configs = BrokerConfigs.parse({"log.cleanup.policy": "compact", "log.retention.bytes": "1"}).for_topic(
@@ -48,13 +48,13 @@ def test_nothing_is_deleted_of_a_topic_that_nothing_is_known_of(tmp_path: Path) 
     assert topic.id == NEW, "Kafka has given ids since 2.8"
 
 
-def test_what_kafka_has_compacted_once_it_need_not_compact_any_more(tmp_path: Path) -> None:
+def test_topic_compacted_by_kafka_is_not_compacted_further(tmp_path: Path) -> None:
     (tmp_path / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 77\n")
     topics = read(tmp_path).topics({T: found(0), U: found(0)}, US, lambda: NEW)
     assert [topic.configs for topic in topics] == [KEPT, KEPT]
 
 
-def test_a_damaged_checkpoint_of_the_cleaner_tells_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_damaged_cleaner_checkpoint_is_ignored(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "cleaner-offset-checkpoint").write_text("0\n9\nt 0 77\n")
     adoption, there = read(tmp_path), {T: found(0)}
     adoption.log_adopted(adoption.topics(there, US, lambda: NEW), there)
@@ -63,12 +63,12 @@ def test_a_damaged_checkpoint_of_the_cleaner_tells_nothing(tmp_path: Path, caplo
 
 
 @pytest.mark.parametrize("name", [CONSUMER_OFFSETS, TRANSACTION_STATE])
-def test_state_topics_are_as_they_are_made_here(tmp_path: Path, name: TopicName) -> None:
+def test_internal_topics_get_their_usual_configs(tmp_path: Path, name: TopicName) -> None:
     configs = read(tmp_path).configs(name)
     assert (configs["cleanup.policy"], configs["segment.bytes"]) == ("compact", "104857600")
 
 
-def test_a_metadata_log_is_believed() -> None:
+def test_metadata_log_determines_the_topics() -> None:
     adoption = Adoption({T: known({"a": "b"}, 3, 9, 0)}, [T], lambda _: {})
     there = {T: found(5, 2, topic_id=OWN), U: found(0)}
     topics = adoption.topics(there, US, lambda: NEW)
@@ -76,7 +76,7 @@ def test_a_metadata_log_is_believed() -> None:
     assert adoption.configs(U) == KEPT
 
 
-def test_partitions_that_are_elsewhere_begin_empty(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_partitions_without_a_log_start_empty(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     adoption, there = read(tmp_path), {T: found(1, first=2)}
     topics = adoption.topics(there, US, lambda: NEW)
     assert topics[0].partitions == (leader(0), leader(0), leader(1))
@@ -84,13 +84,13 @@ def test_partitions_that_are_elsewhere_begin_empty(tmp_path: Path, caplog: pytes
     assert "topic t: partitions without a log in the data directories start empty: 0, 1" in caplog.text
 
 
-def test_a_folder_that_is_only_named_like_a_partition_makes_none(tmp_path: Path) -> None:
+def test_folder_with_an_implausible_partition_number_is_ignored(tmp_path: Path) -> None:
     there = {T: FoundTopic(None, {0: LeaderEpoch(0), 20_261_124: NO_EPOCH}), U: found(0, first=20_261_124)}
     (topic,) = read(tmp_path).topics(there, US, lambda: NEW)
     assert (topic.name, len(topic.partitions)) == (T, 1)
 
 
-def test_what_was_guessed_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_assumed_configs_are_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 77\n")
     there = {T: found(0), CONSUMER_OFFSETS: found(0)} | {TopicName(f"k{n:02d}"): found(0) for n in range(30)}
     adoption = read(tmp_path)
@@ -102,13 +102,13 @@ def test_what_was_guessed_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixtu
     assert "TOPIC --set cleanup.policy=compact`" in compacted and compacted.endswith(": t")
 
 
-def test_what_is_known_needs_no_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_known_configs_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     adoption, there = Adoption({T: known({}, 0)}, [], lambda _: {}), {T: found(0)}
     adoption.log_adopted(adoption.topics(there, US, lambda: NEW), there)
     assert not caplog.records
 
 
-def test_a_metadata_log_that_cannot_be_read_counts_as_missing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_unreadable_metadata_log_counts_as_missing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "__cluster_metadata-0").mkdir()
     assert read(tmp_path).configs(T) == KEPT
     assert "cannot read the metadata log" in caplog.text

@@ -1,4 +1,4 @@
-"""Whether a data directory may lack what was written to it."""
+"""Detection of data directories that may have lost unsynced writes."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ def directory(disk: SimDisk, *, clean: bool = False) -> LogDirectory:
     return found
 
 
-def test_a_process_that_died_has_lost_nothing() -> None:
+def test_process_crash_loses_no_writes() -> None:
     disk = SimDisk()
     may_have_lost([directory(disk)], BOOT)
     assert not may_have_lost([directory(disk)], BOOT)
 
 
 @pytest.mark.parametrize(("clean", "lost"), [(False, True), (True, False)])
-def test_a_machine_that_has_started_anew_may_have(clean: bool, lost: bool) -> None:
+def test_machine_restart_may_lose_writes_unless_the_stop_was_clean(clean: bool, lost: bool) -> None:
     disk = SimDisk()
     may_have_lost([directory(disk)], BOOT)
     assert may_have_lost([directory(disk, clean=clean)], NEXT) is lost
     assert not may_have_lost([directory(disk)], NEXT), "it is known of this boot now"
 
 
-def test_a_disk_that_is_new_may_have() -> None:
+def test_new_data_directory_may_have_lost_writes() -> None:
     disk = SimDisk()
     may_have_lost([directory(disk)], BOOT)
     assert may_have_lost([directory(disk), directory(SimDisk())], BOOT)
 
 
-def test_where_nobody_knows_the_boot_it_may_always_have() -> None:
+def test_unknown_boot_id_may_always_lose_writes() -> None:
     disk = SimDisk()
     may_have_lost([directory(disk)], None)
     assert may_have_lost([directory(disk)], None)
 
 
-def test_a_disk_that_takes_no_note_stops_nobody() -> None:
+def test_failure_to_store_the_boot_id_does_not_prevent_the_start() -> None:
     disk = SimDisk()
     disk.room = 0
     found = directory(disk)

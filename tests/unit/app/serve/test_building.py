@@ -1,4 +1,4 @@
-"""A broker that is told to stop while it starts stops as any other."""
+"""Stopping a broker during its startup."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ pytestmark = pytest.mark.waits
 
 
 @pytest.mark.parametrize("is_member", [False, True])
-def test_a_stop_in_the_middle_of_the_start_leaves_the_cluster_and_clean_logs(tmp_path: Path, is_member: bool) -> None:
+def test_stop_during_startup_leaves_the_cluster_and_clean_logs(tmp_path: Path, is_member: bool) -> None:
     overrides = [f"log.dirs={tmp_path}", "listeners=PLAINTEXT://127.0.0.1:0"]
     settings = load(None, overrides, insecure=False)._replace(is_member=is_member)
 
     async def begin_and_stop() -> None:
         starting = asyncio.create_task(start(settings, asyncio.get_running_loop()))
-        while not (tmp_path / METADATA_FILE).exists():  # Which is opened with all else, without a pause.
+        while not (tmp_path / METADATA_FILE).exists():  # The file is opened with everything else, without a pause.
             await asyncio.sleep(0)
         assert not starting.done()
         starting.cancel()

@@ -1,6 +1,6 @@
-"""The collector of a broker's process looks at little at a time.
+"""Garbage collection in a broker's process, which examines few objects at a time.
 
-In a process of its own: there is one collector in each.
+Each test runs in its own process, because each process has only one collector.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def run(program: str) -> None:
     subprocess.run([sys.executable, "-c", START + program], check=True)
 
 
-def test_no_collection_looks_at_all_that_stays() -> None:
+def test_no_collection_examines_all_long_lived_objects() -> None:
     run("""
 gc.callbacks.append(note)
 kept = [[number] for number in range(500_000)]
@@ -51,7 +51,7 @@ assert gc.get_freeze_count() > 400_000
 """)
 
 
-def test_garbage_is_found_while_it_is_young() -> None:
+def test_young_garbage_is_collected() -> None:
     run("""
 seen = weakref.ref(cycle())
 kept = [[number] for number in range(50_000)]
@@ -59,7 +59,7 @@ assert seen() is None
 """)
 
 
-def test_what_a_long_turn_leaves_is_not_looked_at() -> None:
+def test_objects_of_a_long_turn_are_not_examined() -> None:
     run("""
 from odradek.app.serve.garbage import Unseen
 from odradek.net.loop.turns import Turns
@@ -81,7 +81,7 @@ assert max(looked_at) < 20_000, max(looked_at)
 """)
 
 
-def test_only_many_are_left_unseen() -> None:
+def test_only_large_numbers_of_objects_are_frozen() -> None:
     run("""
 from odradek.app.serve.garbage import Unseen
 gc.disable()  # Else it begins where it likes.
@@ -96,7 +96,7 @@ assert gc.isenabled() and gc.get_freeze_count() > frozen + 1_000
 """)
 
 
-def test_what_fell_apart_later_is_found_after_many_connections() -> None:
+def test_old_garbage_is_collected_after_many_connections() -> None:
     run("""
 old = cycle()
 seen = weakref.ref(old)
@@ -113,7 +113,7 @@ assert seen() is None
 """)
 
 
-def test_not_even_then_is_all_that_stays_looked_at() -> None:
+def test_collection_after_many_connections_skips_long_lived_objects() -> None:
     run("""
 kept = [[number] for number in range(500_000)]
 gc.callbacks.append(note)
@@ -123,8 +123,8 @@ assert max(looked_at) < 30_000, max(looked_at)
 """)
 
 
-def test_when_it_is_quiet_and_much_has_come_to_be_in_use() -> None:
-    """The C library is asked for its free pages, too; where it can't be asked nothing is amiss."""
+def test_idle_process_with_grown_memory_collects_and_releases_it() -> None:
+    """The C library is also asked to release free pages, if it supports that."""
     run("""
 import threading
 from odradek.app.serve import garbage as module

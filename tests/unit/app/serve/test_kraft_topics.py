@@ -1,4 +1,4 @@
-"""The metadata logs of real Apache Kafkas (tests/interop/capture_golden_moved.py), read as they lie there."""
+"""Metadata logs written by real Apache Kafka clusters (tests/interop/capture_golden_moved.py), read offline."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def log_of(data: Path) -> Path:
     return data / "__cluster_metadata-0" / "00000000000000000000.log"
 
 
-def test_topics_their_partitions_and_configurations(data: Path) -> None:
+def test_topics_partitions_and_configs_are_read(data: Path) -> None:
     topics = read(data)
     assert {name: topic.configs for name, topic in topics.items()} == {
         name: DEFAULTS | configs for name, configs in CONFIGS.items()
@@ -70,7 +70,7 @@ def test_topics_their_partitions_and_configurations(data: Path) -> None:
     assert min(topics[TopicName("empty")].epochs.values()) > 0, "each start of the broker elected a leader"
 
 
-def test_any_snapshot_and_the_log_behind_it_say_the_same(data: Path) -> None:
+def test_every_snapshot_with_the_following_log_gives_the_same_topics(data: Path) -> None:
     topics = read(data)
     assert len(snapshots(data)) > 10
     for snapshot in reversed(snapshots(data)):
@@ -78,11 +78,11 @@ def test_any_snapshot_and_the_log_behind_it_say_the_same(data: Path) -> None:
         assert read(data) == topics
 
 
-def test_without_such_a_log_nothing_is_known(tmp_path: Path) -> None:
+def test_missing_metadata_log_gives_no_topics(tmp_path: Path) -> None:
     assert read_topics(tmp_path, US) is None
 
 
-def test_a_torn_end_is_left_out(data: Path) -> None:
+def test_torn_end_is_ignored(data: Path) -> None:
     for snapshot in snapshots(data):
         snapshot.unlink()
     log = log_of(data)
@@ -91,7 +91,7 @@ def test_a_torn_end_is_left_out(data: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["checksum", "snapshot", "torn snapshot", "beginning"])
-def test_what_cannot_be_read_is_told(data: Path, damage: str) -> None:
+def test_damaged_metadata_log_is_reported(data: Path, damage: str) -> None:
     if damage == "torn snapshot":
         path = snapshots(data)[-1]
         path.write_bytes(path.read_bytes()[:-100])

@@ -1,4 +1,4 @@
-"""Lines of several writers, passed on whole and in bounded room."""
+"""Lines of several writers, forwarded complete and in bounded memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from odradek.app.serve.line_queue import LINE_BYTES_MAX, QUEUE_BYTES_MAX, LineBu
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 100])
-def test_lines_however_they_come(size: int) -> None:
+def test_lines_are_split_for_any_chunk_size(size: int) -> None:
     text, buffer = b"one\n\ntwo\nthr", LineBuffer()
     lines = [line for at in range(0, len(text), size) for line in buffer.feed(text[at : at + size])]
     assert lines == [b"one\n", b"\n", b"two\n"]
@@ -20,7 +20,7 @@ def test_lines_however_they_come(size: int) -> None:
     assert buffer.take_unfinished_line() == []
 
 
-def test_a_long_line_is_cut_and_the_next_one_is_whole() -> None:
+def test_long_line_is_truncated_and_the_next_one_is_complete() -> None:
     buffer = LineBuffer()
     for _ in range(4):
         assert buffer.feed(b"x" * (LINE_BYTES_MAX // 2)) == []
@@ -29,7 +29,7 @@ def test_a_long_line_is_cut_and_the_next_one_is_whole() -> None:
     assert short == b"short\n"
 
 
-def test_a_full_pipe_keeps_lines_waiting_in_their_order(tmp_path: Path) -> None:
+def test_lines_wait_in_order_for_a_full_pipe(tmp_path: Path) -> None:
     reading, writing = os.pipe()
     file = os.open(tmp_path / "file", os.O_WRONLY | os.O_CREAT)
     queue, line = LineQueue(), b"x" * 9_999 + b"\n"
@@ -50,7 +50,7 @@ def test_a_full_pipe_keeps_lines_waiting_in_their_order(tmp_path: Path) -> None:
     os.close(file)
 
 
-def test_nobody_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_beyond_the_limit_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(line_queue, "LAST_MS_MAX", 1)
     reading, writing = os.pipe()
     queue, line = LineQueue(), b"x" * 9_999 + b"\n"
@@ -58,7 +58,7 @@ def test_nobody_reads(monkeypatch: pytest.MonkeyPatch) -> None:
         queue.put(writing, line)
         queue.flush()
     for _ in range(QUEUE_BYTES_MAX // len(line)):
-        queue.put(writing, line)  # What is too much is dropped.
+        queue.put(writing, line)  # Lines beyond the limit are dropped.
     assert not queue.has_room
     queue.flush_last()
     assert queue.waits_for == writing
@@ -69,7 +69,7 @@ def test_nobody_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     os.close(writing)
 
 
-def test_a_descriptor_that_is_closed_loses_its_lines_only(tmp_path: Path) -> None:
+def test_closed_descriptor_loses_only_its_own_lines(tmp_path: Path) -> None:
     reading, writing = os.pipe()
     file = os.open(tmp_path / "file", os.O_WRONLY | os.O_CREAT)
     os.close(reading)

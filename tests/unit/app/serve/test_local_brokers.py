@@ -1,4 +1,4 @@
-"""The settings of each of several brokers, made from one configuration."""
+"""Settings of several local brokers, derived from one configuration."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from odradek.log.files.log_file_names import parse_partition
 
 
 def settings_of(count: int, *overrides: str, path: Path | None = None, insecure: bool = False) -> list[Settings]:
-    """The settings each broker comes to, by the way its process takes."""
+    """Return the settings that each broker parses from its arguments."""
     found = []
     for broker in brokers_of(count, path, overrides, insecure=insecure):
         command, *arguments = broker.arguments
@@ -29,7 +29,7 @@ def settings_of(count: int, *overrides: str, path: Path | None = None, insecure:
     return found
 
 
-def test_what_differs_where_nothing_is_set() -> None:
+def test_default_settings_differ_in_id_port_and_directory() -> None:
     brokers = settings_of(3)
     assert [one.broker_id for one in brokers] == [1, 2, 3]
     assert [str(*one.listeners) for one in brokers] == [f"PLAINTEXT://127.0.0.1:{port}" for port in (9092, 9093, 9094)]
@@ -39,7 +39,7 @@ def test_what_differs_where_nothing_is_set() -> None:
 
 
 @pytest.mark.parametrize("key", ["broker.id", "node.id"])
-def test_ids_count_up_from_the_one_that_is_set(key: str, tmp_path: Path) -> None:
+def test_broker_ids_count_up_from_the_configured_one(key: str, tmp_path: Path) -> None:
     path = tmp_path / "server.properties"
     path.write_text(f"{key}=0\nnum.partitions=7\n")
     brokers = settings_of(2, path=path)
@@ -47,11 +47,11 @@ def test_ids_count_up_from_the_one_that_is_set(key: str, tmp_path: Path) -> None
     assert {one.configs.int("num.partitions") for one in brokers} == {7}
 
 
-def test_an_id_that_is_to_be_generated_is_not_set() -> None:
+def test_generated_broker_id_is_replaced() -> None:
     assert [one.broker_id for one in settings_of(2, "broker.id=-1")] == [1, 2]
 
 
-def test_every_port_counts_up_and_a_free_one_stays_free() -> None:
+def test_fixed_ports_count_up_and_port_0_is_kept() -> None:
     brokers = settings_of(
         2,
         "listeners=A://:9092,B://[::1]:0,C://127.0.0.1:9094",
@@ -74,7 +74,7 @@ def test_every_port_counts_up_and_a_free_one_stays_free() -> None:
         assert str(one.metrics) == f"127.0.0.1:{9100 + i}"
 
 
-def test_names_from_before_listeners() -> None:
+def test_host_and_port_keys_count_up() -> None:
     brokers = settings_of(
         2, "host.name=localhost", "port=9000", "advertised.host.name=example.org", "advertised.port=80"
     )
@@ -82,7 +82,7 @@ def test_names_from_before_listeners() -> None:
     assert [str(one.advertised["PLAINTEXT"]) for one in brokers] == ["example.org:80", "example.org:81"]
 
 
-def test_a_folder_in_each_of_the_log_dirs_and_the_metadata_where_a_lone_broker_has_it() -> None:
+def test_brokers_have_own_folders_in_log_dirs_and_share_the_metadata() -> None:
     brokers = settings_of(2, "log.dirs=/one, /two", "broker.id=5")
     assert [one.log_dirs for one in brokers] == [
         (Path("/one/broker5"), Path("/two/broker5")),
@@ -92,8 +92,8 @@ def test_a_folder_in_each_of_the_log_dirs_and_the_metadata_where_a_lone_broker_h
     assert {one.metadata_dir for one in settings_of(2, "metadata.log.dir=/three")} == {Path("/three")}
 
 
-def test_a_broker_s_folder_is_no_partition_s() -> None:
-    """A lone broker on the same log.dirs would take it for one of its logs, and set it aside."""
+def test_folder_of_a_broker_is_not_named_like_a_partition() -> None:
+    """Otherwise a single broker with the same log.dirs would quarantine it as one of its logs."""
     for one in settings_of(3):
         assert parse_partition(one.log_dirs[0].name) is None
 
@@ -111,7 +111,7 @@ def test_a_broker_s_folder_is_no_partition_s() -> None:
         (5, ("transaction.state.log.replication.factor=5",), (3, 5, 2)),
     ],
 )
-def test_state_topics_have_three_replicas_where_there_are_three_brokers(
+def test_replication_of_internal_topics_depends_on_the_number_of_brokers(
     count: int, overrides: tuple[str, ...], factors: tuple[int, int, int]
 ) -> None:
     keys = (OFFSETS_FACTOR, TRANSACTIONS_FACTOR, TRANSACTIONS_MIN_ISR)
@@ -119,7 +119,7 @@ def test_state_topics_have_three_replicas_where_there_are_three_brokers(
         assert tuple(one.configs.int(key) for key in keys) == factors
 
 
-def test_how_to_log_is_passed_through() -> None:
+def test_log_options_are_passed_to_the_brokers() -> None:
     (broker,) = brokers_of(1, log_format="json", log_levels=["DEBUG", "odradek.net=ERROR"])
     serve = parse(broker.arguments[1:])
     assert serve is not None
@@ -166,19 +166,19 @@ def test_how_to_log_is_passed_through() -> None:
         ),
     ],
 )
-def test_what_can_t_be(count: int, overrides: list[str], sentence: str) -> None:
+def test_invalid_combinations_are_refused(count: int, overrides: list[str], sentence: str) -> None:
     with pytest.raises(ConfigError) as caught:
         brokers_of(count, None, overrides)
     assert str(caught.value) == sentence
 
 
-def test_two_hosts_may_have_one_port() -> None:
+def test_different_hosts_may_use_the_same_port() -> None:
     listeners = "listeners=A://127.0.0.1:9092,B://127.0.0.2:9092"
     protocols = "listener.security.protocol.map=A:PLAINTEXT,B:PLAINTEXT"
     assert len(settings_of(3, listeners, protocols, "inter.broker.listener.name=A")) == 3
 
 
-def test_what_a_lone_broker_would_not_start_with_is_refused_before_any_is_started() -> None:
+def test_invalid_settings_are_refused_before_any_broker_starts() -> None:
     with pytest.raises(ConfigError, match="accepts unauthenticated connections"):
         brokers_of(3, None, ["listeners=PLAINTEXT://:9092"])
     with pytest.raises(ConfigError, match="--log-level"):

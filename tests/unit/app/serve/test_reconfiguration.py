@@ -1,4 +1,4 @@
-"""What may change around a running broker's core: made ready first, refused if it would let anyone in."""
+"""Dynamic configs of a running broker's listeners and movers: prepared first, refused if unsafe."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from support.certificates import PASSWORD, Authority, written
 
 
 class Told:
-    """A listener, as far as it is told of changes."""
+    """A listener that records its changes."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -33,7 +33,7 @@ class Told:
 
 
 class Crew:
-    """Movers, as far as they are told of changes."""
+    """Movers that record their changes."""
 
     def resize(self, threads: int) -> None:
         self.threads = threads
@@ -72,7 +72,7 @@ def of(stores: Stores) -> tuple[Reconfiguration, Told, BrokerConfigs]:
     return Reconfiguration(known, [cast(Listener, listener)], cast(Movers, Crew())), listener, known.configs
 
 
-def test_limits_change_and_certificates_do_not_unless_they_are_others(stores: Stores) -> None:
+def test_certificates_are_reloaded_only_if_they_changed(stores: Stores) -> None:
     reconfiguration, listener, before = of(stores)
     reconfiguration.prepare(before, before.with_dynamic({}, {"max.connections": "5", "max.connections.per.ip": "3"}))()
     assert (listener.limits, listener.secured) == ([(5, 3)], 0)
@@ -96,7 +96,7 @@ def test_limits_change_and_certificates_do_not_unless_they_are_others(stores: St
         ({f"{PREFIX}ssl.enabled.protocols": "SSLv3"}, "SSLv3"),
     ],
 )
-def test_what_would_not_do_is_refused(stores: Stores, dynamic: dict[str, str], sentence: str) -> None:
+def test_invalid_dynamic_configs_are_refused(stores: Stores, dynamic: dict[str, str], sentence: str) -> None:
     reconfiguration, listener, before = of(stores)
     with pytest.raises(ConfigError, match=sentence) as refused:
         reconfiguration.prepare(before, before.with_dynamic(dynamic, {}))

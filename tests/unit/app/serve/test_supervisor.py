@@ -1,4 +1,4 @@
-"""The supervisor process of several brokers: with scripts as children, and with `odradek serve`."""
+"""The supervisor of several broker processes: with scripts as children, and with `odradek serve`."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ sys.exit(supervisor.run(given["count"], None, given["overrides"]))
 
 
 class First:
-    """A first process in a folder of its own, with its output in files."""
+    """A supervisor process in its own folder, with its output in files."""
 
     def __init__(self, folder: Path, program: str, given: Any, **options: Any) -> None:
         self.folder = folder
@@ -102,7 +102,7 @@ class First:
         assert self.out().count("ready ") == count, self.err()
 
     def pids(self, number: int) -> list[int]:
-        """The processes that child `number` was, one after the other."""
+        """Return the successive process ids of child `number`."""
         noted = self.folder / f"starts-{number}"
         return [int(pid) for pid in noted.read_text().split()] if noted.exists() else []
 
@@ -165,7 +165,7 @@ def serve(tmp_path: Path, firsts: list[First]) -> Start:
 
 
 def is_left(pid: int) -> bool:
-    """True unless the process has ended; nobody may be there to reap it."""
+    """Return True unless the process has ended; a zombie counts as ended, because nobody may be there to reap it."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
@@ -177,14 +177,14 @@ def none_is_left(pids: Sequence[int]) -> bool:
 
 
 def is_known(pid: int) -> bool:
-    """True also for a zombie."""
+    """Return True if the process exists, even as a zombie."""
     return Path(f"/proc/{pid}").exists()
 
 
 SERVES = "ready(); wait()"
 
 
-def test_ready_lines_are_passed_on_and_errors_say_whose_they_are(start: Start) -> None:
+def test_ready_lines_are_forwarded_and_errors_name_their_broker(start: Start) -> None:
     tells = 'ready(); os.write(2, b"one\\n\\xff two\\nrest"); os.close(2); wait()'
     first = start(tells, tells)
     first.until_ready(2)
@@ -201,7 +201,7 @@ def test_last_output_of_a_child_is_forwarded(start: Start) -> None:
     assert first.err().startswith(f"broker 1: {'x' * 65_000}\nbroker 1: no newline\n")
 
 
-def test_a_line_without_end_is_cut(start: Start) -> None:
+def test_too_long_line_is_truncated(start: Start) -> None:
     size = 20 * LINE_BYTES_MAX
     first = start(f'ready(); sys.stderr.write("x" * {size} + "\\nnext\\n"); sys.stderr.flush(); wait()')
     until(lambda: "next\n" in first.err())
@@ -212,7 +212,7 @@ def test_a_line_without_end_is_cut(start: Start) -> None:
     ]
 
 
-def test_json_stays_json(start: Start) -> None:
+def test_json_lines_are_forwarded_unchanged(start: Start) -> None:
     first = start(
         "ready(); os.write(2, b'{\"a\": 1}\\nno json\\n'); sys.exit(7) if starts == 1 else wait()", writes_json=True
     )
@@ -238,7 +238,7 @@ def test_ended_child_is_restarted_and_leaves_no_zombie(start: Start) -> None:
     assert not any(map(is_known, first.all_pids()))
 
 
-def test_pauses_grow(start: Start) -> None:
+def test_restart_pauses_increase(start: Start) -> None:
     first = start("ready(); sys.exit(starts) if starts < 5 else wait()")
     first.until_ready(5)
     assert first.end() == 0
@@ -250,7 +250,7 @@ def test_pauses_grow(start: Start) -> None:
     ]
 
 
-def test_pauses_begin_again_after_a_steady_life() -> None:
+def test_restart_pauses_are_reset_after_stable_operation() -> None:
     pauses = Pauses()
     assert [pauses.next(0) for _ in range(8)] == [*RESTART_PAUSES_SECONDS, 30]
     assert [pauses.next(STEADY_SECONDS - 0.1), pauses.next(STEADY_SECONDS), pauses.next(0)] == [30, 0, 1]
@@ -272,15 +272,15 @@ def test_failure_of_a_child_before_it_is_ready_ends_all(start: Start, status: in
     assert not any(map(is_known, first.all_pids()))
 
 
-def test_a_program_that_is_not_there_ends_all(tmp_path: Path, firsts: list[First]) -> None:
+def test_missing_program_stops_all(tmp_path: Path, firsts: list[First]) -> None:
     given = {"codes": [SERVES], "pauses": [0], "stop_seconds": 60, "writes_json": False, "is_nohup": False}
     firsts.append(First(tmp_path, FIRST.replace("[sys.executable,", '["/no/such/program",'), given))
     assert firsts[0].process.wait(60) == 1
     assert "broker 1 failed to start ([Errno 2] No such file or directory" in firsts[0].err()
 
 
-def test_a_system_without_room_for_a_process_ends_all(tmp_path: Path, firsts: list[First]) -> None:
-    """No child is begun, and so none whose end could be waited for."""
+def test_failure_to_create_a_process_stops_all(tmp_path: Path, firsts: list[First]) -> None:
+    """No child was started, so there is none to wait for."""
     given = {"codes": [SERVES], "pauses": [0], "stop_seconds": 60, "writes_json": False, "is_nohup": False}
     few = "import resource\nresource.setrlimit(resource.RLIMIT_NOFILE, (8, 8))\nsys.exit(Super"
     firsts.append(First(tmp_path, FIRST.replace("sys.exit(Super", few), given))
@@ -289,7 +289,7 @@ def test_a_system_without_room_for_a_process_ends_all(tmp_path: Path, firsts: li
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_a_stop_stops_all(start: Start, number: signal.Signals) -> None:
+def test_signal_stops_all_children(start: Start, number: signal.Signals) -> None:
     first = start(SERVES, SERVES, SERVES)
     first.until_ready(3)
     assert first.end(number) == 0
@@ -298,7 +298,7 @@ def test_a_stop_stops_all(start: Start, number: signal.Signals) -> None:
     assert first.err() == ""
 
 
-def test_a_stop_while_one_waits_to_be_started_again(start: Start) -> None:
+def test_stop_cancels_a_pending_restart(start: Start) -> None:
     first = start("ready(); sys.exit(3)", SERVES, pauses=[1_000])
     until(lambda: "in 1000 s" in first.err())
     assert first.end() == 0
@@ -309,7 +309,7 @@ def test_ctrl_c_in_a_terminal_restarts_no_child(start: Start) -> None:
     leaves = "signal.signal(signal.SIGINT, lambda *_: sys.exit(0)); ready(); wait()"
     first = start(*[leaves] * 5)
     first.until_ready(5)
-    os.killpg(first.process.pid, signal.SIGINT)  # Its session is its own.
+    os.killpg(first.process.pid, signal.SIGINT)  # The process has its own session.
     assert first.process.wait(60) == 0
     assert len(first.all_pids()) == 5
     assert none_is_left(first.all_pids())
@@ -323,7 +323,7 @@ def test_child_that_does_not_stop_is_killed(start: Start) -> None:
     assert not any(map(is_known, first.all_pids()))
 
 
-def test_a_second_ctrl_c_kills(start: Start) -> None:
+def test_second_ctrl_c_kills_children(start: Start) -> None:
     first = start("ignore(signal.SIGTERM, signal.SIGINT); ready(); wait()", stop_seconds=1_000)
     first.until_ready(1)
     first.process.send_signal(signal.SIGINT)
@@ -333,7 +333,7 @@ def test_a_second_ctrl_c_kills(start: Start) -> None:
     assert not any(map(is_known, first.all_pids()))
 
 
-def test_nohup(start: Start) -> None:
+def test_sighup_is_ignored_under_nohup(start: Start) -> None:
     first = start(SERVES, is_nohup=True)
     first.until_ready(1)
     first.process.send_signal(signal.SIGHUP)
@@ -349,7 +349,7 @@ def test_no_child_survives_the_supervisor(start: Start) -> None:
     until(lambda: none_is_left(first.all_pids()))
 
 
-def test_output_that_nobody_can_read_any_more(start: Start) -> None:
+def test_closed_output_does_not_block_children(start: Start) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     tells = 'ready(); os.write(2, b"x" * 10_000_000); Path("done").touch(); wait()'
@@ -359,7 +359,7 @@ def test_output_that_nobody_can_read_any_more(start: Start) -> None:
     assert first.end() == 0
 
 
-def test_output_that_nobody_reads_keeps_nobody_from_stopping(start: Start) -> None:
+def test_unread_output_does_not_prevent_a_stop(start: Start) -> None:
     reading, writing = os.pipe()
     first = start(
         'signal.signal(signal.SIGTERM, lambda *_: (os.write(2, b"last\\n" * 1_000_000), os._exit(0)))\n'
@@ -378,19 +378,19 @@ def test_output_that_nobody_reads_keeps_nobody_from_stopping(start: Start) -> No
     os.close(reading)
 
 
-def test_a_process_of_a_child_s_own_does_not_keep_it_from_being_started_again(start: Start) -> None:
+def test_grandchild_does_not_prevent_a_restart(start: Start) -> None:
     first = start("ready(); sys.exit(subprocess.Popen(['sleep', '300']).pid and 5) if starts == 1 else wait()")
     first.until_ready(2)
     group = first.process.pid
     assert first.end() == 0
-    os.killpg(group, signal.SIGKILL)  # The sleep is left in the session that the test began.
+    os.killpg(group, signal.SIGKILL)  # The sleep still runs in the session that the test created.
 
 
-def test_a_broker_is_left_more_time_to_stop_than_it_takes() -> None:
+def test_supervisor_waits_longer_than_a_broker_takes_to_stop() -> None:
     assert supervisor.STOP_SECONDS_MAX > server.STOP_SECONDS_MAX
 
 
-def test_the_first_process_is_no_broker() -> None:
+def test_supervisor_does_not_import_broker_modules() -> None:
     imported = subprocess.run(
         [sys.executable, "-c", "import sys, odradek.app.serve.supervisor; print(*sys.modules)"],
         check=True,
@@ -418,7 +418,7 @@ def test_three_brokers_serve_and_stop(serve: Start) -> None:
         assert f"broker.id={i}\n" in (first.folder / f"data/broker{i}/meta.properties").read_text()
 
 
-def test_a_broker_stops_cleanly_when_the_first_process_is_killed(serve: Start) -> None:
+def test_broker_stops_cleanly_when_the_supervisor_is_killed(serve: Start) -> None:
     first = serve(1, FREE)
     first.until_ready(1)
     (pid,) = first.children()
@@ -427,7 +427,7 @@ def test_a_broker_stops_cleanly_when_the_first_process_is_killed(serve: Start) -
     assert (first.folder / "data/broker1/.kafka_cleanshutdown").exists()
 
 
-def test_a_port_in_use_gives_the_prompt_back(serve: Start) -> None:
+def test_port_in_use_ends_the_command(serve: Start) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         first = serve(1, f"listeners=PLAINTEXT://127.0.0.1:{port}")

@@ -1,4 +1,4 @@
-"""What `odradek --version` says of the parts that are compiled; tests/interop/test_build.py has it of real wheels."""
+"""Compiled parts in the output of `odradek --version`; tests/interop/test_build.py checks real wheels."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ SOURCE = Path(odradek.__file__).parent
         (["rooms", "kernels", "movers"], "interpreted"),
     ],
 )
-def test_the_version_names_what_is_missing(missing: list[str], told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_version_lists_parts_that_are_not_compiled(
+    missing: list[str], told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(compiled, "are_compiled", lambda: {part: part not in missing for part in compiled.PARTS})
     assert compiled.version_line() == f"odradek {__version__} ({told})"
 
@@ -35,9 +37,9 @@ def modules(part: str) -> list[str]:
     return [f"{folder}/{name}" for folder, names in compiled.PARTS[part].items() for name in names.split()]
 
 
-def test_it_knows_all_modules_that_are_to_be_compiled() -> None:
+def test_all_compilable_modules_are_known() -> None:
     assert [f"odradek.{each.replace('/', '.')}" for each in modules("rooms")] == rooms()
-    if (SOURCE / "net/native/mover.pyx").exists():  # Sources of what is compiled are not installed.
+    if (SOURCE / "net/native/mover.pyx").exists():  # Sources of compiled modules are not installed.
         assert modules("movers") == sorted(f"net/native/{each.stem}" for each in SOURCE.glob("net/native/*.pyx"))
     assert modules("kernels") == sorted(
         f"record/kernels/{each.stem}" for each in SOURCE.glob("record/kernels/[!_]*.py")
@@ -45,7 +47,7 @@ def test_it_knows_all_modules_that_are_to_be_compiled() -> None:
 
 
 @pytest.mark.parametrize("part", compiled.PARTS)
-def test_it_is_so_of_what_is_imported(part: str) -> None:
+def test_compiled_state_matches_imported_modules(part: str) -> None:
     for module in modules(part):
         try:
             origin = importlib.import_module(f"odradek.{module.replace('/', '.')}").__file__ or ""
@@ -55,7 +57,7 @@ def test_it_is_so_of_what_is_imported(part: str) -> None:
 
 
 @pytest.mark.parametrize("part", compiled.PARTS)
-def test_a_part_is_compiled_only_as_a_whole(part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_part_counts_as_compiled_only_if_complete(part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiled, "package", str(tmp_path / "__init__.py"))
     for module in (path for each in compiled.PARTS for path in modules(each)):
         (tmp_path / module).parent.mkdir(parents=True, exist_ok=True)

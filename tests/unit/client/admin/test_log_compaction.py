@@ -38,7 +38,7 @@ def brokers() -> Iterator[dict[int, ScriptedBroker]]:
 
 @pytest.fixture
 def cluster(brokers: dict[int, ScriptedBroker]) -> Iterator[Cluster]:
-    """A cluster client that knows both brokers, each leading two of the partitions."""
+    """Open a client of the cluster that knows both brokers, each leading two of the partitions."""
     with Cluster(ClientConfig(brokers[1].address)) as cluster:
         cluster.learn(NAMES)
         cluster.metadata.brokers[2] = Broker(2, "127.0.0.1", brokers[2].port)
@@ -49,7 +49,7 @@ def cluster(brokers: dict[int, ScriptedBroker]) -> Iterator[Cluster]:
 
 
 def wins(broker: ScriptedBroker, won: int, refused: dict[int, ErrorCode] | None = None) -> None:
-    """Let each requested partition have `won` bytes afterwards, except refused ones."""
+    """Let each requested partition shrink to `won` bytes, except the refused ones."""
 
     def answer(request: CompactPartitionsRequest, version: int) -> CompactPartitionsResponse:
         topics = [

@@ -40,7 +40,7 @@ def cluster_of(broker: ScriptedBroker, **settings: int) -> Cluster:
     return Cluster(ClientConfig(broker.address, **(QUICK | settings)))  # type: ignore[arg-type]  # All ints.
 
 
-def test_one_bootstrap_server_that_answers_is_enough() -> None:
+def test_one_reachable_bootstrap_server_is_enough() -> None:
     with ScriptedBroker() as broker:
         servers = f"127.0.0.1:{free_port()},{broker.address}"
         with Cluster(ClientConfig(servers, **QUICK)) as cluster:  # type: ignore[arg-type]
@@ -132,21 +132,21 @@ def test_fatal_error_is_raised_immediately() -> None:
         assert len(broker.seen) == 1
 
 
-def test_a_partition_left_out_of_an_answer_is_an_error() -> None:
+def test_partition_missing_in_a_response_is_an_error() -> None:
     with ScriptedBroker() as broker, cluster_of(broker) as cluster:
         broker.on(ListOffsetsRequest, lambda request, version: listed())
         with pytest.raises(ErrorAnswer, match="missing in the response"):
             list_offsets(cluster, {T0: LATEST})
 
 
-def test_the_largest_timestamp_needs_a_broker_that_knows_it() -> None:
+def test_max_timestamp_is_unsupported_by_old_brokers() -> None:
     with ScriptedBroker() as broker, cluster_of(broker) as cluster:
         broker.versions[ApiKey.LIST_OFFSETS] = (0, 6)
         with pytest.raises(Unsupported, match=r"older than Kafka 3\.0"):
             list_offsets(cluster, {T0: MAX_TIMESTAMP})
 
 
-def test_changes_follow_the_controller() -> None:
+def test_changes_are_retried_on_the_new_controller() -> None:
     codes = iter([ErrorCode.NOT_CONTROLLER, ErrorCode.NONE])
 
     def create(request: CreateTopicsRequest, version: int) -> CreateTopicsResponse:
@@ -182,7 +182,7 @@ def test_deletion_of_a_missing_topic_is_not_retried(version: int) -> None:
         assert [topic.name for topic in request.topics] + request.topic_names == ["nix"]
 
 
-def test_a_description_in_pages_is_put_together() -> None:
+def test_paginated_topic_descriptions_are_combined() -> None:
     def partition(index: int) -> DescribeTopicPartitionsResponsePartition:
         return DescribeTopicPartitionsResponsePartition(
             error_code=0, partition_index=index, leader_id=1, replica_nodes=[1], isr_nodes=[1], offline_replicas=[]
@@ -202,7 +202,7 @@ def test_a_description_in_pages_is_put_together() -> None:
         assert [each.index for each in topic.partitions] == list(range(6))
 
 
-def test_an_old_broker_is_described_with_metadata() -> None:
+def test_old_broker_is_described_by_metadata_requests() -> None:
     with ScriptedBroker() as broker, cluster_of(broker) as cluster:
         del broker.versions[ApiKey.DESCRIBE_TOPIC_PARTITIONS]
         del broker.versions[ApiKey.DESCRIBE_CLUSTER]

@@ -74,7 +74,7 @@ def test_lookup_of_groups_works_before_transactions(broker: ScriptedBroker) -> N
 
 
 @pytest.mark.parametrize("version", [3, 6])
-def test_an_error_comes_with_its_name(broker: ScriptedBroker, version: int) -> None:
+def test_lookup_error_contains_the_group_name(broker: ScriptedBroker, version: int) -> None:
     broker.versions[ApiKey.FIND_COORDINATOR] = (0, version)
     coordinator = ScriptedCoordinator(broker)
     coordinator.errors[FindCoordinatorRequest] = [ErrorCode.GROUP_AUTHORIZATION_FAILED]
@@ -111,7 +111,7 @@ def test_transient_errors_are_retried(
         assert len(coordinator.seen(FindCoordinatorRequest)) == least, "asked again only when it has moved"
 
 
-def test_patience_with_a_coordinator_ends(broker: ScriptedBroker) -> None:
+def test_retriable_coordinator_error_is_raised_at_the_timeout(broker: ScriptedBroker) -> None:
     coordinator = ScriptedCoordinator(broker)
     coordinator.errors[HeartbeatRequest] = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 10_000
     with quick(broker, api_timeout_ms=50) as cluster:
@@ -121,7 +121,7 @@ def test_patience_with_a_coordinator_ends(broker: ScriptedBroker) -> None:
             on_coordinator(cluster, GROUP, "g", heartbeat)
 
 
-def test_an_error_for_good_is_not_repeated(broker: ScriptedBroker) -> None:
+def test_permanent_error_is_not_retried(broker: ScriptedBroker) -> None:
     coordinator = ScriptedCoordinator(broker)
     coordinator.errors[HeartbeatRequest] = [ErrorCode.GROUP_AUTHORIZATION_FAILED] * 2
     with quick(broker) as cluster:

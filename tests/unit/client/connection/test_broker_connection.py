@@ -91,12 +91,12 @@ def test_response_of_another_protocol_is_not_kafka(answer: bytes) -> None:
         connect(address, connect_timeout_ms=2_000)
 
 
-def test_a_peer_that_closes_at_once() -> None:
+def test_peer_that_closes_immediately_is_reported() -> None:
     with peer(lambda stream: stream.close()) as address, pytest.raises(ConnectionLost, match="plaintext listener"):
         connect(address)
 
 
-def test_a_silent_peer_costs_the_timeout_and_no_more() -> None:
+def test_silent_peer_times_out() -> None:
     def behave(stream: socket.socket) -> None:
         while stream.recv(1000):
             pass
@@ -107,7 +107,7 @@ def test_a_silent_peer_costs_the_timeout_and_no_more() -> None:
     assert time.monotonic() - started < 30
 
 
-def test_versions_are_the_newest_in_common() -> None:
+def test_newest_common_version_is_used() -> None:
     with ScriptedBroker() as broker:
         broker.versions[ApiKey.METADATA] = (0, 9)
         connection = connect(("127.0.0.1", broker.port))
@@ -116,7 +116,7 @@ def test_versions_are_the_newest_in_common() -> None:
         connection.close()
 
 
-def test_a_broker_that_knows_only_version_0_of_api_versions() -> None:
+def test_broker_with_only_old_api_versions_is_supported() -> None:
     with ScriptedBroker() as broker:
         broker.versions[ApiKey.API_VERSIONS] = (0, 1)
         connection = connect(("127.0.0.1", broker.port))

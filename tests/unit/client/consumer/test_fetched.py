@@ -51,7 +51,7 @@ def offsets(got: Fetched) -> list[int]:
 
 @settings(deadline=None)  # Time is not what is tested, and the machine may be busy.
 @given(lists(integers(1, 5), min_size=1, max_size=6), integers(0, 200))
-def test_whole_batches_end_at_a_border(counts: list[int], cut: int) -> None:
+def test_whole_batches_excludes_an_incomplete_batch(counts: list[int], cut: int) -> None:
     starts = [sum(counts[:number]) for number in range(len(counts) + 1)]
     encoded = [batch(start, end - start) for start, end in pairwise(starts)]
     data = b"".join(encoded)
@@ -65,20 +65,20 @@ def test_whole_batches_end_at_a_border(counts: list[int], cut: int) -> None:
     assert (size, following) == (kept, end)
 
 
-def test_the_offset_after_compaction_is_that_of_the_header() -> None:
+def test_next_offset_of_a_compacted_batch_is_from_its_header() -> None:
     compacted = batch(10, 5)
     struct.pack_into(">i", compacted, 23, 9)  # Offsets 10 to 19, of which five records are left.
     assert whole_batches(memoryview(compacted), AT) == (len(compacted), 20)
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_messages_before_format_2_are_walked(magic: int) -> None:
+def test_messages_before_format_2_count_as_batches(magic: int) -> None:
     message = struct.pack(">qiIbb", 41, 14, 0, magic, 0) + bytes(8)
     assert whole_batches(memoryview(message), AT) == (len(message), 42)
 
 
 @pytest.mark.parametrize("length", [-1, 0, 4, -(2**31)])
-def test_an_impossible_length_is_refused(length: int) -> None:
+def test_invalid_batch_length_is_refused(length: int) -> None:
     data = batch(0)
     struct.pack_into(">i", data, 8, length)
     with pytest.raises(ErrorAnswer) as raised:
@@ -86,11 +86,11 @@ def test_an_impossible_length_is_refused(length: int) -> None:
     assert raised.value.code == ErrorCode.CORRUPT_MESSAGE
 
 
-def test_control_batches_are_never_shown() -> None:
+def test_control_batches_are_not_returned() -> None:
     assert offsets(fetched(batch(0, 2, 7, True), marker(2, 7, True), batch(3))) == [0, 3]
 
 
-def test_aborted_batches_are_left_out_from_first_offset_to_marker() -> None:
+def test_aborted_batches_are_skipped_from_first_offset_to_marker() -> None:
     got = fetched(
         batch(0, 1, 7, True),  # Producer 7 commits this one,
         marker(1, 7, True),
@@ -106,7 +106,7 @@ def test_aborted_batches_are_left_out_from_first_offset_to_marker() -> None:
     assert offsets(got) == [0, 3, 5, 7]
 
 
-def test_aborted_transactions_may_come_in_any_order_and_begin_before_the_fetch() -> None:
+def test_aborted_transactions_may_be_unordered_and_start_before_the_fetch() -> None:
     got = fetched(
         batch(10, 1, 7, True),
         marker(11, 7, False),
@@ -119,7 +119,7 @@ def test_aborted_transactions_may_come_in_any_order_and_begin_before_the_fetch()
     assert offsets(got) == []
 
 
-def test_an_idempotent_batch_outside_the_transaction_is_kept() -> None:
+def test_idempotent_batch_outside_the_transaction_is_returned() -> None:
     assert offsets(fetched(batch(0, 1, 7, True), batch(1, 1, 7, False), aborted=((7, 0),))) == [1]
 
 

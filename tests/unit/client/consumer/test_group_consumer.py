@@ -223,7 +223,7 @@ def test_removed_member_restarts_at_the_committed_offset(
         assert read(consumer, polls=4)[0] == "0-0"
 
 
-def test_a_committed_offset_that_retention_has_removed(
+def test_committed_offset_below_the_log_start_is_reset(
     broker: ScriptedBroker, coordinator: ScriptedCoordinator, cluster: Cluster
 ) -> None:
     logs = Logs(broker, [5])
@@ -269,10 +269,10 @@ def test_failed_commit_is_raised_on_exit(
     assert len(coordinator.seen(LeaveGroupRequest)) == 1
 
 
-def test_a_rebalance_that_is_taken_over_half_way_is_taken_over_again(
+def test_interrupted_rebalance_is_repeated(
     broker: ScriptedBroker, coordinator: ScriptedCoordinator, cluster: Cluster
 ) -> None:
-    """And meanwhile nothing is committed of what went to others."""
+    """In the meantime, nothing is committed for partitions that other members received."""
     logs = Logs(broker, [4, 4])
     coordinator.others["a"] = ["t"]
     with consumer_of(cluster, logs, follows=True) as consumer:

@@ -55,7 +55,7 @@ def member_of(cluster: Cluster, *, instance_id: str | None = None, heartbeat_ms:
 
 
 @pytest.mark.parametrize("version", [0, 1, 3, 4, 5, 6, 9])
-def test_a_member_joins_and_leaves_in_every_version(
+def test_member_joins_and_leaves_in_every_version(
     broker: ScriptedBroker, coordinator: ScriptedCoordinator, cluster: Cluster, version: int
 ) -> None:
     broker.versions[ApiKey.JOIN_GROUP] = (0, version)
@@ -85,7 +85,7 @@ def test_heartbeats_are_sent_when_they_are_due(coordinator: ScriptedCoordinator,
 
 
 @pytest.mark.parametrize("code", [ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION])
-def test_a_rebalance_is_joined_under_the_same_name(
+def test_rebalance_is_joined_with_the_same_member_id(
     coordinator: ScriptedCoordinator, cluster: Cluster, code: ErrorCode
 ) -> None:
     member = member_of(cluster)
@@ -120,7 +120,7 @@ def test_unknown_member_rejoins_as_a_new_one(coordinator: ScriptedCoordinator, c
         [ErrorCode.NOT_COORDINATOR, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.REBALANCE_IN_PROGRESS],
     ],
 )
-def test_joining_takes_as_long_as_it_takes(
+def test_joining_is_retried_on_transient_errors(
     coordinator: ScriptedCoordinator, cluster: Cluster, request_type: type, codes: list[ErrorCode]
 ) -> None:
     coordinator.errors[request_type] = list(codes)
@@ -152,7 +152,7 @@ def test_fatal_error_is_raised(
             member.keep_alive()
 
 
-def test_a_coordinator_that_is_away_for_a_while(
+def test_heartbeats_resume_after_a_coordinator_outage(
     broker: ScriptedBroker, coordinator: ScriptedCoordinator, cluster: Cluster
 ) -> None:
     member = member_of(cluster)
@@ -172,7 +172,7 @@ def test_a_coordinator_that_is_away_for_a_while(
     assert (member.generation, member.assignment) == (1, (T0, T1))
 
 
-def test_a_coordinator_that_stays_away(
+def test_permanent_coordinator_outage_is_raised(
     broker: ScriptedBroker, coordinator: ScriptedCoordinator, cluster: Cluster
 ) -> None:
     member = member_of(cluster)
@@ -183,7 +183,7 @@ def test_a_coordinator_that_stays_away(
             member.keep_alive()
 
 
-def test_the_leader_assigns_to_everybody(coordinator: ScriptedCoordinator, cluster: Cluster) -> None:
+def test_leader_assigns_partitions_to_all_members(coordinator: ScriptedCoordinator, cluster: Cluster) -> None:
     coordinator.others = {"another": ["t"], "elsewhere": ["u"]}
     member = member_of(cluster)
     member.keep_alive()
@@ -193,9 +193,7 @@ def test_the_leader_assigns_to_everybody(coordinator: ScriptedCoordinator, clust
     assert member.assignment == (T1,)
 
 
-def test_a_leader_asks_for_a_rebalance_when_a_topic_has_grown(
-    broker: ScriptedBroker, coordinator: ScriptedCoordinator
-) -> None:
+def test_leader_rejoins_when_a_topic_gains_partitions(broker: ScriptedBroker, coordinator: ScriptedCoordinator) -> None:
     config = ClientConfig(broker.address, retry_backoff_ms=1, api_timeout_ms=500, metadata_max_age_ms=0)
     with Cluster(config) as cluster:
         member = member_of(cluster, heartbeat_ms=60_000)
@@ -207,7 +205,7 @@ def test_a_leader_asks_for_a_rebalance_when_a_topic_has_grown(
     assert "partition count" in coordinator.seen(JoinGroupRequest)[-1].reason
 
 
-def test_commits_have_member_and_generation(coordinator: ScriptedCoordinator, cluster: Cluster) -> None:
+def test_commits_contain_member_and_generation(coordinator: ScriptedCoordinator, cluster: Cluster) -> None:
     member = member_of(cluster, instance_id="i")
     member.keep_alive()
     assert member.commit({T0: Committed(5)})
@@ -220,9 +218,7 @@ def test_commits_have_member_and_generation(coordinator: ScriptedCoordinator, cl
 @pytest.mark.parametrize(
     "code", [ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID]
 )
-def test_a_commit_that_the_group_does_not_take(
-    coordinator: ScriptedCoordinator, cluster: Cluster, code: ErrorCode
-) -> None:
+def test_rejected_commit_returns_false(coordinator: ScriptedCoordinator, cluster: Cluster, code: ErrorCode) -> None:
     member = member_of(cluster)
     member.keep_alive()
     coordinator.errors[OffsetCommitRequest] = [code]
@@ -236,7 +232,7 @@ def test_a_commit_that_the_group_does_not_take(
 
 
 @pytest.mark.parametrize("code", [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR])
-def test_a_commit_waits_for_its_coordinator(
+def test_commit_is_retried_on_coordinator_errors(
     coordinator: ScriptedCoordinator, cluster: Cluster, code: ErrorCode
 ) -> None:
     member = member_of(cluster)
@@ -246,7 +242,7 @@ def test_a_commit_waits_for_its_coordinator(
     assert coordinator.committed == {("t", 0): 5}
 
 
-def test_a_fenced_commit_is_an_error(coordinator: ScriptedCoordinator, cluster: Cluster) -> None:
+def test_fenced_commit_is_raised(coordinator: ScriptedCoordinator, cluster: Cluster) -> None:
     member = member_of(cluster, instance_id="i")
     member.keep_alive()
     coordinator.errors[OffsetCommitRequest] = [ErrorCode.FENCED_INSTANCE_ID]
@@ -266,7 +262,9 @@ def test_member_that_never_joined_sends_no_leave(coordinator: ScriptedCoordinato
     assert coordinator.seen() == []
 
 
-def test_leaving_is_a_courtesy(broker: ScriptedBroker, coordinator: ScriptedCoordinator, cluster: Cluster) -> None:
+def test_failure_to_leave_is_ignored(
+    broker: ScriptedBroker, coordinator: ScriptedCoordinator, cluster: Cluster
+) -> None:
     member = member_of(cluster)
     member.keep_alive()
     coordinator.errors[LeaveGroupRequest] = [ErrorCode.UNKNOWN_MEMBER_ID]
@@ -278,7 +276,7 @@ def test_leaving_is_a_courtesy(broker: ScriptedBroker, coordinator: ScriptedCoor
     assert time.monotonic() - started < 30
 
 
-def test_a_broker_without_static_members(
+def test_static_membership_is_unsupported_by_old_brokers(
     broker: ScriptedBroker, coordinator: ScriptedCoordinator, cluster: Cluster
 ) -> None:
     broker.versions[ApiKey.JOIN_GROUP] = (0, 4)

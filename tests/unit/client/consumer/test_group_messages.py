@@ -1,4 +1,4 @@
-"""Messages between members: read by kafka-python, and garbage refused with one error."""
+"""Messages between group members: decoded by kafka-python; invalid bytes are refused with one error."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ def test_kafka_python_reads_them() -> None:
     assert [(each[0], list(each[1])) for each in read.assigned_partitions] == [("a", [0, 2]), ("b", [1])]
 
 
-def test_an_empty_share_is_no_error() -> None:
+def test_empty_assignment_is_accepted() -> None:
     assert assigned(b"") == ()
     assert assigned(share([])) == ()
 
 
 @given(st.binary(max_size=64))
-def test_garbage_is_read_or_refused(data: bytes) -> None:
+def test_any_bytes_are_decoded_or_refused(data: bytes) -> None:
     for read in (lambda: subscribed("m", data), lambda: assigned(data)):
         try:
             read()
@@ -62,6 +62,6 @@ def test_garbage_is_read_or_refused(data: bytes) -> None:
             )
 
 
-def test_a_refusal_names_the_member() -> None:
+def test_error_contains_the_member_id() -> None:
     with pytest.raises(ClientError, match="invalid subscription of member m-1"):
         subscribed("m-1", b"\x00")

@@ -70,7 +70,7 @@ def test_many_groups_use_one_request(coordinator: ScriptedCoordinator, cluster: 
     assert len(coordinator.seen(OffsetFetchRequest)) == 1
 
 
-def test_no_offset_is_no_request(coordinator: ScriptedCoordinator, cluster: Cluster) -> None:
+def test_commit_without_offsets_sends_no_request(coordinator: ScriptedCoordinator, cluster: Cluster) -> None:
     commit_offsets(cluster, "g", {})
     assert coordinator.seen() == []
 
@@ -83,7 +83,7 @@ def test_transient_errors_are_retried(coordinator: ScriptedCoordinator, cluster:
     assert fetch_offsets(cluster, {"g": None})["g"] == {T0: Committed(5)}
 
 
-def test_an_error_for_good_says_of_what(coordinator: ScriptedCoordinator, cluster: Cluster) -> None:
+def test_permanent_error_contains_partition_and_group(coordinator: ScriptedCoordinator, cluster: Cluster) -> None:
     coordinator.errors[OffsetCommitRequest] = [ErrorCode.UNKNOWN_MEMBER_ID]
     coordinator.errors[OffsetFetchRequest] = [ErrorCode.GROUP_AUTHORIZATION_FAILED]
     with pytest.raises(ErrorAnswer, match=r"commit of t-0 in group g: .*\(UNKNOWN_MEMBER_ID\)"):
@@ -117,7 +117,7 @@ def test_offsets_without_subscribers_are_deleted(
     assert "members of the group subscribe to this topic" in str(outcomes[U0])
 
 
-def test_a_group_without_offsets_to_delete(broker: ScriptedBroker, cluster: Cluster) -> None:
+def test_offset_deletion_for_a_missing_group_is_refused(broker: ScriptedBroker, cluster: Cluster) -> None:
     ScriptedCoordinator(broker)
     broker.on(
         OffsetDeleteRequest,

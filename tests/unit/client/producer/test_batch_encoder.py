@@ -17,22 +17,22 @@ records = tuples(contents, contents, one_of(just(()), just(()), just(HEADERS)), 
 
 @settings(deadline=None)
 @given(lists(records, min_size=1, max_size=40))
-def test_the_kernel_writes_what_the_builder_writes(given_records: list[RecordIn]) -> None:
+def test_encoder_writes_the_same_bytes_as_the_builder(given_records: list[RecordIn]) -> None:
     assert encode_records(given_records) == encode_batch(given_records)
 
 
 @pytest.mark.parametrize("codec", list(Codec))
-def test_codecs(codec: Codec) -> None:
+def test_records_are_encoded_with_every_codec(codec: Codec) -> None:
     many: list[RecordIn] = [(b"key", b"value %d" % number, (), number) for number in range(1_000)]
     batch = encode_records(many, codec)
     assert batch == encode_batch(many, codec)
     assert Batch.checked(batch).codec == codec
 
 
-def test_no_record_is_no_batch() -> None:
+def test_batch_without_records_is_refused() -> None:
     with pytest.raises(ValueError, match="at least one record"):
         encode_records([])
 
 
-def test_validity_bits_begin_with_the_lowest() -> None:
+def test_validity_bits_start_with_the_lowest() -> None:
     assert validity_of([b"", None, b"x", b"", None, None, None, None, b""]) == bytes([0b00001101, 1])

@@ -85,7 +85,7 @@ def cluster_of(broker: ScriptedBroker, **settings: int) -> Cluster:
 
 
 @pytest.mark.parametrize("version", [3, 8, 9, 12, 13])
-def test_every_generation_of_produce(version: int) -> None:
+def test_every_produce_version_is_supported(version: int) -> None:
     with ScriptedBroker() as broker, cluster_of(broker) as cluster:
         broker.topics["t"] = 2
         broker.versions[ApiKey.PRODUCE] = (0, version)
@@ -98,7 +98,7 @@ def test_every_generation_of_produce(version: int) -> None:
         assert len(broker.seen) == 2, "one request to one leader"
 
 
-def test_a_topic_without_id_is_written_by_name() -> None:
+def test_topic_without_an_id_is_written_by_name() -> None:
     with ScriptedBroker() as broker, cluster_of(broker) as cluster:
         broker.topic_ids["t"] = ZERO_UUID
         broker.on(ProduceRequest, Log())
@@ -125,7 +125,7 @@ def test_only_failed_batches_are_resent() -> None:
         (ErrorCode.MESSAGE_TOO_LARGE, "max.message.bytes"),
     ],
 )
-def test_an_error_for_good_is_raised_at_once(code: ErrorCode, words: str) -> None:
+def test_permanent_error_is_raised_immediately(code: ErrorCode, words: str) -> None:
     with ScriptedBroker() as broker, cluster_of(broker) as cluster:
         log = Log()
         log.errors[0] = [code]
@@ -136,7 +136,7 @@ def test_an_error_for_good_is_raised_at_once(code: ErrorCode, words: str) -> Non
         assert len(broker.seen) == 1
 
 
-def test_patience_ends() -> None:
+def test_retriable_error_is_raised_at_the_timeout() -> None:
     with ScriptedBroker() as broker, cluster_of(broker) as cluster:
         log = Log()
         log.errors[0] = [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 100_000
@@ -147,8 +147,8 @@ def test_patience_ends() -> None:
             produce(cluster, {TopicPartition(TopicName("nix"), 0): batch(b"a")}, timeout_ms=50)
 
 
-def test_a_lost_answer_is_written_again() -> None:
-    """At least once: the broker had written it."""
+def test_batch_with_a_lost_response_is_resent() -> None:
+    """Delivery is at least once: the broker had written the batch before."""
     log = Log()
     answered = 0
 
@@ -166,7 +166,7 @@ def test_a_lost_answer_is_written_again() -> None:
         assert log.values() == [b"a", b"a"]
 
 
-def test_acks_none_waits_for_nothing() -> None:
+def test_acks_0_does_not_wait_for_a_response() -> None:
     with ScriptedBroker() as broker, cluster_of(broker) as cluster:
         log = Log()
         broker.on(ProduceRequest, log)
@@ -175,7 +175,7 @@ def test_acks_none_waits_for_nothing() -> None:
         assert log.values() == [b"a", b"b"], "one connection, so the second answer proves the first arrived"
 
 
-def test_a_batch_that_is_too_large_goes_out_in_halves_in_order() -> None:
+def test_too_large_batch_is_sent_in_ordered_halves() -> None:
     values = [b"%04d" % number + bytes(100) for number in range(40)]
     with ScriptedBroker() as broker, cluster_of(broker) as cluster:
         log = Log(batch_bytes_max=1_500)
@@ -187,7 +187,7 @@ def test_a_batch_that_is_too_large_goes_out_in_halves_in_order() -> None:
             produce(cluster, {T0: batch(bytes(2_000))})
 
 
-def test_halves_keep_everything_but_the_producer() -> None:
+def test_halves_keep_records_and_codec() -> None:
     records = [(b"k%d" % number, None, (("h", b"x"),), 1_000 + number) for number in range(5)]
     whole = encode_batch(records, Codec.ZSTD)
     halves = halves_of(whole)
@@ -197,7 +197,7 @@ def test_halves_keep_everything_but_the_producer() -> None:
     assert halves_of(batch(b"one")) == []
 
 
-def test_a_producer_chooses_kafkas_partitions_and_keeps_order() -> None:
+def test_producer_uses_kafkas_partitioner_and_keeps_order() -> None:
     with ScriptedBroker() as broker, cluster_of(broker, batch_bytes=500) as cluster:
         broker.topics["t"] = 3
         log = Log()
@@ -213,7 +213,7 @@ def test_a_producer_chooses_kafkas_partitions_and_keeps_order() -> None:
             assert max(log.batches[index]) > 10
 
 
-def test_records_without_key_fill_whole_batches_of_one_partition() -> None:
+def test_records_without_a_key_fill_batches_of_one_partition_at_a_time() -> None:
     with ScriptedBroker() as broker, cluster_of(broker, batch_bytes=1_000) as cluster:
         broker.topics["t"] = 3
         log = Log()
@@ -227,14 +227,14 @@ def test_records_without_key_fill_whole_batches_of_one_partition() -> None:
         assert sizes[len(sizes) // 2] > 40, "most batches are full"
 
 
-def test_a_producer_refuses_a_partition_that_is_not_there() -> None:
+def test_producer_refuses_a_missing_partition() -> None:
     with ScriptedBroker() as broker, cluster_of(broker) as cluster:
         producer = Producer(cluster)
         with pytest.raises(UnknownTopic, match="t-1, of 1 partitions"):
             producer.send("t", b"x", partition=1)
 
 
-def test_batches_encoded_elsewhere_keep_their_order() -> None:
+def test_preencoded_batches_keep_their_order() -> None:
     with ScriptedBroker() as broker, cluster_of(broker) as cluster:
         log = Log()
         broker.on(ProduceRequest, log)
@@ -247,7 +247,7 @@ def test_batches_encoded_elsewhere_keep_their_order() -> None:
 
 
 @pytest.mark.parametrize("when", ["send", "flush"])
-def test_a_producer_tells_what_its_delivery_ran_into(when: str) -> None:
+def test_producer_raises_errors_of_its_delivery(when: str) -> None:
     with ScriptedBroker() as broker, cluster_of(broker, batch_bytes=200) as cluster:
         log = Log()
         log.errors[0] = [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
@@ -268,7 +268,7 @@ def test_a_producer_tells_what_its_delivery_ran_into(when: str) -> None:
         assert producer.records_written < producer.records_sent
 
 
-def test_leaving_a_producer_with_an_exception_does_not_flush() -> None:
+def test_producer_left_with_an_exception_does_not_flush() -> None:
     with ScriptedBroker() as broker, cluster_of(broker) as cluster:
         log = Log()
         broker.on(ProduceRequest, log)
@@ -288,8 +288,8 @@ def test_unreachable_broker_is_raised_at_the_timeout() -> None:
         produce(cluster, {T0: batch(b"a")})
 
 
-def test_a_topic_that_is_forgotten_before_the_answer_is_here() -> None:
-    """By another user of the same Cluster: a Fetcher that finds no leader, say."""
+def test_delivery_survives_metadata_dropped_before_the_response() -> None:
+    """For example by a Fetcher on the same Cluster that finds no leader."""
     log = Log()
     with ScriptedBroker() as broker, cluster_of(broker) as cluster:
         broker.on(ProduceRequest, log)

@@ -39,7 +39,7 @@ def batch(*values: bytes) -> bytearray:
 
 
 class Leader:
-    """Of t-0 and t-1: takes each sequence once, as a broker does; `errors` are the next answers of a partition."""
+    """A leader of t-0 and t-1 that accepts each sequence once; `errors` are the next responses of a partition."""
 
     def __init__(self, broker: ScriptedBroker, batch_bytes_max: int = 1 << 30) -> None:
         broker.topics["t"] = 2
@@ -119,7 +119,7 @@ def cluster(broker: ScriptedBroker) -> Iterator[Cluster]:
     is_transactional=st.booleans(),
     kind=st.sampled_from([bytes, bytearray, memoryview, lambda data: memoryview(bytes(data))]),
 )
-def test_a_stamped_batch_is_whole_and_has_its_numbers(
+def test_stamped_batch_is_valid_and_has_its_sequence(
     *,
     values: list[bytes],
     identity: Identity,
@@ -134,7 +134,7 @@ def test_a_stamped_batch_is_whole_and_has_its_numbers(
     assert [record.value for record in decode(found)] == values
 
 
-def test_bytes_that_cannot_be_changed_are_copied() -> None:
+def test_immutable_bytes_are_copied() -> None:
     before = bytes(batch(b"a"))
     kept = bytes(before)
     stamp(before, Identity(7, 0), 0)
@@ -142,7 +142,7 @@ def test_bytes_that_cannot_be_changed_are_copied() -> None:
     assert before == kept
 
 
-def test_each_partition_counts_by_itself_and_wraps() -> None:
+def test_sequences_are_per_partition_and_wrap_around() -> None:
     sequences = Sequences(Identity(7, 0), lambda: Identity(8, 0))
 
     def numbers(partition: TopicPartition, *values: bytes) -> int:
@@ -153,7 +153,7 @@ def test_each_partition_counts_by_itself_and_wraps() -> None:
     assert [numbers(T1, b"x", b"y"), numbers(T1, b"z")] == [INT32_MAX, 1]
 
 
-def test_without_epochs_left_a_partition_goes_on_under_another_identity() -> None:
+def test_exhausted_epochs_lead_to_a_new_producer_id() -> None:
     sequences = Sequences(Identity(7, INT16_MAX - 1), lambda: Identity(8, 0))
 
     def numbers(partition: TopicPartition) -> tuple[int, int, int]:
@@ -168,13 +168,13 @@ def test_without_epochs_left_a_partition_goes_on_under_another_identity() -> Non
     assert numbers(T1) == (7, INT16_MAX - 1, 0)
 
 
-def test_an_identity_as_text() -> None:
+def test_identity_round_trips_as_text() -> None:
     assert Identity.parsed(str(Identity(123, 4))) == (123, 4)
     with pytest.raises(ValueError, match="int"):
         Identity.parsed("123")
 
 
-def test_a_lost_answer_is_written_once(broker: ScriptedBroker, cluster: Cluster) -> None:
+def test_batch_with_a_lost_response_is_written_once(broker: ScriptedBroker, cluster: Cluster) -> None:
     leader = Leader(broker)
     leader.errors[0] = ["lost"]
     sequences = idempotent(cluster)
@@ -184,14 +184,16 @@ def test_a_lost_answer_is_written_once(broker: ScriptedBroker, cluster: Cluster)
     assert leader.identities == [(7, 0, 0), (7, 0, 0), (7, 0, 1)]
 
 
-def test_a_duplicate_from_long_ago_counts_as_written(broker: ScriptedBroker, cluster: Cluster) -> None:
+def test_duplicate_of_an_old_batch_counts_as_written(broker: ScriptedBroker, cluster: Cluster) -> None:
     leader = Leader(broker)
     leader.errors[0] = [ErrorCode.DUPLICATE_SEQUENCE_NUMBER]
     assert produce(cluster, {T0: batch(b"a")}, sequences=idempotent(cluster))[T0].base_offset == -1
 
 
 @pytest.mark.parametrize("code", [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID])
-def test_a_broker_that_has_forgotten_the_producer(broker: ScriptedBroker, cluster: Cluster, code: ErrorCode) -> None:
+def test_unknown_producer_id_restarts_the_sequence_of_the_partition(
+    broker: ScriptedBroker, cluster: Cluster, code: ErrorCode
+) -> None:
     leader = Leader(broker)
     sequences = idempotent(cluster)
     produce(cluster, {T0: batch(b"a"), T1: batch(b"x")}, sequences=sequences)
@@ -213,7 +215,7 @@ def test_sequences_restart_after_a_failed_delivery(broker: ScriptedBroker, clust
     assert leader.identities == [(7, 0, 0), (7, 1, 0)]
 
 
-def test_halves_share_the_numbers_of_the_whole(broker: ScriptedBroker, cluster: Cluster) -> None:
+def test_halves_continue_the_sequence_of_the_batch(broker: ScriptedBroker, cluster: Cluster) -> None:
     leader = Leader(broker, batch_bytes_max=1_500)
     values = [b"%04d" % number + bytes(100) for number in range(40)]
     sequences = idempotent(cluster)
@@ -223,7 +225,7 @@ def test_halves_share_the_numbers_of_the_whole(broker: ScriptedBroker, cluster: 
     assert leader.identities[-1] == (7, 0, 40)
 
 
-def test_a_producer_with_answers_lost_all_the_time(broker: ScriptedBroker, cluster: Cluster) -> None:
+def test_every_record_is_written_once_despite_lost_responses(broker: ScriptedBroker, cluster: Cluster) -> None:
     leader = Leader(broker)
     leader.errors = {0: ["lost", ErrorCode.NOT_LEADER_OR_FOLLOWER] * 20, 1: ["lost", "lost"] * 10}
     with Producer(cluster, sequences=idempotent(cluster)) as producer:
@@ -235,7 +237,7 @@ def test_a_producer_with_answers_lost_all_the_time(broker: ScriptedBroker, clust
         assert leader.values[index] == [b"%d" % number for number in range(index, 400, 2)]
 
 
-def test_batches_encoded_elsewhere_are_numbered_too(broker: ScriptedBroker, cluster: Cluster) -> None:
+def test_preencoded_batches_get_sequences(broker: ScriptedBroker, cluster: Cluster) -> None:
     leader = Leader(broker)
     producer = Producer(cluster, sequences=idempotent(cluster))
     for number in range(3):
@@ -256,7 +258,7 @@ def test_broker_without_idempotence_gives_no_sequences(broker: ScriptedBroker, c
         ([ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 2, Identity(7, 0)),
     ],
 )
-def test_producer_ids_that_are_refused(
+def test_refused_producer_id_request_is_retried_or_raised(
     broker: ScriptedBroker, cluster: Cluster, codes: list[ErrorCode], expected: Identity | None
 ) -> None:
     waiting = list(codes)

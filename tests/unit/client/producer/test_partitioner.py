@@ -23,23 +23,23 @@ CHECKS = {
 
 @pytest.mark.parametrize(("key", "expected"), CHECKS.items(), ids=repr)
 @pytest.mark.parametrize("partitions", [1, 7, 12, 1_000_000])
-def test_the_partition_kafka_gives_a_key(key: bytes, expected: int, partitions: int) -> None:
+def test_partition_of_a_key_matches_kafka(key: bytes, expected: int, partitions: int) -> None:
     assert partition_of_key(key, partitions) == (expected & 0x7FFFFFFF) % partitions
 
 
 @settings(deadline=None)  # Time is not what is tested, and the machine may be busy.
 @given(binary(max_size=64))
-def test_keys_go_where_kafka_python_sends_them(key: bytes) -> None:
+def test_partition_of_a_key_matches_kafka_python(key: bytes) -> None:
     assert partition_of_key(key, 1 << 31) == oracle(key) & 0x7FFFFFFF
 
 
-def test_keys_keep_their_partition_and_spread() -> None:
+def test_keys_are_spread_over_all_partitions() -> None:
     counts = Counter(partition_of_key(b"%d" % number, 7) for number in range(7_000))
     assert sorted(counts) == list(range(7))
     assert min(counts.values()) > 800
 
 
-def test_sticky_stays_until_told_and_then_goes_elsewhere() -> None:
+def test_sticky_partition_changes_only_on_request() -> None:
     sticky = Sticky(5)
     seen = set()
     for _ in range(200):
@@ -51,7 +51,7 @@ def test_sticky_stays_until_told_and_then_goes_elsewhere() -> None:
     assert seen == set(range(5))
 
 
-def test_sticky_with_one_partition() -> None:
+def test_sticky_works_with_a_single_partition() -> None:
     sticky = Sticky(1)
     sticky.turn()
     assert sticky.current == 0

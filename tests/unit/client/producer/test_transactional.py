@@ -1,4 +1,4 @@
-"""Transactions in both generations of the protocol, and what a coordinator may answer."""
+"""Transactions in both generations of the protocol, and possible responses of a coordinator."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ T0, T1 = TopicPartition(TopicName("t"), 0), TopicPartition(TopicName("t"), 1)
 
 
 class Coordinator:
-    """Of transactions; `errors` are the next answers to a kind of request, HangUp a lost one."""
+    """A transaction coordinator; `errors` are the next responses to a type of request, HangUp loses one."""
 
     def __init__(self, broker: ScriptedBroker, transaction_version: int) -> None:
         broker.topics["t"] = 2
@@ -178,7 +178,7 @@ class Coordinator:
         ]
 
     def numbers(self) -> list[tuple[int, int]]:
-        """Epoch and sequence of each batch that came."""
+        """Return epoch and sequence of each received batch."""
         return [(batch.producer_epoch, batch.base_sequence) for batch in self.batches()]
 
 
@@ -216,7 +216,7 @@ def send(producer: TransactionalProducer, *partitions: int) -> None:
     producer.flush()
 
 
-def test_transactions_and_their_numbers(coordinator: Coordinator, cluster: Cluster) -> None:
+def test_transactions_use_the_expected_epochs_and_sequences(coordinator: Coordinator, cluster: Cluster) -> None:
     producer = TransactionalProducer(cluster, "x", timeout_ms=1_234)
     (init,) = coordinator.seen(InitProducerIdRequest)
     assert (init.transactional_id, init.transaction_timeout_ms, init.producer_id) == ("x", 1_234, -1)
@@ -240,14 +240,14 @@ def test_transactions_and_their_numbers(coordinator: Coordinator, cluster: Clust
     assert producer.state is State.READY
 
 
-def test_a_transaction_of_nothing_asks_nothing(coordinator: Coordinator, cluster: Cluster) -> None:
+def test_empty_transaction_sends_no_end_txn(coordinator: Coordinator, cluster: Cluster) -> None:
     producer = TransactionalProducer(cluster, "x")
     with producer.transaction():
         pass
     assert coordinator.seen(EndTxnRequest) == []
 
 
-def test_offsets_of_a_group(coordinator: Coordinator, cluster: Cluster) -> None:
+def test_group_offsets_are_committed_with_the_transaction(coordinator: Coordinator, cluster: Cluster) -> None:
     producer = TransactionalProducer(cluster, "x")
     with producer.transaction():
         producer.send_offsets("g", {T0: Committed(5, 1, "m")}, Membership(3, "member", "instance"))
@@ -263,7 +263,7 @@ def test_offsets_of_a_group(coordinator: Coordinator, cluster: Cluster) -> None:
     assert coordinator.seen(EndTxnRequest)[0].committed
 
 
-def test_an_exception_aborts(coordinator: Coordinator, cluster: Cluster) -> None:
+def test_exception_aborts_the_transaction(coordinator: Coordinator, cluster: Cluster) -> None:
     producer = TransactionalProducer(cluster, "x")
     with pytest.raises(KeyError), producer.transaction():
         send(producer)
@@ -327,7 +327,7 @@ def test_transient_errors_are_retried(
         assert coordinator.errors[kind] == []
 
 
-def test_of_many_partitions_the_one_at_fault_is_told(older: Coordinator, cluster: Cluster) -> None:
+def test_error_of_one_of_several_added_partitions_is_raised(older: Coordinator, cluster: Cluster) -> None:
     older.errors[AddPartitionsToTxnRequest] = [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
     producer = TransactionalProducer(cluster, "x")
     producer.begin_transaction()
@@ -349,8 +349,8 @@ def test_fenced_producer_stays_fenced(coordinator: Coordinator, cluster: Cluster
         producer.abort()
 
 
-def test_a_transaction_that_ran_out_of_time(coordinator: Coordinator, cluster: Cluster) -> None:
-    """The coordinator aborted it and went on to the next epoch: that is no other producer (KIP-588)."""
+def test_timed_out_transaction_is_reported_and_can_be_aborted(coordinator: Coordinator, cluster: Cluster) -> None:
+    """The coordinator aborted it and increased the epoch, but no other producer exists (KIP-588)."""
     producer = TransactionalProducer(cluster, "x")
     producer.begin_transaction()
     send(producer)
@@ -377,7 +377,7 @@ def test_unanswered_commit_is_retried_and_not_aborted(coordinator: Coordinator, 
     assert all(request.committed for request in coordinator.seen(EndTxnRequest))
 
 
-def test_calls_out_of_place(modern: Coordinator, cluster: Cluster) -> None:
+def test_calls_in_the_wrong_state_are_refused(modern: Coordinator, cluster: Cluster) -> None:
     producer = TransactionalProducer(cluster, "x")
     for call in (producer.commit, producer.abort, producer.flush, producer.prepare):
         with pytest.raises(WrongState, match="transactional id x is ready"):
@@ -389,7 +389,7 @@ def test_calls_out_of_place(modern: Coordinator, cluster: Cluster) -> None:
         producer.begin_transaction()
 
 
-def test_two_phases(modern: Coordinator, cluster: Cluster) -> None:
+def test_two_phase_transaction_is_prepared_and_completed(modern: Coordinator, cluster: Cluster) -> None:
     producer = TransactionalProducer(cluster, "x", two_phase=True)
     (init,) = modern.seen(InitProducerIdRequest)
     assert (init.enable2_pc, init.keep_prepared_txn, init.transaction_timeout_ms) == (True, False, 2**31 - 1)
@@ -406,7 +406,7 @@ def test_two_phases(modern: Coordinator, cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize(("decided", "is_committed"), [((7, 4), True), ((7, 3), False), (None, False)])
-def test_what_an_earlier_process_had_prepared(
+def test_transaction_prepared_by_an_earlier_process_is_completed(
     modern: Coordinator, cluster: Cluster, decided: tuple[int, int] | None, is_committed: bool
 ) -> None:
     modern.identity, modern.ongoing = Identity(7, 4), Identity(7, 4)
@@ -422,13 +422,15 @@ def test_what_an_earlier_process_had_prepared(
     assert modern.numbers() == [(6, 0)]
 
 
-def test_a_broker_without_two_phases(broker: ScriptedBroker, modern: Coordinator, cluster: Cluster) -> None:
+def test_two_phase_commit_is_unsupported_by_old_brokers(
+    broker: ScriptedBroker, modern: Coordinator, cluster: Cluster
+) -> None:
     broker.versions[ApiKey.INIT_PRODUCER_ID] = (0, 5)
     with pytest.raises(Unsupported, match="does not support two-phase commit"):
         TransactionalProducer(cluster, "x", two_phase=True)
 
 
-def test_a_timeout_that_is_too_long(modern: Coordinator, cluster: Cluster) -> None:
+def test_too_long_transaction_timeout_is_refused(modern: Coordinator, cluster: Cluster) -> None:
     modern.errors[InitProducerIdRequest] = [ErrorCode.INVALID_TRANSACTION_TIMEOUT]
     with pytest.raises(ErrorAnswer, match=r"exceeds the broker's transaction\.max\.timeout\.ms"):
         TransactionalProducer(cluster, "x")
@@ -436,12 +438,16 @@ def test_a_timeout_that_is_too_long(modern: Coordinator, cluster: Cluster) -> No
 
 @pytest.fixture
 def ancient(broker: ScriptedBroker) -> Coordinator:
-    """Before Kafka 2.5: whoever asks for a producer id is the newest producer (no KIP-360), no groups (no KIP-447)."""
+    """Return a coordinator older than Kafka 2.5.
+
+    Each request for a producer id fences earlier producers (no KIP-360), and commits contain no group metadata (no
+    KIP-447).
+    """
     broker.versions |= {ApiKey.INIT_PRODUCER_ID: (0, 1), ApiKey.TXN_OFFSET_COMMIT: (0, 2), ApiKey.END_TXN: (0, 1)}
     return Coordinator(broker, 0)
 
 
-def test_on_an_old_broker_an_abort_keeps_epoch_and_numbers(ancient: Coordinator, cluster: Cluster) -> None:
+def test_abort_on_an_old_broker_keeps_epoch_and_sequence(ancient: Coordinator, cluster: Cluster) -> None:
     producer = TransactionalProducer(cluster, "x")
     for error in (KeyError, None):
         with suppress(KeyError), producer.transaction():
@@ -464,7 +470,7 @@ def test_fenced_producer_of_an_old_broker_cannot_recover(ancient: Coordinator, c
     assert len(ancient.seen(InitProducerIdRequest)) == 1, "which would have fenced the newer one"
 
 
-def test_on_an_old_broker_numbers_with_a_gap_end_it(ancient: Coordinator, cluster: Cluster) -> None:
+def test_sequence_gap_on_an_old_broker_ends_the_producer(ancient: Coordinator, cluster: Cluster) -> None:
     producer = TransactionalProducer(cluster, "x")
     producer.begin_transaction()
     ancient.errors[ProduceRequest] = [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
@@ -475,7 +481,7 @@ def test_on_an_old_broker_numbers_with_a_gap_end_it(ancient: Coordinator, cluste
         producer.begin_transaction()
 
 
-def test_on_an_old_broker_no_lost_member_would_be_fenced(ancient: Coordinator, cluster: Cluster) -> None:
+def test_group_metadata_is_unsupported_by_old_brokers(ancient: Coordinator, cluster: Cluster) -> None:
     producer = TransactionalProducer(cluster, "x")
     with producer.transaction():
         producer.send_offsets("g", {T0: Committed(1)})
@@ -484,7 +490,7 @@ def test_on_an_old_broker_no_lost_member_would_be_fenced(ancient: Coordinator, c
 
 
 @pytest.mark.parametrize("code", [ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.UNKNOWN_PRODUCER_ID])
-def test_a_transactional_id_that_was_idle_for_too_long(
+def test_expired_transactional_id_is_registered_again(
     coordinator: Coordinator, cluster: Cluster, code: ErrorCode
 ) -> None:
     producer = TransactionalProducer(cluster, "x")
@@ -497,7 +503,7 @@ def test_a_transactional_id_that_was_idle_for_too_long(
     assert coordinator.numbers()[-1] == (1, 0)
 
 
-def test_a_record_that_cannot_be_written_is_not_left_out(modern: Coordinator, cluster: Cluster) -> None:
+def test_unencodable_record_prevents_the_commit(modern: Coordinator, cluster: Cluster) -> None:
     producer = TransactionalProducer(cluster, "x")
     producer.begin_transaction()
     producer.send("t", b"x", partition=0, timestamp="now")  # type: ignore[arg-type]
