@@ -62,6 +62,7 @@ KRAFT_METADATA_TOPIC = "__cluster_metadata"
 
 
 def segment_stem(base_offset: Offset) -> str:
+    assert base_offset >= 0, "parse_segment_file recognizes no negative offset"
     return f"{base_offset:0{_OFFSET_DIGITS}d}"
 
 
