@@ -230,6 +230,16 @@ def test_s5_distant_offsets_are_split_into_segments(monkeypatch: pytest.MonkeyPa
     assert [one.offset for one in committed(log)] == [9_000, 18_000, 27_000]
 
 
+def test_s5_segment_of_distant_offsets_stays_if_none_near_its_start_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cleaned_segments, "INT32_MAX", 10_000)
+    _, log = new_log()
+    for offset, key in ((0, "k0"), (18_000, "k1"), (27_000, "k0")):
+        put_at(log, offset, key)
+    log.roll(T0)
+    compact(log, T0)
+    assert [one.offset for one in committed(log)] == [0, 18_000, 27_000]
+
+
 def put_at(log: Log, offset: int, key: str) -> Batch:
     """Append as a follower does, after a gap."""
     batch = Batch.checked(memoryview(encode_batch([(key.encode(), b"value", (), T0)])))

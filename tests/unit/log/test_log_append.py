@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import resource
+from contextlib import suppress
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -20,6 +21,7 @@ from odradek.log.log.log import Log
 from odradek.log.segment.checkpoints import read_epochs
 from odradek.record.record_batch import Batch, iter_batches
 from odradek.record.records import decode
+from support.invariants import check
 from support.logs import T0, batch, put, stored
 
 CONFIG = LogConfig()
@@ -251,6 +253,28 @@ def stamped(offset: int, epoch: int, *values: bytes) -> Batch:
     made = batch(*values)
     made.stamp(Offset(offset), LeaderEpoch(epoch))
     return made
+
+
+@pytest.mark.parametrize("number", range(12))
+def test_roll_for_a_gap_is_undone_if_no_batch_follows_it(number: int) -> None:
+    disk = SimDisk()
+    log = new_log(LogConfig(index_interval_bytes=0), disk)
+    put(log, b"a")
+    log.append_as_follower([stamped(1, 0, b"b")], T0)
+    far = INT32_MAX + 7
+    disk.fail_call(number, errno.ENOSPC)
+    with suppress(DiskFailed):
+        log.append_as_follower([stamped(far, 0, b"c")], T0)
+    disk.fail_call(-1)
+    if log.end_offset == 2:
+        check(log)
+        assert bases(log) == [0]
+        put(log, b"d")  # As the leader by now.
+        log.append_as_follower([stamped(far, 0, b"c")], T0)
+        assert stored(log) == [(0, 0), (1, 1), (2, 2), (far, far)]
+    check(log)
+    close_log(log, T0)
+    assert stored(Log.open(disk, "/d/t-0", LogConfig(), T0, clean_shutdown=True)) == stored(log)
 
 
 def test_follower_keeps_the_leaders_offsets_and_epochs() -> None:

@@ -238,6 +238,20 @@ def test_truncation_below_the_first_segment_resets_the_log() -> None:
     assert stored(log) == [(50, 50)]
 
 
+def test_truncation_at_a_damaged_offset_ends_within_the_segment() -> None:
+    disk = SimDisk()
+    log = new_log(disk=disk)
+    put(log, b"a", b"b", b"c", b"d")
+    log.roll(T0)
+    put(log, b"e", b"f", b"g", b"h")
+    disk.open(log.active.path).write(0, (2).to_bytes(8))  # No checksum covers the base offset; it was 4.
+    log.active.release()
+    assert truncate_to(log, Offset(5), T0)
+    assert (bases(log), log.end_offset, log.active.size) == ([0, 4], 4, 0)
+    put(log, b"i")
+    assert stored(log) == [(0, 3), (4, 4)]
+
+
 def test_lowered_recovery_point_is_reported_before_the_truncation() -> None:
     log = new_log()
     for _ in range(3):

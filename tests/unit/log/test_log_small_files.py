@@ -246,6 +246,7 @@ def test_segment_names_are_parsed() -> None:
     assert parsed("00000000000000000042.snapshot") == (42, ".snapshot", "")
     for name in ("42.log", "00000000000000000042.txt", "99999999999999999999.log", "partition.metadata"):
         assert parsed(name) is None
+    assert parsed("0000000000000000004\u0662.log") is None, "another name of the same segment"
 
 
 @pytest.mark.parametrize(
@@ -261,6 +262,7 @@ def test_segment_names_are_parsed() -> None:
         ("topic-0.0123456789abcdef0123456789abcdef-delete", None),
         ("__cluster_metadata-0", None),
         ("topic-99999999999", None),
+        ("topic-1\u0662", None),
         ("lost+found", None),
     ],
 )

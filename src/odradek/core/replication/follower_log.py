@@ -108,7 +108,7 @@ def _is_cut_by_start(log: Log, first: Batch, leader_start: Offset) -> bool:
     are below that offset, or there are none.
     """
     is_old = log.start_offset == log.end_offset or first.base_offset < leader_start <= log.end_offset
-    return is_old and first.base_offset < log.end_offset < first.next_offset
+    return is_old and 0 <= first.base_offset < log.end_offset < first.next_offset
 
 
 def _check_offsets(end: Offset, batches: Sequence[Batch]) -> None:

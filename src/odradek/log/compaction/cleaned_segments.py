@@ -1,7 +1,8 @@
 """Segments written by compaction, under names that end in .cleaned until they are complete.
 
 A group of segments becomes one segment.  It becomes several if offsets or positions would not fit into one file's index
-(KAFKA-6264).
+(KAFKA-6264).  The first of them begins where the group does, by which a start knows what it replaces.  So a group stays
+as it is if not even its first batch to keep fits into that segment.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ class CleanedSegments:
         self._segments: list[Segment] = []
         self.size = 0
         self.last_offset = NO_OFFSET  # Of the added batches.
+        self.lacks_beginning = False  # If True, no batch is near enough to the first segment's base offset.
         self._begin(base_offset)
 
     def _begin(self, base_offset: Offset) -> None:
@@ -48,6 +50,9 @@ class CleanedSegments:
         bytes_max, offset_max = self.room
         if len(data) > bytes_max or last_offset > offset_max:
             self.write()
+            if not self._ends_at:
+                self.lacks_beginning = True
+                return
             # Begin where the last segment ends.  A source between the two segments would be in neither for a start that
             # swaps them.  Offsets this far apart occur only in a segment of its own (_grouped), and no source is
             # between.

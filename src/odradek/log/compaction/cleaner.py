@@ -196,16 +196,20 @@ class Cleaning:
         sources = self._groups.pop()
         disk, base = CleanedDisk(self._disk), sources[0].base_offset
         cleaned = CleanedSegments(disk, self._directory, base, self._config, self._options.rules.now)
+        dropped_before = self.dropped_records
         try:
             with _as_uncleanable():
                 is_changed = len(sources) > 1
                 last = [source for source in sources if source.size][-1]
                 for source in sources:
                     is_changed |= self._clean_segment(source, cleaned, throttle, ends_group=source is last)
-            self.kept_bytes += cleaned.size
-            if not is_changed:
+            if cleaned.lacks_beginning:
+                self._drop_none(dropped_before)
+            if cleaned.lacks_beginning or not is_changed:
+                self.kept_bytes += sum(source.size for source in sources)
                 cleaned.discard()
                 return Group(sources)
+            self.kept_bytes += cleaned.size
             segments = cleaned.seal()
             self._publish([segment.base_offset for segment in segments])
         except BaseException:
@@ -244,6 +248,11 @@ class Cleaning:
         self.read_bytes += source.size
         self.dropped_records = batches.dropped_records
         return is_changed
+
+    def _drop_none(self, before: int) -> None:
+        """Take back the count of dropped records, since their segments stay as they are."""
+        assert self._batches is not None, "the offset map is built before segments are cleaned"
+        self.dropped_records = self._batches.dropped_records = before
 
     def _clean_run(self, chunk: Chunk, cleaned: CleanedSegments, batches: CleanedBatches, *, keeps_last: bool) -> bool:
         """Clean the plain batches that come next in the chunk; return whether records were dropped."""

@@ -130,6 +130,7 @@ class FileSlice:
     __slots__ = ("_cached_bytes", "file", "position", "size")
 
     def __init__(self, file: File, position: int, size: int) -> None:
+        assert position >= 0 <= size, "a slice is within a file"
         self.file = file
         self.position = position
         self.size = size
@@ -198,6 +199,7 @@ class FileSlice:
         assert 0 <= start <= self.size
         piece = FileSlice(self.file, self.position + start, min(size, self.size - start))
         piece._cached_bytes = max(self._cached_bytes - start, 0)
+        assert piece.position + piece.size <= self.position + self.size, "a part ends within its slice"
         return piece
 
     def __repr__(self) -> str:

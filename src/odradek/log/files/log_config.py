@@ -48,3 +48,6 @@ class LogConfig:
         assert 0 < self.segment_bytes <= INT32_MAX, "index positions are 32-bit"
         assert self.index_interval_bytes >= 0
         assert self.segment_index_bytes >= 4, "segment.index.bytes"
+        assert self.retention_ms >= UNLIMITED <= self.retention_bytes
+        assert self.min_compaction_lag_ms >= 0 < self.max_compaction_lag_ms
+        assert self.delete_retention_ms >= 0 <= self.file_delete_delay_ms

@@ -53,15 +53,16 @@ _OFFSET_DIGITS = 20
 _UNIQUE_DIGITS = 32
 _NAME_CHARACTERS_MAX = 255
 _SEGMENT_FILE = re.compile(
-    r"(\d{20})(\.log|\.index|\.timeindex|\.txnindex|\.snapshot)(\.deleted|\.cleaned|\.swap|\.aside(?:\.[1-9]\d*)?)?"
+    r"([0-9]{20})(\.log|\.index|\.timeindex|\.txnindex|\.snapshot)(\.deleted|\.cleaned|\.swap|\.aside(?:\.[1-9][0-9]*)?)?"
 )
-_PARTITION = re.compile(r"([a-zA-Z0-9._-]+)-(0|[1-9]\d{0,9})")
+_PARTITION = re.compile(r"([a-zA-Z0-9._-]+)-(0|[1-9][0-9]{0,9})")
 _MARKED = re.compile(r".+\.[0-9a-f]{32}-(delete|future|stray)")
 DELETE, FUTURE, STRAY = "delete", "future", "stray"  # Marks of directories.
 KRAFT_METADATA_TOPIC = "__cluster_metadata"
 
 
 def segment_stem(base_offset: Offset) -> str:
+    assert base_offset >= 0, "parse_segment_file recognizes no negative offset"
     return f"{base_offset:0{_OFFSET_DIGITS}d}"
 
 

@@ -108,7 +108,9 @@ def _in_order(properties: Mapping[str, str]) -> dict[str, str]:
     id_key = _ID_KEYS[properties["version"]]
     first = {_CLUSTER: properties[_CLUSTER]} if _CLUSTER in properties else {}
     rest = {key: value for key, value in properties.items() if key not in (id_key, _CLUSTER)}
-    return {**first, **rest, id_key: properties[id_key]}
+    ordered = {**first, **rest, id_key: properties[id_key]}
+    assert len(ordered) == len(properties), "an order loses no property"
+    return ordered
 
 
 def _read(disk: Disk, directory: str) -> dict[str, str] | None:

@@ -35,5 +35,7 @@ class Owed:
     def settle(self) -> None:
         """Run the pending work in order, up to the first failure.  Raise DiskFailed for that failure."""
         while self._works:
-            self._works[0]()
+            work = self._works[0]
+            work()
+            assert self._works[0] is work, "pending work leaves its queue alone"
             self._works.popleft()

@@ -229,7 +229,12 @@ class Log:
         active = self.active
         before = active.size
         assert self.end_offset <= batches[0].base_offset < end, "offsets are monotonic"
-        active.append(batches, self.config)
+        try:
+            active.append(batches, self.config)
+        except DiskFailed:
+            if self.end_offset < active.base_offset:
+                self._take_back_roll()
+            raise
         assert active.size == before + size, "an append writes all of its bytes"
         self.end_offset = end
 
@@ -275,6 +280,17 @@ class Log:
         segment.prepare(self.config)
         self._is_prepared = True
         self._touch(old)
+
+    def _take_back_roll(self) -> None:
+        """Drop the segment that was begun behind a gap if no batch followed: the next may be before it."""
+        begun = self.active
+        begun.release()
+        self.activate(self.segments[:-1])
+        self.sealed_open = [segment for segment in self.sealed_open if segment is not self.active]
+        self.durability.keep(self.end_offset, frozenset(self.segments[:-1]))
+        snapshot = self.snapshots.forgotten([begun.base_offset])
+        self.owe(begun.unmake_files, snapshot, partial(self.disk.sync_directory, self.directory))
+        assert self.active.base_offset <= self.end_offset, "the log ends in the active segment"
 
     # ------------------------------------------------------------------ streaming append
 

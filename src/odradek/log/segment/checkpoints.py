@@ -14,6 +14,7 @@ whether the file is dispensable.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
 
 from odradek.base.units import INT64_MAX, MIB, LeaderEpoch, Offset, TimestampMs, TopicName, TopicPartition
 from odradek.base.uuids import Uuid, from_text, to_text
@@ -48,6 +49,7 @@ def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, Offset]:
 
 
 def write_offsets(disk: Disk, path: str, offsets: Mapping[TopicPartition, Offset]) -> None:
+    assert min(offsets.values(), default=0) >= 0, "read_offsets accepts no negative offset"
     lines = (f"{partition.topic} {partition.partition} {offset}" for partition, offset in sorted(offsets.items()))
     replace_file(disk, path, _text(len(offsets), lines))
 
@@ -106,6 +108,8 @@ def read_damages(disk: Disk, path: str) -> list[KnownDamage]:
 
 
 def write_damages(disk: Disk, path: str, damages: Iterable[KnownDamage]) -> None:
+    damages = list(damages)
+    assert all(one.position >= 0 for one in damages), "read_damages accepts no negative position"
     lines = [
         f"{one.partition.topic} {one.partition.partition} {one.file} {one.position} {one.following} {one.since_ms} "
         + " ".join(one.why.split())
@@ -134,7 +138,10 @@ def read_epochs(disk: Disk, directory: str) -> list[tuple[LeaderEpoch, Offset]]:
 
 
 def write_epochs(disk: Disk, directory: str, epochs: Iterable[tuple[LeaderEpoch, Offset]], *, durable: bool) -> None:
-    lines = [f"{epoch} {start}" for epoch, start in epochs]
+    entries = list(epochs)
+    are_ascending = all(a[0] < b[0] and a[1] <= b[1] for a, b in pairwise(entries))
+    assert are_ascending, "read_epochs accepts only ascending epochs and offsets"
+    lines = [f"{epoch} {start}" for epoch, start in entries]
     replace_file(disk, f"{directory}/{LEADER_EPOCHS}", _text(len(lines), lines), durable=durable)
 
 

@@ -88,8 +88,10 @@ class Chunk:
 
     def pass_by(self, size: int, next_offset: int) -> None:
         """Skip whole batches that other code has read; `next_offset` follows their last offset."""
+        assert 0 <= size <= len(self.data) - self.at, "only batches of this chunk are skipped"
         self.at += size
         self.next_offset = Offset(max(self.next_offset, next_offset))
+        assert self.next_offset <= self.end_offset, "a chunk has no offset beyond its segment"
 
     def size_of_next(self) -> int:
         """Return the size of a batch that this chunk contains only in part; 0 without its whole header."""
@@ -118,3 +120,4 @@ def chunks(file: File, size: int, base_offset: Offset, end_offset: Offset, chunk
         yield chunk
         position, next_offset = position + chunk.at, chunk.next_offset
         wanted = max(chunk_bytes, HEADER_BYTES, chunk.size_of_next())
+        assert chunk.at or wanted > len(data), "each chunk takes the walk further, or the next one is larger"

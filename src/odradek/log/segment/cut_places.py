@@ -30,8 +30,11 @@ class LogCut(NamedTuple):
 def cut_of(segments: Sequence[Segment], offset: Offset) -> LogCut:
     """Return how to drop every batch that reaches `offset`, which is not before all segments.  Raises DiskFailed."""
     kept = [segment for segment in segments if segment.base_offset <= offset]
+    assert kept, "a cut keeps at least the first segment"
     place = cut_place(kept[-1], offset)
-    return LogCut(kept, place, Offset(offset if place is None else min(offset, place.base_offset)))
+    end = offset if place is None else min(offset, place.base_offset)
+    # No checksum covers the base offset of a batch, which may be too small for this segment.
+    return LogCut(kept, place, Offset(max(end, kept[-1].base_offset)))
 
 
 def cut_place(segment: Segment, offset: Offset) -> FileBatch | None:
@@ -64,4 +67,5 @@ def offset_at(segment: Segment, position: int) -> Offset:
             if place.position >= position:
                 break
             found = Offset(place.last_offset + 1)
+    assert found >= segment.base_offset
     return found

@@ -47,6 +47,7 @@ class Block:
         return 0 <= number - self.start < self._count
 
     def entry(self, number: int) -> Entry:
+        assert self.has(number), "a block returns its own entries only"
         first, second = self._layout.unpack_from(self._data, (number - self.start) * self._layout.size)
         return first, second
 
@@ -67,6 +68,7 @@ class Index:
     """
 
     def __init__(self, disk: Disk, path: str, layout: Struct, base_offset: Offset, stored_bytes: int) -> None:
+        assert base_offset >= 0 <= stored_bytes
         self._disk = disk
         self._layout = layout
         self._stored = stored_bytes // layout.size
@@ -140,6 +142,7 @@ class Index:
         if block.has(block.start):
             others = [known for known in self._blocks if known.start != block.start]  # Not its shorter version.
             self._blocks = [block, *others[: BLOCKS_MAX - 1]]
+        assert len(self._blocks) <= BLOCKS_MAX
         return block
 
     def _read_entry(self, file: ReadableFile, number: int) -> Entry:
@@ -175,6 +178,7 @@ class Index:
         else:
             del self._pending[count - self._stored :]
         self._blocks = []
+        assert len(self) == count, "a truncation keeps the first entries, written or not"
 
     def forget_blocks(self) -> None:
         """Drop the cached blocks, which would take much memory for a log of many segments."""

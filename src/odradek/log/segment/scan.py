@@ -121,6 +121,7 @@ def walk_runs(file: File, position: int, end: int, runs: Runs) -> Iterator[FileB
         if size:
             last = Offset(runs.next_offset - 1)
             timestamp = TimestampMs(runs.run_max_timestamp)
+            assert 0 < size <= end - position, "a run ends within the walk"
             yield FileBatch(
                 position, size, Offset(runs.first_offset), last, timestamp, LeaderEpoch(runs.first_epoch), MAGIC
             )

@@ -224,6 +224,7 @@ class Search(NamedTuple):
         Raise Refused(CORRUPT_MESSAGE) if a batch can't be decoded, Refused(INVALID_RECORD) if it decodes to too
         many bytes, and DiskFailed if the disk fails.
         """
+        assert self.start < self.end, "a search covers at least one offset"
         if self.timestamp is None:
             return self._greatest()
         for segment in self.segments:

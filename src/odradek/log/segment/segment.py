@@ -66,6 +66,7 @@ class Segment:
         time_index_bytes: int = 0,
         transaction_index_bytes: int = 0,
     ) -> None:
+        assert size >= 0, "no segment is smaller than empty"
         stem = f"{directory}/{segment_stem(base_offset)}"
         self._disk = disk
         self.path = stem + LOG
@@ -229,6 +230,7 @@ class Segment:
         """
         if self._overhang:
             self._cut_overhang()
+        assert front, "the front of a batch has at least its header"
         self._overhang = True
         try:
             self.file.write(self.size, front)
@@ -270,6 +272,7 @@ class Segment:
         self._recent_ends.append(last_offset)
         self._recent_positions.append(position)
         if len(self._recent_ends) >= RECENT_BATCHES_MAX:
+            assert len(self._recent_ends) == len(self._recent_positions), "each recent batch has an end and a position"
             del self._recent_ends[: RECENT_BATCHES_MAX // 2]
             del self._recent_positions[: RECENT_BATCHES_MAX // 2]
 
@@ -507,6 +510,7 @@ class Segment:
         if len(hints) >= HINTS_MAX:
             del hints[next(iter(hints))]
         hints[offset] = position
+        assert len(hints) <= HINTS_MAX
 
     def _walk(self, position: int, chunk_bytes: int = WALK_CHUNK_BYTES, *, cached: bool = False) -> Iterator[FileBatch]:
         """Walk to the end, and check that offsets can be in this segment.  Raise Damaged otherwise."""
@@ -572,6 +576,7 @@ class Segment:
 
     def note_searched(self, searched: SearchedSegment) -> None:
         """Record the greatest timestamp that a search found, unless it is known by now."""
+        assert searched.base_offset == self.base_offset, "a search of another segment says nothing about this one"
         largest = searched.found_largest
         if largest is not None and not self._max_known:
             self.max_timestamp, self.max_timestamp_offset = largest
@@ -621,6 +626,7 @@ class Segment:
                 )
             self._note_timestamp(place)
             end = Offset(place.last_offset + 1)
+        assert end >= self.base_offset, "a segment never ends before it begins"
         return end
 
     def rebuild_indexes(self, config: LogConfig) -> None:

@@ -62,6 +62,7 @@ class TransactionIndex:
         """Return a copy for a reader in another thread, unaffected by later changes."""
         copy = TransactionIndex(self._disk, self.path, self.base_offset, self._stored_bytes)
         copy._pending = list(self._pending)
+        assert len(copy) == len(self)
         return copy
 
     def on(self, disk: Disk) -> None:
@@ -109,6 +110,7 @@ class TransactionIndex:
             self._disk.unlink(self.path)
         self._stored_bytes = 0
         self.write()
+        assert self.is_whole and not self._pending
 
     def truncate_to(self, offset: Offset) -> None:
         """Drop the transactions that ended at `offset` or later."""
@@ -117,6 +119,7 @@ class TransactionIndex:
             self._cut(self._first_from(self._disk.open(self.path), offset))
 
     def _cut(self, count: int) -> None:
+        assert 0 <= count <= self._stored, "a truncation adds no entries"
         if count < self._stored:
             self._disk.open(self.path).truncate(count * ENTRY_BYTES)
             self._stored_bytes = count * ENTRY_BYTES

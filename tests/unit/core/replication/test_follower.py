@@ -242,6 +242,12 @@ def test_leaders_first_batch_replaces_records_below_its_start() -> None:
     assert (case.log.start_offset, case.high_watermark) == (11, 13)
 
 
+def test_log_never_restarts_below_offset_zero() -> None:
+    case = Case()
+    case.fetched(answer(sent(-2, 4, 5)))
+    assert (case.log.start_offset, case.log.end_offset) == (0, 0)
+
+
 def test_replicated_batches_update_the_producer_state() -> None:
     case = Case()
     case.fetched(answer(sent(0, 2, 3, sequence=0), sent(2, 1, 3, sequence=2)))
