@@ -96,7 +96,11 @@ class Partition(LocalReplica):
         if self.leading is not None:
             self.leading.continue_leadership(info, now)
         elif self._log is not None:
-            self.leading = Leading(self, info, self.alter_partition, now)
+            leading = Leading(self, info, self.alter_partition, now)
+            if self.is_online:
+                self.leading = leading
+            else:  # A fetch that was notified of the high watermark has found its disk failed.
+                leading.end_leadership(ErrorCode.KAFKA_STORAGE_ERROR)
         self._take(info)
 
     def follow(self, info: PartitionInfo) -> None:

@@ -112,6 +112,9 @@ class Following:
                 self._try_later(f"the leader reports a diverging epoch that requires no truncation: {answer.diverging}")
         except DiskFailed as failed:
             self._disk_failed(failed)
+        except Refused:
+            if self.partition.is_online:  # Otherwise a fetch that was notified has found its disk failed.
+                raise
         return False
 
     def epoch_ended(self, asked: OffsetsForLeaderEpoch, error: ErrorCode, answer: EpochEnd, now: TimestampMs) -> None:
@@ -142,6 +145,9 @@ class Following:
             act()
         except DiskFailed as failed:
             self._disk_failed(failed)
+        except Refused:
+            if self.partition.is_online:  # Otherwise a fetch that was notified has found its disk failed.
+                raise
 
     # Reactions to answers.
 
