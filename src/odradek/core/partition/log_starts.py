@@ -192,7 +192,8 @@ class LogStarts:
         starts: dict[TopicPartition, Offset] = {}
         for advance in advances:
             name, partition = advance.name, advance.partition
-            if partition.is_online and directory.logs.get(name) is partition.log:  # Else its topic was deleted.
+            is_there = partition.is_online and directory.logs.get(name) is partition.log  # Else its topic was deleted.
+            if is_there and advance.offset <= partition.positions.high_watermark:  # Else it was truncated since.
                 starts[name] = max(starts.get(name, advance.offset), advance.offset)
         return WriteStarts(directory, directory.checkpoints.begin_starts(starts), advances)
 
