@@ -135,6 +135,9 @@ class LocalReplica:
         log = self.log
         if not delete_old_segments(log, now, self.positions.high_watermark):
             return False
+        assert log.start_offset <= self.positions.high_watermark, (
+            "the log start offset never exceeds the high watermark"
+        )
         self.changed()
         log.reaper.finish(log.directory)
         return True

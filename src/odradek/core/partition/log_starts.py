@@ -184,8 +184,10 @@ class LogStarts:
         return [self._begin(directory) for directory in list(self._asked) if directory not in self._writing]
 
     def _begin(self, directory: LogDirectory) -> WriteStarts:
+        assert directory not in self._writing, "one write per directory is in flight"
         self._writing.add(directory)
         asked = self._asked.pop(directory)
+        assert asked, "a directory is queued with its advances"
         advances, left = asked[:ADVANCES_PER_WRITE], asked[ADVANCES_PER_WRITE:]
         if left:
             self._asked[directory] = left
@@ -200,6 +202,7 @@ class LogStarts:
     def on_starts_written(self, event: WroteStarts, now: Moment) -> Iterator[None]:
         """Complete a write: apply its log start offsets.  Yields after each."""
         directory, write, advances = event.effect
+        assert directory in self._writing, "a write ends once"
         directory.checkpoints.end_starts(write)
         if event.failed is not None:
             directory.doubt(event.failed)
@@ -212,6 +215,7 @@ class LogStarts:
         self._writing.discard(directory)
 
     def _end(self, advance: Advance, failed: DiskFailed | None, now: Moment) -> None:
+        assert not advance.is_ended, "an advance ends once"
         partition = advance.partition
         try:
             if failed is None:
@@ -230,6 +234,7 @@ class LogStarts:
         self._lot.happened(advance.name)
         if advance.waiting is not None:
             advance.waiting.open -= 1
+            assert advance.waiting.open >= 0, "a request waits for each of its advances once"
             self._lot.happened(advance.waiting)
 
 
