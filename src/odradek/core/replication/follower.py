@@ -63,6 +63,7 @@ class Following:
         `backoff_ms` is replica.fetch.backoff.ms; `diverging_in_fetch` means that the leader supports Fetch 12 (Kafka
         2.7).
         """
+        assert partition.leading is None, "a leader does not follow"
         self.partition = partition
         self.leader = leader
         self.epoch = epoch
@@ -196,6 +197,7 @@ class Following:
         """
         partition = self.partition
         offset, is_done = agreed_end(partition.log, partition.positions.high_watermark, answer)
+        assert offset <= partition.log.end_offset, "logs agree at most up to their ends"
         has_changed = cut_log_at(partition, offset, now)
         self._ask(self._fetch() if is_done else self._first_ask())
         return has_changed
@@ -251,6 +253,7 @@ class Following:
 
     def _refused(self, error: ErrorCode) -> None:
         """Handle an error of the leader: retry the request later, unless the leader fenced this follower."""
+        assert error is not ErrorCode.NONE, "only an error is handled as one"
         if error is ErrorCode.FENCED_LEADER_EPOCH:
             self._is_fenced = True
             return
