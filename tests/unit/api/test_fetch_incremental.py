@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,8 @@ from odradek.core.fetch.fetch_sessions import EVICTION_MS, FINAL_EPOCH, INITIAL_
 from odradek.core.kernel.moment import Moment
 from odradek.core.kernel.parked import Parked
 from odradek.core.partition.partition import Partition
+from odradek.log.files.disk import DiskFailed, FileSlice
+from odradek.log.log.log import Log
 from odradek.record.builder import encode_batch
 from odradek.wire.messages.create_topics import (
     CreatableTopic,
@@ -254,6 +257,22 @@ def test_offline_partition_is_returned_until_it_is_online(harness: Harness) -> N
     harness.broker.replicas._open_again(name, harness.broker.view.topics[name.topic].id, harness.now)
     assert one.fetch()[7].error_code == ErrorCode.NONE
     assert not one.fetch()
+
+
+def test_fetch_whose_read_finds_a_failed_disk_completes_once(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The partition goes offline within the check of the parked fetch, which watches that partition."""
+    one = reader(harness, min_bytes=2)
+    parked = one.wait()
+
+    def fails(*_: object, **__: object) -> FileSlice:
+        raise DiskFailed(errno.EIO, "Input/output error", "00000000000000000000.log")
+
+    monkeypatch.setattr(Log, "read", fails)
+    produce(harness, 3)
+    assert harness.broker.lot.take_completed() == [parked]
+    assert not partition(harness, 3).is_online
+    (told,) = one.told(parked).values()
+    assert told.error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def test_deleted_topic_is_returned_until_it_exists_again(harness: Harness) -> None:

@@ -56,7 +56,10 @@ class Compactions:
         present = self._present.setdefault(partition, Compaction(partition))
         self._due[partition] = None
         has_all = present.to is None or (partition.is_online and partition.log.end_offset <= present.to)
-        return present if has_all else self._next.setdefault(partition, Compaction(partition))
+        found = present if has_all else self._next.setdefault(partition, Compaction(partition))
+        assert found.outcome is None, "only a compaction that has not ended is shared"
+        assert len(self._next) <= len(self._present), "a next compaction follows a present one"
+        return found
 
     def end_for(self, partition: Partition) -> Offset | None:
         """Return the requested end of a log's compaction; None if there is no request, or no end yet."""
@@ -104,8 +107,10 @@ class Compactions:
         """Remove and return the next log to begin a pass on; None if the queue is empty."""
         while self._queue:
             compaction = self._queue.popleft()
+            assert compaction.is_queued, "a compaction is queued once"
             compaction.is_queued = False
             if compaction.outcome is None:
+                assert self._present[compaction.partition] is compaction, "a compaction is present until it ends"
                 return compaction.partition
         return None
 
@@ -165,10 +170,12 @@ class Compactions:
         ended = self._present.pop(partition, None)
         if ended is None:
             return
+        assert ended.outcome is None, "a compaction ends once"
         self._unsynced.pop(partition.topic_partition, None)
         self._unnamed.pop(partition, None)
         following = self._next.pop(partition, None)
         if following is not None:
+            assert following.to is None, "the next compaction begins after the present one"
             self._present[partition] = following
             self._due[partition] = None
         ended.outcome = outcome

@@ -48,6 +48,8 @@ class Compaction:
 
     def begin_compaction(self, log: Log, steady: int) -> None:
         """Set its end to the log end offset; the active segment is empty."""
+        assert self.to is None, "a compaction begins once"
+        assert log.active.base_offset == log.end_offset, "the log was rolled: its active segment is never compacted"
         self.to, self._began = log.end_offset, steady
         self._bytes_before = _bytes_below(log, log.end_offset)
 

@@ -168,6 +168,7 @@ class LogCleaner:
         self._go_on(Clean(partition, cleaning))
 
     def _go_on(self, step: Clean) -> None:
+        assert step.partition.topic_partition not in self._running, "a log has one running pass"
         self._running[step.partition.topic_partition] = step
         self._steps.append(step)
 
@@ -183,6 +184,7 @@ class LogCleaner:
     def _take_in(self, event: Cleaned, now: Moment) -> None:
         step = event.step
         partition, cleaning = step.partition, step.cleaning
+        assert self._running[partition.topic_partition] is step, "a step ends once, before the next one begins"
         del self._running[partition.topic_partition]
         try:
             log = partition.log

@@ -124,6 +124,7 @@ def _refusal(
 
 def _has_restarted(known: BrokerEpochs, wanted: LeaderAndIsr, context: ControllerContext) -> bool:
     """Return whether an ISR member has restarted since the leader saw it catch up (KIP-903)."""
+    assert {*wanted.isr} <= context.brokers.keys(), "only live brokers are eligible for an ISR"
     return any(known.get(one, NO_EPOCH) not in (NO_EPOCH, context.brokers[one].epoch) for one in wanted.isr)
 
 

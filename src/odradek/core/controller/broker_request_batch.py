@@ -95,6 +95,7 @@ class RequestBatch:
         `is_new` means that no broker had the partition before, so brokers do not look for its log or an earlier
         leader.
         """
+        assert self._context.is_there(partition), "only existing partitions have replicas"
         for broker in brokers:
             self._states.setdefault(broker, {})[partition] = None
         if is_new:

@@ -109,6 +109,8 @@ class Controller:
             self._begin(NOT_ELECTED)
         if isinstance(event, events.Ask) and event.answer is None and not event.error:
             event.error = ErrorCode.NOT_CONTROLLER
+        if isinstance(event, events.Ask):
+            assert (event.answer is None) == bool(event.error), "a request gets an answer or an error"
 
     # Election.
 
@@ -133,6 +135,7 @@ class Controller:
         `stopping` are the brokers in controlled shutdown, by their epochs.
         """
         context = self._context
+        assert not context.brokers and not context.topics, "a controller begins without knowledge"
         yield ReadIsrChanges()  # Sets the watches; the notices' content is read, or requested from brokers, anyway.
         yield ReadFailedDirectories()
         yield DeleteNotices()
@@ -177,6 +180,7 @@ class Controller:
     def _came(self, brokers: Sequence[LiveBroker]) -> Steps:
         context = self._context
         for broker in brokers:
+            assert broker.info.id not in context.brokers, "a broker starts after it has gone"
             context.broker_came(broker)
         ids = [broker.info.id for broker in brokers]
         self._batch.announce(to_know_all=ids)

@@ -40,11 +40,17 @@ class ControllerContext:
         """Add a started broker, without failed directories and not shutting down."""
         self.broker_went(broker.info.id)
         self.brokers[broker.info.id] = broker
+        self._check()
 
     def broker_went(self, broker: BrokerId) -> None:
         self.brokers.pop(broker, None)
         self.shutting_down.discard(broker)
         self._in_failed_directories.pop(broker, None)
+        self._check()
+
+    def _check(self) -> None:
+        assert self.shutting_down <= self.brokers.keys(), "only live brokers are shutting down"
+        assert self._in_failed_directories.keys() <= self.brokers.keys(), "only live brokers report their directories"
 
     def directories_failed(self, broker: BrokerId, partitions: Iterable[TopicPartition]) -> None:
         """Record partitions that a live broker can't serve, until it restarts or reports them online."""
@@ -53,6 +59,7 @@ class ControllerContext:
 
     def directories_are_back(self, broker: BrokerId, partitions: Iterable[TopicPartition]) -> None:
         """Record partitions that a live broker can serve again."""
+        assert broker in self.brokers, "only live brokers have directories"
         self._in_failed_directories[broker].difference_update(partitions)
 
     def is_online(self, broker: BrokerId, partition: TopicPartition) -> bool:
@@ -72,6 +79,7 @@ class ControllerContext:
             "an assignment keeps the replicas of its known partitions"
         )
         added = [TopicPartition(name, index) for index in assignment.partitions if index not in known]
+        assert not any(one in self.states for one in added), "only existing partitions have a state"
         for partition in added:
             for broker in assignment.partitions[partition.partition]:
                 self._held.setdefault(broker, {})[partition] = None

@@ -58,4 +58,5 @@ class TopicDeletion:
         if done:
             yield RemoveTopics(list(done))
             for name in done:
+                assert not context.deleting[name], "a topic is removed once its last replica is deleted"
                 context.topic_went(name)

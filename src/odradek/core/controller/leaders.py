@@ -110,6 +110,9 @@ class Leaders:
             write = WriteStates({one: state for one, state in found.items() if state != known[one]})
             if not write.states:
                 break
+            assert all(state.leader_epoch > known[one].leader_epoch for one, state in write.states.items()), (
+                "each election begins a leader epoch"
+            )
             yield write
             context.became(write.result.states)
             changed.update(dict.fromkeys(write.result.states))

@@ -60,6 +60,7 @@ def for_offline(
     leader = _first(replicas, alive) if may_be_unclean else None
     if leader is None:
         return None
+    assert leader not in state.isr, "a live ISR member is elected first"
     recovery = RECOVERING if has_recovery else state.recovery
     return Elected(_next(state, leader, (leader,))._replace(recovery=recovery), is_unclean=True)
 
@@ -93,6 +94,7 @@ def without(state: LeaderAndIsr, gone: Brokers) -> LeaderAndIsr:
     """
     leader = NO_BROKER if state.leader in gone else state.leader
     isr = tuple(broker for broker in state.isr if broker not in gone) or state.isr[-1:]
+    assert isr or not state.isr, "the last member of an ISR stays in it"
     if leader == state.leader and isr == state.isr:
         return state
     return state._replace(leader=leader, leader_epoch=LeaderEpoch(state.leader_epoch + 1), isr=isr)

@@ -67,6 +67,7 @@ class Sync(NamedTuple):
             end = begin + flush.count
             synced[name] = _how_ended(flush, partial(flush.on_synced, errors[begin:end]))
             begin = end
+        assert begin == len(errors), "each descriptor has one result"
         return Synced(synced)
 
 
@@ -139,12 +140,15 @@ class Flushes:
                 self._failed(name, partition, failed)
         names = list(flushes)
         syncs = [Sync({name: flushes[name] for name in names[first::free]}) for first in range(min(free, len(names)))]
+        assert sum(len(sync.flushes) for sync in syncs) == len(flushes), "each flush is in one sync"
         self._syncs += len(syncs)
+        assert self._syncs <= SYNCS_AT_ONCE, "a sync begins where one is free"
         return syncs
 
     def on_synced(self, event: Synced, now: Moment) -> None:
         """Complete a Sync."""
         self._syncs -= 1
+        assert self._syncs >= 0, "a sync ends once"
         for name, flush in event.flushes.items():
             flushed, partition = self._under_way.pop(name), self._partitions.get(name)
             # A topic that was deleted during the sync may exist again, with another log.

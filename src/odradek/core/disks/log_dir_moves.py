@@ -191,6 +191,7 @@ class Moves:
             self._go_on(move, now)
 
     def _after_pause(self, move: Move, now: Moment) -> None:
+        assert not move.is_dropped, "the pause of a dropped move is cancelled"
         move.pause = None
         self._go_on(move, now)
 
@@ -204,6 +205,7 @@ class Moves:
 
     def _go_on(self, move: Move, now: Moment) -> None:
         """Take the next step of a move; called on the loop while no thread works on it."""
+        assert not move.is_busy, "no thread works on the copy"
         if self._is_over(move):
             self._drop(move, now)
             return
@@ -272,6 +274,7 @@ class Moves:
         move.target.take_in(name, future)
         partition.goes_on_in(future, now)
         move.origin.let_go(name, now.wall)
+        assert self._storage.directory_of(name) is move.target, "a partition has its log in one directory"
         self._forget(move)
         _LOG.info("moved %s to %s", name, move.target.path)
         self._broker.moved(name, now)
@@ -304,6 +307,7 @@ class Moves:
             move.target.remove_soon(move.future.directory, now.wall)
 
     def _forget(self, move: Move) -> None:
+        assert self._moves[move.name] is move, "a move ends once"
         del self._moves[move.name]
         self._broker.flushes.held.discard(move.name)
 

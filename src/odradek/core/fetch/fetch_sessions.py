@@ -108,6 +108,7 @@ class Wanted:
         if session is not None:
             assert session.is_open, "only open sessions have partitions"
             session.due[self] = None
+            assert len(session.due) <= len(session.wanted), "only partitions of the session are due"
             session.lot.happened(session, self)
 
 
@@ -155,6 +156,7 @@ class Session:
         """Remove a partition from the due ones until it changes, since it has no news."""
         assert wanted.session is self, "only partitions of the session are watched"
         self.due.pop(wanted, None)
+        assert len(self.due) < len(self.wanted), "a watched partition is not due"
         wanted.watch(watchers)
 
     def forget(self, key: FetchKey) -> bool:
@@ -165,6 +167,7 @@ class Session:
         self.due.pop(wanted, None)
         wanted.session = None
         wanted.stop_watching()
+        assert len(self.due) <= len(self.wanted), "only partitions of the session are due"
         return True
 
     def close(self) -> None:
@@ -278,6 +281,7 @@ class FetchSessions:
                 assert self._partitions <= FETCH_SESSION_PARTITIONS_MAX, (
                     "fetch sessions never exceed their partition limit"
                 )
+            assert len(session.due) <= len(session.wanted), "only partitions of the session are due"
             yield
         for key in forgotten:
             self._partitions -= session.forget(key)
@@ -305,6 +309,8 @@ class FetchSessions:
         session.wanted = wanted
         self._sessions[session.id] = session
         self._partitions += len(wanted)
+        assert len(session.due) == len(wanted), "a full request reads all of its partitions"
+        assert len(self._sessions) <= self._sessions_max, "a session beyond the limit replaces another one"
         assert self._partitions <= FETCH_SESSION_PARTITIONS_MAX, "fetch sessions never exceed their partition limit"
         return session
 

@@ -48,6 +48,7 @@ DENIED: dict[ResourceType, ErrorCode] = {
     ResourceType.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     ResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 }
+assert DENIED.keys() == {*ResourceType}, "each type of resource has an error"
 
 
 class Principal(NamedTuple):

@@ -172,6 +172,7 @@ class ClusterView:
         self._take_name(topic.name)
         self.unreadable.pop(topic.name, None)
         self.version += 1
+        assert len(self._names) <= len(self._topics), "an id leads to an existing topic"
 
     def _take_name(self, name: TopicName) -> None:
         if _may_collide(name):
@@ -189,6 +190,7 @@ class ClusterView:
             if not alike:
                 del self._alike[collision_key(name)]
         self.version += 1
+        assert len(self._names) <= len(self._topics), "an id leads to an existing topic"
 
 
 def collision_key(name: str) -> str:

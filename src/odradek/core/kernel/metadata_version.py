@@ -27,6 +27,7 @@ OLDEST, NEWEST = METADATA_VERSIONS[0], METADATA_VERSIONS[-1]
 _NAMED = {version.name: version for version in METADATA_VERSIONS}
 # The last of a release wins.
 _NAMED |= {version.name.partition("-")[0]: version for version in METADATA_VERSIONS}
+assert len(_NAMED) == len(METADATA_VERSIONS) + len(_RELEASES), "each version and each release has a name of its own"
 
 
 def metadata_version(text: str) -> MetadataVersion | None:

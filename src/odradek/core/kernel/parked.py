@@ -72,8 +72,11 @@ class ParkingLot:
         """Complete the requests that wait for the key and whose condition its `news` fulfils."""
         waiting = self._by_key.get(key)
         if waiting:
-            for parked in [one for one in waiting if one.condition.fulfilled_by(key, news)]:
-                self.complete(parked)
+            # A condition may read from a disk.  A failure is an event of its own and may complete this request, too.
+            fulfilled = [one for one in tuple(waiting) if one in waiting and one.condition.fulfilled_by(key, news)]
+            for parked in fulfilled:
+                if parked in waiting:
+                    self.complete(parked)
 
     def tick(self, steady: int) -> None:
         """Complete every request whose deadline has passed."""
@@ -96,6 +99,7 @@ class ParkingLot:
         return key in self._by_key
 
     def complete(self, parked: Parked[object]) -> None:
+        assert parked in self._by_bucket.get(_bucket(parked), _NOBODY), "a request is completed once"
         self.forget(parked)
         self._completed.append(parked)
 
@@ -114,6 +118,7 @@ class ParkingLot:
         for bucket in list(self._by_bucket.values()):
             for parked in list(bucket):
                 self.complete(parked)
+            assert not bucket, "a parked request keeps its deadline"
 
     def take_completed(self) -> list[Parked[object]]:
         """Return the requests completed since the last call, in order; the caller answers each with `then`."""

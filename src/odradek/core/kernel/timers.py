@@ -57,6 +57,7 @@ class Timers:
         while self._heap and not self._heap[0][2].is_set:
             heapq.heappop(self._heap)
             self._cancelled -= 1
+            assert self._cancelled >= 0, "only cancelled timers are unset in the heap"
         return self._heap[0][0] if self._heap else None
 
     def tick(self, now: Moment) -> None:
@@ -64,12 +65,15 @@ class Timers:
         while (due := self.next_due()) is not None and due <= now.steady:
             timer = heapq.heappop(self._heap)[2]
             action, timer.action = timer.action, None
-            assert action is not None
+            assert action is not None, "the next timer is set"
             action(now)
 
     def was_cancelled(self) -> None:
         self._cancelled += 1
+        assert self._cancelled <= len(self._heap), "a cancelled timer is in the heap until it is removed"
         if self._cancelled > max(_CANCELLED_MIN, len(self._heap) // 2):
+            left = len(self)
             self._heap = [entry for entry in self._heap if entry[2].is_set]
             heapq.heapify(self._heap)
             self._cancelled = 0
+            assert len(self) == left, "only cancelled timers are removed"

@@ -96,12 +96,15 @@ class AlterPartitionManager:
 
     def add_leader(self, leading: Leadership, info: PartitionInfo, end: Offset, now: Moment) -> InSync:
         """Return a new leader's state of its followers; `end` is the leader's log end offset."""
+        assert leading.ended is None, "a leadership that has ended proposes nothing"
+        assert leading not in self._leading, "a leadership is added once"
         self._leading[leading] = None
         return InSync(self._broker, state_of(info), info.replicas, end, now.steady, lag_ms_max=self._lag_ms_max)
 
     def forget(self, leading: Leadership) -> None:
         """Stop tracking a leader whose leadership has ended or which has no followers."""
-        self._leading.pop(leading, None)
+        assert leading in self._leading, "only leaders with followers are tracked"
+        del self._leading[leading]
         self._under_way.pop(leading, None)
 
     def submit(self, leading: Leadership, now: Moment) -> None:
@@ -122,6 +125,7 @@ class AlterPartitionManager:
             attempt = ProposedIsr(leading, in_sync.pending, in_sync.pending_epochs)
             self._under_way[leading] = attempt
             self._asked.append(attempt)
+        assert self._under_way[leading].proposal is in_sync.pending, "the pending proposal is under way"
 
     @property
     def has_asked(self) -> bool:

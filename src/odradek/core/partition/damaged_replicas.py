@@ -111,6 +111,7 @@ class DamagedReplicas:
             text = "%s is damaged at offset %d: it leaves the ISR and fetches again from there"
             _LOG.error(text, name, damaged[0])
             partition.take_offline()
+            assert partition not in self._awaiting, "a replica leaves the ISR for its damage once"
             self._awaiting[partition] = AwaitingReplica(directory, partition.info.leader_epoch)
             self.changes += 1
             self._gone(name, now)
@@ -129,6 +130,7 @@ class DamagedReplicas:
         """Truncate replicas that others lead by now, and forget them, so that the controller assigns them again."""
         for partition, awaiting in list(self._awaiting.items()):
             name = partition.topic_partition
+            assert not partition.is_online, "a damaged replica is offline until it is made again"
             if awaiting.directory.failure is not None or self._partitions.get(name) is not partition:
                 del self._awaiting[partition]  # It is offline with its directory now, or was deleted.
                 awaiting.withdraw()
@@ -146,6 +148,7 @@ class DamagedReplicas:
         is_last = info is not None and info.isr == (self._id,) and info.leader_epoch > awaiting.epoch
         awaiting.looks_out = awaiting.looks_out + 1 if is_out and awaiting.is_known else 0
         awaiting.looks_last = awaiting.looks_last + 1 if is_last and awaiting.is_known else 0
+        assert not (awaiting.looks_out and awaiting.looks_last), "the last member of an ISR is in it"
         if awaiting.looks_out >= LOOKS:
             return self._truncate(name, awaiting, now)
         if awaiting.looks_last >= LOOKS:
@@ -170,6 +173,7 @@ class DamagedReplicas:
     def _cut(self, name: TopicPartition, log: Log, damaged: _Place, awaiting: AwaitingReplica, now: Moment) -> bool:
         """Begin a cut, or finish the one that was begun.  Raises DiskFailed with nothing cut off."""
         cut, awaiting.cut = awaiting.cut, None
+        assert cut is None or cut.is_over, "no thread works on the cut"
         if cut is not None and cut.failure is not None:
             raise cut.failure
         if cut is not None and cut.offset == damaged[0] and cut.finish(now.wall):

@@ -290,6 +290,9 @@ class InSync:
         return self.pending
 
     def _commit(self, state: LeaderAndIsr) -> None:
+        ours = self.committed
+        assert state.leader_epoch >= ours.leader_epoch, "leader epochs never decrease"
+        assert state.partition_epoch >= ours.partition_epoch, "partition epochs never decrease"
         self.committed, self.pending, self.pending_epochs, self.maximal_isr = state, None, (), state.isr
         self._check()
 
@@ -311,6 +314,7 @@ class InSync:
         self._followers = {
             broker: before.get(broker) or Follower(broker, now, is_in_sync=broker in isr) for broker in wanted
         }
+        assert {*self.maximal_isr} <= {self.broker, *self._followers}, "each ISR member is the leader or a follower"
 
     def _is_answer(self, state: LeaderAndIsr, proposal: LeaderAndIsr) -> bool:
         """Return whether the state is the one that the proposal started from, or results from it."""

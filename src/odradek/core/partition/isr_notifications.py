@@ -41,6 +41,7 @@ class IsrNotifications:
         """Return the partitions to report to the controller, each once; call it when they `are_due`."""
         assert self.are_due, "ISR changes are reported no more often than in Kafka"
         taken = list(self._changed)
+        assert taken, "a notification that is due has partitions"
         self._changed.clear()
         self.are_due = False
         self._last_taken_ms = now.steady
@@ -59,6 +60,7 @@ class IsrNotifications:
             self._timers.at((now.steady // CHECK_MS + 1) * CHECK_MS, self._look)
 
     def _look(self, now: Moment) -> None:
+        assert self._is_watched, "one timer is set"
         self._is_watched = False
         is_quiet = now.steady > self._last_change_ms + LINGER_MS
         if is_quiet or now.steady > self._last_taken_ms + DELAY_MS_MAX:

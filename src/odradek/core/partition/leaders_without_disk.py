@@ -74,6 +74,7 @@ class UnableLeaders:
         directory = self._storage.directory_of(name)
         if directory is None or not partition.has_told_full or not self._others_may_lead(partition):
             return False
+        assert partition not in self._awaiting, "a replica that awaits room is offline"
         _LOG.error(
             "disk full for %s: leadership moves to another in-sync replica; this one follows once there is space", name
         )
@@ -92,6 +93,7 @@ class UnableLeaders:
         """Forget replicas whose disk has room again, so that the controller assigns their role."""
         for partition, directory in list(self._awaiting.items()):
             name = partition.topic_partition
+            assert not partition.is_online, "a replica that awaits room is offline until it is made again"
             if directory.failure is not None or self._partitions.get(name) is not partition:
                 del self._awaiting[partition]  # It is offline with its directory now, or was deleted.
             elif directory.has_room:

@@ -80,6 +80,8 @@ class Leadership:
         This is the only rule of commitment.  With followers, a record is committed once it is written on all replicas
         that may be elected.  If that is the leader alone, the rule is the same as without followers.
         """
+        if self.ended is not None:  # A fetch that was notified before has found its disk failed.
+            return False
         if self.in_sync is not None:
             current = self.positions.high_watermark
             min_isr = self.partition.configs.min_insync_replicas

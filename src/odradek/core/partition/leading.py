@@ -54,6 +54,7 @@ class Leading(Leadership):
 
     def set_followers(self, info: PartitionInfo, now: Moment) -> None:
         """Apply the replicas and the ISR, and advance the high watermark as far as they allow."""
+        assert self.ended is None, "a leadership that has ended has no followers"
         manager = self._manager
         if len(info.replicas) <= 1:
             if self.in_sync is not None:
@@ -71,6 +72,7 @@ class Leading(Leadership):
     def end_leadership(self, code: ErrorCode) -> None:
         """End the leadership; refuse staged batches and fail requests that wait for a write with `code`."""
         assert self.ended is None, "a leadership ends once"
+        assert self.positions is self.partition.positions, "a leader moves the positions of its partition"
         if self.in_sync is not None:
             self._manager.forget(self)
         self.ended = code
@@ -266,6 +268,7 @@ class Leading(Leadership):
             return
         try:
             log = self.log
+            assert staging.appends[0].base_offset == log.end_offset, "staged batches continue the log"
             log.append_known(staging.batches, self.epoch, now.wall, staging.producers)
         except DiskFailed as failed:
             staging.refuse(self.partition.disk_failed(failed))
@@ -281,6 +284,7 @@ class Leading(Leadership):
         if self.in_sync is not None:
             self.partition.end_moved()
         self.committed(staging.visible_end, now)
+        assert self.positions.high_watermark <= staging.end, "the high watermark never exceeds the log end offset"
 
     # Transactions.
 

@@ -107,7 +107,16 @@ class LocalReplica:
         return expired_upto(self.log, now, self.positions.high_watermark)
 
     def advance_start(self, offset: Offset) -> None:
-        """Advance the log start offset to one that is already durable; do nothing if it is not higher."""
+        """Advance the log start offset to one that is already durable; do nothing if it is not higher.
+
+        Raises Refused beyond the high watermark: while the offset was written, an unclean election may have led to
+        a truncation of the log.
+        """
+        high_watermark = self.positions.high_watermark
+        if offset > high_watermark:
+            raise Refused(
+                ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} is beyond the high watermark {high_watermark}"
+            )
         if advance_start(self.log, offset):
             assert self.log.start_offset <= self.positions.high_watermark, (
                 "the log start offset never exceeds the high watermark"
@@ -126,6 +135,9 @@ class LocalReplica:
         log = self.log
         if not delete_old_segments(log, now, self.positions.high_watermark):
             return False
+        assert log.start_offset <= self.positions.high_watermark, (
+            "the log start offset never exceeds the high watermark"
+        )
         self.changed()
         log.reaper.finish(log.directory)
         return True

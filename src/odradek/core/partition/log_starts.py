@@ -184,21 +184,25 @@ class LogStarts:
         return [self._begin(directory) for directory in list(self._asked) if directory not in self._writing]
 
     def _begin(self, directory: LogDirectory) -> WriteStarts:
+        assert directory not in self._writing, "one write per directory is in flight"
         self._writing.add(directory)
         asked = self._asked.pop(directory)
+        assert asked, "a directory is queued with its advances"
         advances, left = asked[:ADVANCES_PER_WRITE], asked[ADVANCES_PER_WRITE:]
         if left:
             self._asked[directory] = left
         starts: dict[TopicPartition, Offset] = {}
         for advance in advances:
             name, partition = advance.name, advance.partition
-            if partition.is_online and directory.logs.get(name) is partition.log:  # Else its topic was deleted.
+            is_there = partition.is_online and directory.logs.get(name) is partition.log  # Else its topic was deleted.
+            if is_there and advance.offset <= partition.positions.high_watermark:  # Else it was truncated since.
                 starts[name] = max(starts.get(name, advance.offset), advance.offset)
         return WriteStarts(directory, directory.checkpoints.begin_starts(starts), advances)
 
     def on_starts_written(self, event: WroteStarts, now: Moment) -> Iterator[None]:
         """Complete a write: apply its log start offsets.  Yields after each."""
         directory, write, advances = event.effect
+        assert directory in self._writing, "a write ends once"
         directory.checkpoints.end_starts(write)
         if event.failed is not None:
             directory.doubt(event.failed)
@@ -211,6 +215,7 @@ class LogStarts:
         self._writing.discard(directory)
 
     def _end(self, advance: Advance, failed: DiskFailed | None, now: Moment) -> None:
+        assert not advance.is_ended, "an advance ends once"
         partition = advance.partition
         try:
             if failed is None:
@@ -229,6 +234,7 @@ class LogStarts:
         self._lot.happened(advance.name)
         if advance.waiting is not None:
             advance.waiting.open -= 1
+            assert advance.waiting.open >= 0, "a request waits for each of its advances once"
             self._lot.happened(advance.waiting)
 
 

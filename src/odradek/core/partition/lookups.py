@@ -77,6 +77,7 @@ class AllAnswered:
 
     def fulfilled_by(self, key: Hashable, news: object) -> bool:
         self._open -= 1  # Each key occurs once.
+        assert self._open >= 0, "each question is answered once"
         return not self._open
 
 
@@ -136,6 +137,7 @@ class Lookups:
         """Return a question, answered already if it needs no file.  Raises Refused."""
         question = Question(partition, timestamp, read_committed=read_committed)
         same = self._newest.get(question.key)
+        assert same is None or not same.is_answered, "an answered question is not shared"
         if same is not None and self._sees_all(same, partition):
             return same
         if question.search() is None:
@@ -171,6 +173,7 @@ class Lookups:
         begun: list[Begun] = []
         while queue and len(begun) < count_max:
             question = queue.popleft()
+            assert not question.is_answered, "only unanswered questions are queued"
             if question.has_waited and not self._lot.is_awaited(question):
                 self._forget(question)  # Its connection is closed.
                 continue
@@ -186,9 +189,11 @@ class Lookups:
     def on_looked_up(self, event: LookedUp, _: Moment) -> None:
         """Complete a Lookup: answer its questions, or queue them for their next search."""
         if event.lookup.is_large:
+            assert self._has_large_lookup, "a lookup ends once"
             self._has_large_lookup = False
         else:
             self._small_lookups -= 1
+            assert self._small_lookups >= 0, "a lookup ends once"
         for begun, result in zip(event.lookup.begun, event.results, strict=True):
             self._ends.pop(begun.question, None)
             self._go_on(begun, result)

@@ -77,6 +77,7 @@ class Partition(LocalReplica):
         log, self._log = self._log, None
         self._end_leading(code)
         self.changed()
+        assert self.leading is None, "a replica without a log does not lead"
         return log
 
     # Role.
@@ -96,7 +97,12 @@ class Partition(LocalReplica):
         if self.leading is not None:
             self.leading.continue_leadership(info, now)
         elif self._log is not None:
-            self.leading = Leading(self, info, self.alter_partition, now)
+            leading = Leading(self, info, self.alter_partition, now)
+            if self.is_online:
+                self.leading = leading
+            else:  # A fetch that was notified of the high watermark has found its disk failed.
+                leading.end_leadership(ErrorCode.KAFKA_STORAGE_ERROR)
+        assert (self.leading is not None) == self.is_online, "a replica leads as long as it has its log"
         self._take(info)
 
     def follow(self, info: PartitionInfo) -> None:
@@ -110,6 +116,7 @@ class Partition(LocalReplica):
             leading.end_leadership(code)
 
     def _take(self, info: PartitionInfo) -> None:
+        assert info.leader_epoch >= self.info.leader_epoch, "leader epochs never decrease"
         if info != self.info:
             self.info = info
             self.changed()
@@ -154,9 +161,11 @@ class Partition(LocalReplica):
         """Replace the log by another one: a complete, synced copy."""
         assert self.leading is None or not self.leading.has_staged, "no batch is staged when the log is replaced"
         if self._log is not None:
+            assert log.end_offset == self._log.end_offset, "a copy ends where its original does"
             log.config = self._log.config  # It may have been altered since the copy was begun.
         self._log = log
         self.positions.advance_durable_end(log.recovery_point)
+        assert self.positions.are_within(log.start_offset, log.end_offset), "the high watermark is within the copy"
         self._flushed(log.recovery_point, now)
 
     def diverging_epoch(self, last_fetched_epoch: int, fetch_offset: int) -> tuple[LeaderEpoch, Offset] | None:

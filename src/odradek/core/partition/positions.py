@@ -39,6 +39,7 @@ class Positions:
 
     def truncated(self, end: Offset, durable_end: Offset) -> bool:
         """Lower both bounds after a follower's log was truncated; return whether the high watermark fell."""
+        assert durable_end <= end, "nothing is durable beyond the end of the log"
         self.durable_end = min(self.durable_end, durable_end)
         if self.high_watermark <= end:
             return False

@@ -85,6 +85,7 @@ class Staging:
 
     def refuse(self, reason: Refused) -> None:
         for append in self.appends:
+            assert append.refused is None, "a batch is refused once"
             append.refused = reason
 
 

@@ -139,6 +139,7 @@ class Storage:
                 )
                 aside = directory.set_aside(name, now)
                 _LOG.warning("%s had %s, moved it aside as %s", name, what, aside)
+        assert self.directory_of(name) is holder, "a partition has its log in one directory"
         return holder
 
     def _ours(self, name: TopicPartition, topic_id: Uuid) -> list[LogDirectory]:
@@ -213,6 +214,7 @@ class Storage:
         for directory in self._directories:
             if directory.has(name):
                 directory.delete(name, now)
+        assert self.directory_of(name) is None, "a deleted log is in no directory"
 
     def topics(self) -> dict[TopicName, FoundTopic]:
         """Return the topics in the directories, including logs that could not be opened."""

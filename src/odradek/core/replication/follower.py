@@ -63,6 +63,7 @@ class Following:
         `backoff_ms` is replica.fetch.backoff.ms; `diverging_in_fetch` means that the leader supports Fetch 12 (Kafka
         2.7).
         """
+        assert partition.leading is None, "a leader does not follow"
         self.partition = partition
         self.leader = leader
         self.epoch = epoch
@@ -112,6 +113,9 @@ class Following:
                 self._try_later(f"the leader reports a diverging epoch that requires no truncation: {answer.diverging}")
         except DiskFailed as failed:
             self._disk_failed(failed)
+        except Refused:
+            if self.partition.is_online:  # Otherwise a fetch that was notified has found its disk failed.
+                raise
         return False
 
     def epoch_ended(self, asked: OffsetsForLeaderEpoch, error: ErrorCode, answer: EpochEnd, now: TimestampMs) -> None:
@@ -142,6 +146,9 @@ class Following:
             act()
         except DiskFailed as failed:
             self._disk_failed(failed)
+        except Refused:
+            if self.partition.is_online:  # Otherwise a fetch that was notified has found its disk failed.
+                raise
 
     # Reactions to answers.
 
@@ -190,6 +197,7 @@ class Following:
         """
         partition = self.partition
         offset, is_done = agreed_end(partition.log, partition.positions.high_watermark, answer)
+        assert offset <= partition.log.end_offset, "logs agree at most up to their ends"
         has_changed = cut_log_at(partition, offset, now)
         self._ask(self._fetch() if is_done else self._first_ask())
         return has_changed
@@ -245,6 +253,7 @@ class Following:
 
     def _refused(self, error: ErrorCode) -> None:
         """Handle an error of the leader: retry the request later, unless the leader fenced this follower."""
+        assert error is not ErrorCode.NONE, "only an error is handled as one"
         if error is ErrorCode.FENCED_LEADER_EPOCH:
             self._is_fenced = True
             return

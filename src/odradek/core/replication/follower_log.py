@@ -26,6 +26,7 @@ def append_fetched(partition: Partition, records: memoryview, leader_start: Offs
     `leader_start` is the leader's log start offset.  Raises Refused with nothing appended if a batch is damaged or
     begins below the log end offset; DiskFailed with the first batches appended.
     """
+    assert partition.leading is None, "only followers append what another broker has ordered"
     batches = [Batch.verified(batch.view) for batch in iter_batches(records)]
     if not batches:
         if len(records):
@@ -78,7 +79,9 @@ def start_log_at(partition: Partition, offset: Offset, now: TimestampMs) -> None
 
     Raises DiskFailed with nothing removed.
     """
-    truncate_fully(partition.log, offset, now)
+    log = partition.log
+    truncate_fully(log, offset, now)
+    assert log.start_offset == log.end_offset == offset, "an emptied log starts and ends at the offset"
     partition.positions.started_at(offset)
     _check_positions(partition)
     partition.changed()

@@ -221,6 +221,10 @@ class ReplicaFetcher:
         if not self._session:
             self._begin_session()
             return None
+        assert not (self._by_id and self._without_id), "a session by topic id has no topic without one"
+        assert self._session_epoch != INITIAL_EPOCH or len(named) == len(self._session), (
+            "the first fetch of a session names all of its partitions"
+        )
         return FetchRequested(self._session_id, self._session_epoch, named, forgotten, by_id=self._by_id)
 
     def _named(self, name: TopicPartition) -> Named:
@@ -261,6 +265,7 @@ class ReplicaFetcher:
             self._session_id = session_id
         if self._session_id != SESSIONLESS:
             self._session_epoch = 1 if asked.session_epoch == INT32_MAX else asked.session_epoch + 1
+            assert INITIAL_EPOCH < self._session_epoch <= INT32_MAX, "only the first fetch has the initial epoch"
         for name, fetched in answers:
             known = self._session.get(name)
             following = self._followings.get(name)
@@ -311,11 +316,13 @@ class ReplicaFetcher:
         had_session = self._session_epoch != INITIAL_EPOCH
         self._begin_session()
         if not (had_session and error in SESSION_IS_OVER):
+            assert not self._is_backing_off, "nothing is requested during a pause"
             self._is_backing_off = True
             self._timers.at(now.steady + self._backoff_ms, self._go_on)
         self._ended()
 
     def _go_on(self, _: Moment) -> None:
+        assert self._is_backing_off, "one pause ends at a time"
         self._is_backing_off = False
         self._due(self)
 

@@ -68,6 +68,7 @@ class ReplicaFetchers:
 
     def _assign(self, following: Following, now: Moment) -> None:
         name = following.partition.topic_partition
+        assert name not in self._of, "a partition has one fetcher"
         key = following.leader, fetcher_id(name, self._per_leader)
         fetcher = self._fetchers.get(key)
         if fetcher is None:

@@ -71,6 +71,23 @@ def test_request_completes_shortly_after_its_deadline() -> None:
     assert lot.next_deadline() is None
 
 
+def test_request_completes_once_if_its_condition_causes_the_event_again() -> None:
+    lot = ParkingLot()
+
+    class Again(When):
+        def fulfilled_by(self, key: Hashable, news: object) -> bool:
+            if news != "again":
+                lot.happened(key, "again")
+            return True
+
+    lot.park(Parked[object](Again(("a",)), 1000, lambda: "first"))
+    lot.park(parked("a", answer="second"))
+    lot.happened("a", "now")
+    assert answers(lot) == ["first", "second"]
+    assert len(lot) == 0
+    assert not lot.is_awaited("a")
+
+
 def test_forgotten_request_is_not_completed() -> None:
     lot = ParkingLot()
     one = parked("a", "b")

@@ -10,13 +10,16 @@ from pathlib import Path
 import pytest
 
 from odradek.base.errors import ErrorCode, Refused
-from odradek.base.units import NO_BROKER, BrokerId, Offset, ProducerEpoch, ProducerId
+from odradek.base.units import NO_BROKER, BrokerId, LeaderEpoch, Offset, ProducerEpoch, ProducerId
 from odradek.core.coordinators.durable import Written
 from odradek.core.partition.alter_partition_manager import RETRY_MS
+from odradek.core.partition.partition import Partition
+from odradek.log.log.durability import flush_now
 from support.asking import LEADER
 from support.controlling import OTHER, Controlling, name_of
 from support.in_memory import US, Harness
 from support.led import ALL_THREE, LAG_MS_MAX, THIRD, Led
+from support.watching import fail_disk_when_notified
 
 
 @pytest.fixture
@@ -169,6 +172,38 @@ def test_follower_that_lost_its_log_does_not_lower_the_high_watermark(led: Led) 
     led.fetches(OTHER, THIRD)
     led.fetches(THIRD, offset=0)
     assert led.high_watermark == 1
+
+
+def test_leader_whose_disk_fails_when_it_notifies_a_fetch_has_ended(led: Led, monkeypatch: pytest.MonkeyPatch) -> None:
+    led.fetches(OTHER, THIRD)
+    waiting = led.produce()
+    leading, partition = led.leading, led.leading.partition
+    assert isinstance(partition, Partition)
+    fail_disk_when_notified(partition, monkeypatch)
+    partition.changed()
+    assert not partition.is_online
+    assert leading.ended is ErrorCode.KAFKA_STORAGE_ERROR
+    assert not leading.advance(led.harness.now)
+    assert leading.positions.high_watermark == 0
+    assert led.is_waiting(waiting)
+
+
+def test_replica_whose_disk_fails_when_it_becomes_leader_does_not_lead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its high watermark advances, and a fetch that is notified of that reads from the disk."""
+    led = Led(tmp_path)
+    led.produce(acks=LEADER)
+    partition = led.leading.partition
+    assert isinstance(partition, Partition)
+    info = partition.info
+    partition.follow(info._replace(leader=OTHER))
+    flush_now(partition.log, led.harness.now.wall)
+    partition.positions.advance_durable_end(partition.log.recovery_point)
+    fail_disk_when_notified(partition, monkeypatch)
+    partition.lead(info._replace(isr=(US,), leader_epoch=LeaderEpoch(info.leader_epoch + 1)), led.harness.now)
+    assert not partition.is_online
+    assert partition.leading is None
 
 
 def test_leader_continues_when_replicas_are_removed_and_added(led: Led) -> None:

@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from odradek.base.units import TopicName, TopicPartition
+from odradek.base.units import LeaderEpoch, Offset, TopicName, TopicPartition
 from odradek.core.partition.log_starts import Advance, AllAdvanced, WriteStarts
 from odradek.core.partition.partition import Partition
+from odradek.core.replication.follower_log import cut_log_at
 from odradek.log.files.disk import DiskFailed, File, RealDisk
 from odradek.log.log.durability import flush_now
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from support.controlling import OTHER
 from support.in_memory import Harness
 from support.logs import put
 
@@ -98,6 +100,25 @@ def test_requested_advance_is_refused_on_a_full_disk(harness: Harness) -> None:
     end(harness, write)
     assert waiting.is_settled and is_refused(advance)
     assert partition_of(harness).log.start_offset == 0
+
+
+def test_advance_beyond_a_log_truncated_since_is_refused(harness: Harness) -> None:
+    """An unclean election has cost the records; the log has reached the offset again, with other records."""
+    partition = partition_of(harness)
+    end_offset = partition.log.end_offset
+    advance = harness.broker.log_starts.request_advance(partition, end_offset, AllAdvanced())
+    (write,) = writes(harness)
+    partition.follow(partition.info._replace(leader=OTHER, leader_epoch=LeaderEpoch(5)))
+    cut_log_at(partition, Offset(1), harness.now.wall)
+    for _ in range(SEGMENTS):
+        put(partition.log, b"y", at=harness.now.wall)
+    assert partition.positions.high_watermark < end_offset < partition.log.end_offset
+    end(harness, write)
+    (write,) = writes(harness)  # The truncation has written a checkpoint in its place.
+    assert not write.write.offsets.get(T)
+    end(harness, write)
+    assert is_refused(advance)
+    assert partition.log.start_offset == 0
 
 
 def is_refused(advance: Advance) -> bool:

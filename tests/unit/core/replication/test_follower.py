@@ -39,6 +39,7 @@ from odradek.record.end_transaction_marker import EndMarker, end_marker_batch
 from odradek.record.record_batch import Batch
 from support.invariants import check
 from support.logs import T0, stored
+from support.watching import fail_disk_when_notified
 from support.without_followers import MANAGER
 
 HERE, LEADER = BrokerId(1), BrokerId(2)
@@ -164,6 +165,22 @@ def test_high_watermark_ignores_a_lower_one_of_the_leader() -> None:
     case = Case([(3, 5)], high_watermark=4)
     assert not case.fetched(answer(high_watermark=1))
     assert case.high_watermark == 4
+
+
+def test_follower_whose_disk_fails_when_it_notifies_a_fetch_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = Case()
+    fail_disk_when_notified(case.partition, monkeypatch)
+    assert not case.fetched(answer(sent(0, 3, 1), high_watermark=2))
+    assert not case.partition.is_online
+    assert case.following.is_over
+
+
+def test_truncated_follower_whose_disk_fails_when_it_notifies_a_fetch_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = Case([(1, 3)], high_watermark=2)
+    fail_disk_when_notified(case.partition, monkeypatch)
+    assert not case.fetched(diverging(1, 1))
+    assert not case.partition.is_online
+    assert case.following.is_over
 
 
 def test_log_start_follows_the_leader_up_to_the_high_watermark() -> None:

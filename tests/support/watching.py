@@ -1,0 +1,19 @@
+"""A fetch that waits for a partition, and whose check of it finds that the disk has failed."""
+
+from __future__ import annotations
+
+import pytest
+
+from odradek.core.fetch.fetch_sessions import FetchKey, Session, Wanted
+from odradek.core.kernel.parked import ParkingLot
+from odradek.core.partition.partition import Partition
+
+
+def fail_disk_when_notified(partition: Partition, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take the partition offline as soon as it notifies the fetches that wait for it."""
+    lot = ParkingLot()
+    session, wanted = Session(lot, 0, uses_ids=False), Wanted(FetchKey("t", 0), 0, 1)
+    session.wanted[wanted.key] = wanted
+    wanted.session = session
+    wanted.watch(partition.watchers)
+    monkeypatch.setattr(lot, "happened", lambda key, news=None: partition.take_offline())
