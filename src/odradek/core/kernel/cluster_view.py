@@ -165,7 +165,7 @@ class ClusterView:
         """Add a topic, or replace the one of its name."""
         before = self._topics.get(topic.name)
         if before is not None and before.id != topic.id:
-            self._names.pop(before.id, None)
+            self._forget_id(before)
         self._topics[topic.name] = topic
         if topic.id != ZERO_UUID:
             self._names[topic.id] = topic.name
@@ -173,6 +173,10 @@ class ClusterView:
         self.unreadable.pop(topic.name, None)
         self.version += 1
         assert len(self._names) <= len(self._topics), "an id leads to an existing topic"
+
+    def _forget_id(self, topic: TopicInfo) -> None:
+        if self._names.get(topic.id) == topic.name:  # A damaged tree may give one id to two topics.
+            del self._names[topic.id]
 
     def _take_name(self, name: TopicName) -> None:
         if _may_collide(name):
@@ -183,7 +187,7 @@ class ClusterView:
         topic = self._topics.pop(name, None)
         if topic is None:
             return
-        self._names.pop(topic.id, None)
+        self._forget_id(topic)
         if _may_collide(name):
             alike = self._alike[collision_key(name)]
             del alike[name]

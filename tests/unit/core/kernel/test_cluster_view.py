@@ -42,6 +42,17 @@ def test_updated_view_equals_a_new_view(changes: list[tuple[TopicName, Uuid | No
     assert (view.collides_with(TopicName("b.a_c")) is not None) == ("b_a_c" in alike)
 
 
+def test_id_of_two_topics_leads_to_the_one_that_remains() -> None:
+    """A damaged tree may give one id to two topics."""
+    view, shared = ClusterView("c"), Uuid(bytes(15) + b"1")
+    for name in ("a", "b"):
+        view.put(topic(TopicName(name), shared))
+    view.remove(TopicName("a"))
+    assert view.names == {shared: "b"}
+    view.put(topic(TopicName("b"), Uuid(bytes(15) + b"2")))
+    assert view.topic_by_id(shared) is None
+
+
 def test_topic_change_leaves_earlier_reads_unchanged() -> None:
     """Topics are values: a reader keeps the version that it read."""
     view = ClusterView("c", topics=[topic(TopicName("a"), Uuid(bytes(15) + b"1"))])

@@ -15,6 +15,7 @@ from simdisk import SimDisk
 from odradek.base.errors import ErrorCode
 from odradek.base.units import (
     INT32_MAX,
+    INT64_MAX,
     NO_EPOCH,
     NO_OFFSET,
     BrokerId,
@@ -241,6 +242,14 @@ def test_response_with_decreasing_offsets_is_not_appended() -> None:
     case = Case([(3, 2)], segment_bytes=100)
     case.fetched(answer(sent(2, 1, 3), sent(3, 2, 3), sent(4, 1, 3)))
     assert (case.log.end_offset, case.following.delay_ms) == (2, BACKOFF_MS)
+
+
+def test_batch_beyond_the_last_offset_is_not_appended() -> None:
+    case = Case()
+    case.fetched(answer(sent(INT64_MAX - 1, 2, 3)))
+    assert (case.log.end_offset, case.following.delay_ms) == (0, BACKOFF_MS)
+    case.fetched(answer(sent(INT64_MAX - 2, 2, 3)))
+    assert case.log.end_offset == INT64_MAX
 
 
 def test_empty_log_amid_a_batch_starts_with_the_whole_batch() -> None:
