@@ -23,34 +23,33 @@ from support.tiers import MemoryOnly, is_interop, mark_tiers
 if TYPE_CHECKING:
     from xdist.scheduler import LoadFileScheduling
 
-# How long an example takes says more of the machine than of the code.
+# The duration of an example depends more on the machine than on the code.
 settings.register_profile("odradek", deadline=None)
 settings.load_profile("odradek")
 
-# Brokers and clients that tests start find their modules compiled, as they do where pip has installed them, whatever
-# the shell that runs the tests has set: compiling takes as long as all else that a broker does before it is ready.
+# Brokers and clients started by tests find compiled bytecode, as after an installation with pip, regardless of the
+# shell's settings: compiling takes as long as all other work of a broker's start.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-# Tests have their files in memory where there is room: few are about the disk, and syncs of a shared one would
-# couple them all.  Tests marked `disk` have a real one.
+# Files of tests are in memory if there is space: few tests are about the disk, and syncs of a shared disk would make
+# them depend on each other. Tests marked `disk` use a real one.
 MEMORY = Path("/dev/shm")
 MEMORY_BYTES_MIN = 8 << 30
 DISK = tempfile.gettempdir()
 if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free >= MEMORY_BYTES_MIN:
     os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
 
-# What a shell starts in the background ignores Ctrl-C, and so do all whom that starts: by it they are told to end.
+# Background processes of a shell and their children ignore Ctrl-C, but tests stop processes with it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # The same for nohup: a broker goes on ignoring it, rightly.
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # The same for nohup: a broker rightly ignores it.
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
-# Ends a test that hangs.  What starts processes, and Java at that, may take minutes on a slow and busy machine.
+# Ends a hanging test. Starting processes, above all Java, may take minutes on a slow and busy machine.
 INTEROP_SECONDS_MAX = 1_800
 
-# With pytest-xdist files are dealt out in this order, the long ones first, so that no process is left alone with one at
-# the end.  Those of one group run one after the other in one process: they share its Spark session, and no two Sparks
-# want the same cores.
+# pytest-xdist distributes files in this order, the long ones first, so that none of them runs alone at the end. Files
+# of one group run sequentially in one process: they share its Spark session, and no two Sparks compete for the cores.
 SPARK = (
     "test_demo",
     "test_load_bad_days",

@@ -35,7 +35,7 @@ def fed(pieces: list[bytes], pause_seconds: float = 0.0) -> tuple[list[bytes], i
         os.close(reading)
 
 
-@settings(deadline=None)  # Time is not what is tested, and the machine may be busy.
+@settings(deadline=None)  # Time is not tested, and the machine may be busy.
 @given(binary(max_size=300), lists(integers(0, 300), max_size=8))
 def test_lines_do_not_depend_on_the_pieces(data: bytes, cuts: list[int]) -> None:
     data = data.replace(b"\x00", b"\n").replace(b"\x01", b"\r")

@@ -34,7 +34,7 @@ def record(key: bytes | None = b"k", value: bytes | None = b"v", *headers: tuple
     return Record(Offset(7), TimestampMs(1_000), key, value, headers)
 
 
-@settings(deadline=None)  # Time is not what is tested, and the machine may be busy.
+@settings(deadline=None)  # Time is not tested, and the machine may be busy.
 @given(
     none() | binary(max_size=20),
     none() | binary(max_size=20),

@@ -562,7 +562,7 @@ def test_clients_are_identified_by_api_versions() -> None:
     assert (nobody.state, "Produce" in nobody.says) == (State.WRONG, True)
 
 
-# What was set aside on its disks.
+# Quarantined data on its disks.
 
 
 def data_directory(path: Path, cluster_id: str) -> Path:

@@ -32,7 +32,7 @@ def test_install_command_of_an_uninstalled_checkout_names_the_checkout(tmp_path:
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "odradek").symlink_to(Path(odradek.__file__).parent)
     program = "from odradek.base.extras import install_command; print(install_command('tls'), end='')"
-    done = subprocess.run(  # -S: without what is installed here.
+    done = subprocess.run(  # -S: without the installed packages.
         [sys.executable, "-S", "-c", program],
         env={"PYTHONPATH": str(tmp_path / "src")},
         capture_output=True,

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 
 KEYS = "a-0", "a-1", "b-0"
 Record = tuple[str, int, int]
-# More of what gets on than of what goes wrong.
+# More successful operations than failures.
 ACTIONS = sampled_from([*Action, *[Action.SEND, Action.POLL] * 3, *[Action.BEGIN, Action.COMMIT] * 2])
 
 
@@ -31,7 +31,7 @@ def _perfect(steps: list[tuple[int, Action, str, int]]) -> list[Operation]:
 
 STEPS = lists(tuples(integers(0, 3), ACTIONS, sampled_from(KEYS), integers(0, 50)), max_size=80)
 HISTORIES: SearchStrategy[list[Operation]] = STEPS.map(_perfect)
-# What there is to break in every one of them, among whatever else there may be.
+# Operations to break in every history, besides random ones.
 BREAKABLE = [
     (9, action, "a-0", 0)
     for action in (

@@ -73,7 +73,7 @@ def test_inconsistent_offsets_are_found() -> None:
     assert broken(history) == set()
     history.poll(3, ("a", 0, 11))
     assert {Anomaly.INCONSISTENT_OFFSETS, Anomaly.DUPLICATE} <= broken(history)
-    two = Handmade().send(1, Send("a", 10, 0)).send(2, Send("a", 11, 0))  # Nobody read.
+    two = Handmade().send(1, Send("a", 10, 0)).send(2, Send("a", 11, 0))  # Without any read.
     assert broken(two) == {Anomaly.INCONSISTENT_OFFSETS}
     assert broken(Handmade().send(1, Send("a", 10, 0)).send(2, Send("b", 11, 0))) == set()
 

@@ -120,7 +120,7 @@ def test_several_processes_may_create_the_file_concurrently(path: Path) -> None:
         processes.append(
             subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
         )
-    time.sleep(0.5)  # Until all have imported what they need; if not, the race is only less close.
+    time.sleep(0.5)  # Until all have finished their imports; otherwise the race is only less close.
     said = [process.communicate("go\n", timeout=30)[0].split() for process in processes]
     assert sorted(int(broker) for broker, _ in said) == [1001, 1002, 1003, 1004]
     assert len({cluster for _, cluster in said}) == 1
@@ -396,7 +396,7 @@ def test_session_behind_the_journal_derives_events_from_the_nodes(path: Path, se
         tree.create("/made")
         for i in range(30):
             tree.create(f"/other{i}")
-        behind.exists("/")  # Whatever it does next, it catches up first.
+        behind.exists("/")  # Any next operation catches up first.
         assert set(seen.take(5)) == {
             WatchEvent(EventKind.DATA_CHANGED, "/changed"),
             WatchEvent(EventKind.DELETED, "/deleted"),

@@ -240,7 +240,7 @@ def test_damaged_batches_are_not_part_of_a_run(life: str) -> None:
         for _ in range(random.randrange(3)):
             broken[random.randrange(len(data))] = random.randrange(256)
         for start, end in pairwise(starts):
-            if random.random() < 0.5:  # What a checksum does not find.
+            if random.random() < 0.5:  # Damage that a checksum does not find.
                 broken[start:end] = resealed(bytes(broken[start:end]), 0, b"")
         runs = Runs(life, bytes(broken))
         assert runs.put() in starts

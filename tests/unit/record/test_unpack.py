@@ -51,7 +51,7 @@ def test_bound_applies_to_records_not_to_their_sum(codec: Codec) -> None:
 @pytest.mark.parametrize("codec", PACKING)
 def test_decompression_bomb_uses_no_more_memory_than_the_bound(codec: Codec) -> None:
     one = bomb(codec, 8 * MIB)
-    unpack(one, INT32_MAX)  # Imports what it needs.
+    unpack(one, INT32_MAX)  # Triggers the imports.
     tracemalloc.start()
     with pytest.raises(Refused) as caught:
         unpack(one, 10_000)

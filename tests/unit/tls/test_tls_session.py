@@ -61,7 +61,7 @@ class Pair:
             for at in range(0, len(data), self._piece):
                 target.receive(data[at : at + self._piece])
             if target.is_established:
-                target.read_into(bytearray(1))  # An alert comes with what is read.
+                target.read_into(bytearray(1))  # An alert arrives with read data.
         except TlsFailed as reason:
             self.failures.setdefault(name, str(reason))
 

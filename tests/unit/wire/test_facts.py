@@ -11,7 +11,7 @@ from odradek.wire.schema.schema import schema_of
 
 KAFKAS = {key: pair for key, pair in APIS.items() if key < OWN_KEYS_FROM}
 CLASSES = [cls for pair in (*KAFKAS.values(), HEADERS) for cls in pair]
-# What is gone since 4.0 first: of a message that changed then, the newer is held against.
+# Definitions from before 4.0 come first, so that a later one of the same name replaces them.
 FACT_OF = {fact["name"]: fact for fact in sorted(message_facts(), key=lambda fact: fact.get("era") != "pre-4.0")}
 
 

@@ -30,7 +30,7 @@ OTHER_NAMES = {
     "topic_authorized_operations": "authorized_operations",
     "generation_id_or_member_epoch": "generation_id",
 }
-NO_CLIENTS = {  # What brokers and controllers say to each other.
+NO_CLIENTS = {  # Requests between brokers and controllers.
     ApiKey.LEADER_AND_ISR,
     ApiKey.STOP_REPLICA,
     ApiKey.UPDATE_METADATA,

@@ -33,7 +33,7 @@ from odradek.wire.schema.primitives import Chunk
 from odradek.wire.template import AnswerTemplate, NumbersTemplate, RecordsTemplate
 
 TOPIC_ID = Uuid(b"\xff" * 16)
-NAME = "\u00ff" * 9  # In UTF-8 no byte is 0xff, whatever it looks like.
+NAME = "\u00ff" * 9  # UTF-8 contains no byte 0xff.
 COUNTS = ((1,), (3,), (1, 2))
 FETCH_PATHS = ("session_epoch", "topics.partitions.fetch_offset")
 PRODUCE_PATHS = ("topic_data.partition_data.records",)

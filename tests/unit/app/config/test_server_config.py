@@ -379,7 +379,7 @@ def test_topic_level_key_is_refused() -> None:
 
 TWO = "A://127.0.0.1:9091,B://127.0.0.1:9092"
 MAP = "A:PLAINTEXT,B:PLAINTEXT"
-# As Apache Kafka 3.9.1 under ZooKeeper says them, and 4.3.0 what 3.9.1 does not know.
+# Messages of Apache Kafka 3.9.1 under ZooKeeper, and of 4.3.0 for keys unknown to 3.9.1.
 RULES: list[tuple[str, str]] = [
     (
         "advertised.listeners=B://h:1 inter.broker.listener.name=A",

@@ -87,7 +87,7 @@ def test_timeout_of_zero_is_refused(name: str) -> None:
     assert refused({name: "0"}) == f"Invalid value 0 for configuration {name}: it must be at least 1."
 
 
-# Who a broker is.
+# The identity of a broker.
 
 
 def jaas(tmp_path: Path, options: str = 'username="u" password="p:w"', section: str = "Client") -> dict[str, str]:

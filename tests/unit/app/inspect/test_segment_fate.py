@@ -19,7 +19,7 @@ from odradek.log.segment.segment import Segment
 
 NOW = 1_800_000_000_000
 NEXT_CHECK = "deleted by the next check (log.retention.check.interval.ms)"
-CLEANERS = "deleted by the next check (log.cleaner.backoff.ms)"  # That of what is compacted.
+CLEANERS = "deleted by the next check (log.cleaner.backoff.ms)"  # The retention of compacted topics.
 DAYS = Retention(2 * DAY_MS, -1, deletes=True, compacts=False)
 
 

@@ -92,7 +92,7 @@ def test_brokers_have_own_folders_in_log_dirs_and_share_the_metadata() -> None:
     assert {one.metadata_dir for one in settings_of(2, "metadata.log.dir=/three")} == {Path("/three")}
 
 
-def test_folder_of_a_broker_is_not_named_like_a_partition() -> None:
+def test_broker_folder_name_is_not_a_partition_name() -> None:
     """Otherwise a single broker with the same log.dirs would quarantine it as one of its logs."""
     for one in settings_of(3):
         assert parse_partition(one.log_dirs[0].name) is None

@@ -25,7 +25,7 @@ from support.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.waits]
 
-# A child: it notes each of its starts, and then does what it was told as Python.
+# A child: it records each of its starts, and then runs the given Python code.
 CHILD = """
 import os, signal, subprocess, sys
 from pathlib import Path

@@ -25,7 +25,7 @@ def test_referenced_frame_is_not_reused() -> None:
     assert bytes(part) == b"ep"
 
 
-@settings(deadline=None)  # Time is not what is tested, and the machine may be busy.
+@settings(deadline=None)  # Time is not tested, and the machine may be busy.
 @given(lists(tuples(integers(1, 4 * SMALLEST_BYTES), booleans()), max_size=30))
 def test_kept_views_keep_their_bytes(takes: list[tuple[int, bool]]) -> None:
     frames = Frames()

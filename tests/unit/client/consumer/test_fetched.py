@@ -49,7 +49,7 @@ def offsets(got: Fetched) -> list[int]:
     return [each.base_offset for each in got.batches()]
 
 
-@settings(deadline=None)  # Time is not what is tested, and the machine may be busy.
+@settings(deadline=None)  # Time is not tested, and the machine may be busy.
 @given(lists(integers(1, 5), min_size=1, max_size=6), integers(0, 200))
 def test_whole_batches_excludes_an_incomplete_batch(counts: list[int], cut: int) -> None:
     starts = [sum(counts[:number]) for number in range(len(counts) + 1)]

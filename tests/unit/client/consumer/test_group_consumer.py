@@ -170,7 +170,7 @@ def test_kept_partitions_continue_and_revoked_ones_are_skipped(
             arrived = consumer.poll(1_000)
         coordinator.errors[HeartbeatRequest] = [ErrorCode.REBALANCE_IN_PROGRESS]
         coordinator.others["other"] = ["t"]
-        consumer.keep_alive()  # While the caller is busy with what arrived: t-1 goes to the other one.
+        consumer.keep_alive()  # While the caller processes records, t-1 moves to the other member.
         assert (consumer.owns(T0), consumer.owns(T1)) == (True, False)
         for fetched in arrived:
             consumer.processed(fetched.partition, fetched.next_offset)

@@ -166,7 +166,7 @@ def test_heartbeats_resume_after_a_coordinator_outage(
         return following
 
     broker.on(HeartbeatRequest, answer)
-    time.sleep(0.6)  # Longer than api_timeout_ms, as when the process is stopped: that alone is no failure.
+    time.sleep(0.6)  # Longer than api_timeout_ms, as when the process is stopped, which alone is not a failure.
     for _ in range(4):
         assert not member.keep_alive(), "nothing is lost yet"
     assert (member.generation, member.assignment) == (1, (T0, T1))

@@ -27,7 +27,7 @@ def test_partition_of_a_key_matches_kafka(key: bytes, expected: int, partitions:
     assert partition_of_key(key, partitions) == (expected & 0x7FFFFFFF) % partitions
 
 
-@settings(deadline=None)  # Time is not what is tested, and the machine may be busy.
+@settings(deadline=None)  # Time is not tested, and the machine may be busy.
 @given(binary(max_size=64))
 def test_partition_of_a_key_matches_kafka_python(key: bytes) -> None:
     assert partition_of_key(key, 1 << 31) == oracle(key) & 0x7FFFFFFF
@@ -66,4 +66,4 @@ def test_sticky_avoids_partitions_without_a_leader() -> None:
         sticky.turn()
     assert seen == led
     led.clear()
-    sticky.turn()  # Where nobody leads, any of them will do.
+    sticky.turn()  # Without any leader, all partitions are candidates.
