@@ -68,6 +68,7 @@ class Written:
         """Call `answer` with NONE once the write is safe, or with its error; at once if already known."""
         if self.is_settled:
             return answer(self.code)
+        assert timeout_ms > 0
         return Parked(self, now.steady + timeout_ms, lambda: answer(self.code))
 
     @property

@@ -43,6 +43,7 @@ class Replayed(Protocol):
 
 def slices_of(log: Log, start: Offset, end: Offset) -> list[FileSlice]:
     """Return the log from `start` to `end` (exclusive) as one slice per segment, or raise DiskFailed."""
+    assert start <= end
     slices, offset = [], start
     bounds = [segment.base_offset for segment in log.segments[1:]] + [end]
     for bound in bounds:
@@ -99,6 +100,7 @@ class Replaying:
     def finish(self) -> None:
         self._replay_decoded()
         self._replay_latest()
+        assert not self._decoder.rows and not self._latest, "no record is held at the end of a replay"
 
     def _replay_decoded(self) -> None:
         state, latest, producer = self._state, self._latest, self._producer
@@ -114,6 +116,7 @@ class Replaying:
                 state.replay(key, value, producer)
         if len(latest) >= LATEST_MAX:
             self._replay_latest()
+        assert not self._decoder.rows
 
     def _replay_latest(self) -> None:
         for key, value in self._latest.items():
@@ -134,6 +137,7 @@ def _batches(one: FileSlice) -> Iterator[Batch]:
         for batch in iter_batches(data):
             used += batch.size
             yield batch
+        assert used <= len(data)
         if used:
             position, wanted = position + used, CHUNK_BYTES
         elif len(data) < LOG_OVERHEAD_BYTES or wanted >= one.size:

@@ -143,20 +143,25 @@ class Shards(Generic[SomeShard]):
     def adopt(self, leading: Leading, now: Moment) -> None:
         """Load a partition of the topic that is now led here; an unchanged leadership is ignored."""
         index = leading.name.partition
-        if self._led.get(index) is leading:
+        known = self._led.get(index)
+        if known is leading:
             return
+        assert known is None or known.ended is not None, "a leadership ends before the next one of its partition begins"
         self.resign(index)
         self._led[index] = leading
         self._load_all(leading, now)
+        self._check(index)
 
     def _load_all(self, leading: Leading, now: Moment) -> None:
         index = leading.name.partition
         assert index not in self._shards, "a shard is either loading or serving"
+        assert index not in self._without_files
         state = self._loading[index] = self._make(leading)
         self._load(leading, leading.log.start_offset, state, now)
 
     def _load(self, leading: Leading, start: Offset, state: SomeShard, now: Moment) -> None:
         log = leading.log
+        assert log.start_offset <= start <= log.end_offset
         load = Load(leading.name, [], log.end_offset, state)
         try:
             load.slices.extend(loading.slices_of(log, start, log.end_offset))
@@ -175,7 +180,7 @@ class Shards(Generic[SomeShard]):
         state = self._loading.get(index)
         if state is None or state is not load.state:
             return  # This broker has resigned since.
-        assert index not in self._shards, "a shard is either loading or serving"
+        self._check(index)
         leading, failure = self._led[index], loaded.failure
         if failure is None and leading.ended is None and leading.log.end_offset > load.end:
             # Transaction markers were written during the load; retention may have deleted some of them.
@@ -189,8 +194,10 @@ class Shards(Generic[SomeShard]):
         if failure is not None:
             _LOG.error("failed to load %s, its groups or transactions have no coordinator: %s", load.name, failure)
             del self._led[index]
+            self._check(index)
             return
         self._shards[index] = state
+        self._check(index)
         state.on_loaded(now)
 
     def resign(self, index: int) -> None:
@@ -200,8 +207,17 @@ class Shards(Generic[SomeShard]):
         self._without_files.discard(index)
         self._growths.pop(index, None)
         shard = self._shards.pop(index, None)
+        self._check(index)
         if shard is not None:
             shard.on_unloaded()
+
+    def _check(self, index: int) -> None:
+        """Check that a partition is led here exactly if its shard is either loading or serving."""
+        is_loading, is_serving = index in self._loading, index in self._shards
+        assert not (is_loading and is_serving), "a shard is either loading or serving"
+        assert (index in self._led) == (is_loading or is_serving)
+        assert is_loading or index not in self._without_files
+        assert is_serving or index not in self._growths
 
     # Periodic tasks.
 
@@ -209,13 +225,14 @@ class Shards(Generic[SomeShard]):
         """Load shards that found no free descriptor, and compact logs much larger than their state."""
         again, self._without_files = self._without_files, set()
         for index in again:
+            self._check(index)
             assert index in self._loading, "a shard that waits for a file descriptor is still loading"
             if self._led[index].ended is None:
                 self._load_all(self._led[index], now)
             else:
                 self.resign(index)
         for index in self._shards:
-            assert index not in self._loading, "a shard is either loading or serving"
+            self._check(index)
             leading = self._led[index]
             if leading.ended is None and self._is_overgrown(index, leading.log):
                 self._runtime.compact(leading.partition)
@@ -248,5 +265,6 @@ class _Growth:
             self._limit = max(COMPACTED_FROM_BYTES, COMPACTED_AT_TIMES * compacted)
         if log.size <= self._limit:
             return False
+        assert self._limit >= COMPACTED_FROM_BYTES
         self._limit = 2 * log.size
         return True
