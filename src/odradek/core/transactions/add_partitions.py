@@ -131,12 +131,14 @@ class AddPartitionsToTxnManager:
             if waiting.is_over:
                 continue
             for name in names:
+                assert name not in waiting.codes, "a partition is asked about once at a time"
                 waiting.codes[name] = _code_of(waiting.question, name, outcome)
             if waiting.has_all_codes:
                 self._end(waiting, now)
 
     def _end(self, waiting: Waiting, now: Moment) -> None:
         """Answer the waiting client, or send all its partitions again to the current coordinator."""
+        assert waiting.has_all_codes
         is_concurrent = ErrorCode.CONCURRENT_TRANSACTIONS in waiting.codes.values()
         if is_concurrent and now.steady < waiting.again_until:
             waiting.reset_codes()
@@ -169,6 +171,7 @@ class AddPartitionsToTxnManager:
 
     def _look(self, now: Moment) -> None:
         """Refuse requests queued for dead brokers, and drop expired requests."""
+        assert self._is_watching
         self._is_watching = False
         alive = self._runtime.view().brokers
         for broker, queue in list(self._queues.items()):
@@ -182,6 +185,7 @@ class AddPartitionsToTxnManager:
                 del self._queues[broker]
             else:
                 self._requests.wants(broker)
+        assert all(self._queues.values()), "no queue is empty"
         if self._queues:
             self._watch(now)
 

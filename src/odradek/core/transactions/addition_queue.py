@@ -38,6 +38,7 @@ class Waiting:
 
     @property
     def has_all_codes(self) -> bool:
+        assert len(self.codes) <= len(self.names)
         return len(self.codes) == len(self.names)
 
 
@@ -62,8 +63,11 @@ class AdditionQueue:
         return not self._size or self._size + more <= WAITING_MAX
 
     def add(self, waiting: Waiting) -> None:
+        assert waiting.unsent and not waiting.codes and not waiting.is_over
+        assert self.has_room(len(waiting.unsent))
         self._waiting.setdefault(waiting.question, []).append(waiting)
         self._size += len(waiting.unsent)
+        self._check()
 
     def forget(self, waiting: Waiting) -> None:
         together = self._waiting[waiting.question]
@@ -71,6 +75,7 @@ class AdditionQueue:
         self._size -= len(waiting.unsent)
         if not together:
             del self._waiting[waiting.question]
+        self._check()
 
     def take_next_request(self) -> tuple[list[tuple[Question, list[TopicPartition]]], Parts]:
         """Remove and return the contents of one request: questions with partitions, and their clients.
@@ -78,6 +83,7 @@ class AdditionQueue:
         Questions about one transaction by producers of several epochs go into separate requests, because an answer
         identifies only the transaction.
         """
+        assert self._waiting
         questions: dict[str, tuple[Question, list[TopicPartition]]] = {}
         parts: Parts = []
         room = PARTITIONS_PER_REQUEST_MAX
@@ -89,8 +95,11 @@ class AdditionQueue:
             names = dict.fromkeys(name for _, some in taken for name in some)
             questions[question.transactional_id] = question, list(names)
             room -= sum(len(some) for _, some in taken)
+            assert room >= 0
             if not room:
                 break
+        self._check()
+        assert questions and parts, "a request has a question, and a client that waits for its answer"
         return list(questions.values()), parts
 
     def _take(self, question: Question, room: int) -> Parts:
@@ -102,9 +111,15 @@ class AdditionQueue:
             del waiting.unsent[:room]
             room -= len(names)
             self._size -= len(names)
+            assert names, "a queued request has partitions that were not sent"
             taken.append((waiting, names))
             if not waiting.unsent:
                 del together[0]
         if together:
             self._waiting[question] = together
         return taken
+
+    def _check(self) -> None:
+        """Check that the queue has partitions to send exactly if it has requests."""
+        assert self._size >= 0
+        assert bool(self._size) == bool(self._waiting)

@@ -75,6 +75,7 @@ class Beginning:
 
     def _go_from(self, was: Transaction, new_id: ProducerId, now: Moment) -> None:
         asked = self._asked
+        assert new_id != NO_ID or not was.is_exhausted
         if was.is_decided:
             self._manager.shards.find_shard(was.id).after_completion(was.id, Completion(self.advance, self._lost))
         elif was.state is not TransactionState.ONGOING:

@@ -47,6 +47,8 @@ class Completions:
 
         Raises Refused and changes nothing.
         """
+        assert decided.is_decided
+        assert not shard.transactions[decided.id].is_decided, "a decision is final"
         written = shard.put(decided, now)
         if then is not None:
             shard.after_completion(decided.id, then)
@@ -64,6 +66,7 @@ class Completions:
         """
         if pending.shard.is_over:
             return
+        assert len(names) <= pending.left
         marked: list[Written] = []
         budget = ROUTED_AT_ONCE
         while names and budget > 0:
@@ -75,9 +78,9 @@ class Completions:
                 continue
             budget -= 1
             if leader is None:
-                pending.left -= 1
+                pending.add_marked()
             elif leader == NO_BROKER:
-                pending.again.append(name)
+                pending.add_failed(name)
             else:
                 self.markers.add(leader, pending, name, now)
         if names:
@@ -103,15 +106,15 @@ class Completions:
         except Refused as refused:
             if refused.code in OVERTAKEN:
                 _LOG.warning("%s: transaction marker for %s is obsolete: %s", pending.decided.id, name, refused)
-                pending.left -= 1
+                pending.add_marked()
                 return
             _LOG.warning(
                 "%s: failed to write the transaction marker to %s (will retry): %s", pending.decided.id, name, refused
             )
-            pending.again.append(name)
+            pending.add_failed(name)
         else:
             if written is None:  # The topic was deleted.
-                pending.left -= 1
+                pending.add_marked()
             else:
                 marked.append(written)
 
@@ -120,9 +123,9 @@ class Completions:
         while marked and marked[-1].is_settled:
             written = marked.pop()
             if written.is_safe:
-                pending.left -= 1
+                pending.add_marked()
             else:
-                pending.again.append(written.name)
+                pending.add_failed(written.name)
         if marked:
 
             def go_on(later: Moment) -> None:
@@ -136,14 +139,14 @@ class Completions:
         if not pending.left:
             self._complete(pending, now)
         elif pending.again and not pending.is_paused:
-            pending.is_paused = True
+            pending.pause()
             self._runtime.timers.at(now.steady + AGAIN_MS, lambda later: self._mark_again(pending, later))
 
     def _mark_again(self, pending: PendingCompletion, now: Moment) -> None:
-        names, pending.again, pending.is_paused = pending.again, [], False
-        self._mark(pending, names, now)
+        self._mark(pending, pending.take_failed(), now)
 
     def _complete(self, pending: PendingCompletion, now: Moment) -> None:
+        assert not pending.left and not pending.is_paused
         if pending.shard.is_over:
             return
         try:

@@ -200,6 +200,7 @@ class HangingTransactions:
         if joining:
             shard, transactional_id = self._kept[joining[0].seen.id]
             was, names = shard.transactions[transactional_id], [one.name for one in joining]
+            assert was.partitions.isdisjoint(names) and not was.is_decided
             _LOG.warning(
                 "aborting the transaction of %s, which wrote to %s without adding them",
                 was.id,

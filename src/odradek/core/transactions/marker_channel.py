@@ -50,6 +50,7 @@ class TransactionMarkerChannelManager:
 
     def add(self, broker: BrokerId, pending: PendingCompletion, name: TopicPartition, now: Moment) -> None:
         """Queue the marker of a partition that another broker leads."""
+        assert broker != self._runtime.broker_id, "markers of local partitions are written at once"
         self._queues.setdefault(broker, {}).setdefault(pending, []).append(name)
         self._requests.wants(broker)
         self._watch(now)
@@ -67,12 +68,14 @@ class TransactionMarkerChannelManager:
             names = queue.pop(pending)
             if pending.shard.is_over:
                 continue
+            assert names, "a queued transaction has markers that were not sent"
             taken = names[-room:]
             del names[-room:]
             if names:
                 queue[pending] = names  # At the end of the queue, so that a huge transaction delays no other.
             markers.append((pending, taken))
             room -= len(taken)
+        assert 0 <= room <= MARKERS_PER_REQUEST_MAX
         if not markers:
             return None
         effect = WriteMarkers(broker, [(pending.marker, names) for pending, names in markers])
@@ -91,6 +94,7 @@ class TransactionMarkerChannelManager:
         self, effect: WriteMarkers, transactions: list[PendingCompletion], outcome: MarkersOutcome, now: Moment
     ) -> None:
         """Process the answer for the last few transactions, and schedule the rest for later turns."""
+        assert transactions and len(transactions) <= len(effect.markers)
         for _ in range(min(len(transactions), TAKEN_IN_AT_ONCE)):
             pending = transactions.pop()
             _, names = effect.markers[len(transactions)]
@@ -98,9 +102,9 @@ class TransactionMarkerChannelManager:
                 continue
             for name in names:
                 if _code_of(pending, name, outcome) in _DONE:
-                    pending.left -= 1
+                    pending.add_marked()
                 else:
-                    pending.again.append(name)
+                    pending.add_failed(name)
             self._settle(pending, now)
         if transactions:
             next_turn = now.steady + 1
@@ -125,6 +129,7 @@ class TransactionMarkerChannelManager:
 
     def _look(self, now: Moment) -> None:
         """Return markers queued for dead brokers to their transactions, and drop markers of ended shards."""
+        assert self._is_watching
         self._is_watching = False
         alive = self._runtime.view().brokers
         for broker, queue in list(self._queues.items()):
@@ -135,7 +140,8 @@ class TransactionMarkerChannelManager:
                 continue
             del self._queues[broker]
             for pending, names in waiting.items():
-                pending.again += names
+                for name in names:
+                    pending.add_failed(name)
                 self._settle(pending, now)
         if self._queues:
             self._watch(now)

@@ -49,6 +49,7 @@ class OneInFlight(Generic[E, K]):
                 continue
             made = request(broker)
             if made is not None:
+                assert made[0].broker == broker and broker not in self._in_flight
                 self._in_flight[broker] = made
                 taken.append(made[0])
         return taken

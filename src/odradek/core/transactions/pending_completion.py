@@ -17,6 +17,7 @@ class PendingCompletion:
     __slots__ = ("again", "decided", "is_paused", "left", "marker", "shard")
 
     def __init__(self, shard: TransactionShard, decided: Transaction) -> None:
+        assert decided.is_decided
         self.shard = shard
         self.decided = decided
         is_commit = decided.state is TransactionState.PREPARE_COMMIT
@@ -24,3 +25,28 @@ class PendingCompletion:
         self.left = len(decided.partitions)  # Partitions without a safe marker.
         self.again: list[TopicPartition] = []  # Partitions to be retried after a pause,
         self.is_paused = False  # which has begun.
+
+    def add_marked(self) -> None:
+        """Record that one more partition has its marker, or needs none."""
+        self.left -= 1
+        self._check()
+
+    def add_failed(self, name: TopicPartition) -> None:
+        """Record that a partition's marker must be written again after a pause."""
+        self.again.append(name)
+        self._check()
+
+    def pause(self) -> None:
+        assert self.again and not self.is_paused
+        self.is_paused = True
+
+    def take_failed(self) -> list[TopicPartition]:
+        """End the pause and return the partitions to retry."""
+        assert self.again and self.is_paused
+        names, self.again, self.is_paused = self.again, [], False
+        self._check()
+        return names
+
+    def _check(self) -> None:
+        """Check the number of partitions without a marker, to which those to be retried belong."""
+        assert len(self.again) <= self.left <= len(self.decided.partitions)

@@ -41,6 +41,7 @@ class ProducerIds:
         else:
             self._waiting.append(use)
         self.prepare()
+        assert self._is_asked or not self._waiting, "an allocation waits only for a requested block"
 
     def prepare(self) -> None:
         """Request another block if few ids are left."""
@@ -50,6 +51,7 @@ class ProducerIds:
 
     def on_block_allocated(self, block: ProducerIdBlock | None) -> None:
         """Add a requested block; None if the metadata could not be changed."""
+        assert self._is_asked and self._then is None, "a block is requested once, when there is no next one"
         self._is_asked = False
         self._then = block
         waiting, self._waiting = self._waiting, []

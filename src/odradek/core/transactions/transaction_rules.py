@@ -40,6 +40,7 @@ def begins(
     `expected` is the identity that the producer claims (KIP-360). `new_id` is used if epochs are exhausted. Raises
     Refused(PRODUCER_FENCED).
     """
+    assert was.state is not ONGOING and not was.is_decided
     check_expected(was, expected)
     fresh = was._replace(
         state=EMPTY, timeout_ms=timeout_ms, partitions=frozenset(), started=NO_TIME, updated=now, next_id=NO_ID
@@ -72,6 +73,7 @@ def check_expected(was: Transaction, expected: ProducerIdAndEpoch | None) -> Non
 
 def keeps(was: Transaction, expected: ProducerIdAndEpoch | None, new_id: ProducerId, now: TimestampMs) -> Transaction:
     """Apply an InitProducerId that keeps a prepared transaction and fences the old producer (KIP-939)."""
+    assert was.state is ONGOING
     check_expected(was, expected)
     client = was.client
     if was.is_exhausted:
@@ -135,7 +137,9 @@ def ends(
 def decided(was: Transaction, version: int, new_id: ProducerId, now: TimestampMs, *, commit: bool) -> Transaction:
     """Return the decided transaction; `new_id` is the producer's next id if epochs are exhausted."""
     state = TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT
+    assert not was.is_decided, "a decision is final"
     version = _version_of_end(was, version)
+    assert new_id != NO_ID or not (was.is_exhausted and (was.is_kept or version >= EPOCH_PER_TRANSACTION))
     made = was._replace(state=state, version=version, updated=now, started=was.started if was.state is ONGOING else now)
     if was.is_kept and was.is_exhausted:
         return made._replace(epoch=_next(was.epoch), next_id=new_id, next_epoch=ProducerEpoch(0))

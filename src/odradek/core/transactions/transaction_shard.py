@@ -11,7 +11,7 @@ from odradek.core.coordinators.runtime import Runtime
 from odradek.core.coordinators.state_log import ProducerIdAndEpoch, StateLog, StateRecord
 from odradek.core.kernel.moment import Moment
 from odradek.core.partition.leading import Leading
-from odradek.core.transactions.transaction_states import Transaction, from_record, key_of, to_record
+from odradek.core.transactions.transaction_states import COMPLETE_AFTER, Transaction, from_record, key_of, to_record
 from odradek.record.internal.internal_codec import decode_transaction_key, decode_value
 from odradek.record.internal.transaction_log import TransactionLogKey, TransactionLogValue
 
@@ -47,20 +47,25 @@ class TransactionShard:
     def put(self, transaction: Transaction, now: Moment) -> Written:
         """Write the transaction's new state, or raise Refused and change nothing."""
         written = self.log.append([to_record(transaction, self._version)], now)
+        assert not self.is_over, "the log of an ended shard rejects writes"
         self.transactions[transaction.id] = transaction
         return written
 
     def remove(self, transactional_id: str, now: Moment) -> None:
         """Remove a transactional id, or raise Refused."""
+        assert transactional_id not in self._waiting, "no request waits for the end of a removed transaction"
         self.log.append([StateRecord(key_of(transactional_id), None)], now)
         del self.transactions[transactional_id]
 
     def after_completion(self, transactional_id: str, then: Completion) -> None:
         """Call `then` when the decided transaction is complete, or if the shard ends first."""
+        assert not self.is_over and self.transactions[transactional_id].is_decided
         self._waiting.setdefault(transactional_id, []).append(then)
 
     def completed(self, transaction: Transaction, now: Moment) -> None:
         """Write that a transaction is complete and notify its waiters, or raise Refused."""
+        was = self.transactions[transaction.id]
+        assert COMPLETE_AFTER.get(was.state) is transaction.state, "a transaction is completed once, as it was decided"
         self.put(transaction, now)
         for one in self._waiting.pop(transaction.id, ()):
             one.step(now)
@@ -89,10 +94,12 @@ class TransactionShard:
         """Do nothing, because no record here is written in a transaction."""
 
     def on_loaded(self, now: Moment) -> None:
+        assert not self.is_over and not self._waiting
         for transaction in list(self.transactions.values()):
             self._resume(self, transaction, now)
 
     def on_unloaded(self) -> None:
+        assert not self.is_over
         self.is_over = True
         waiting, self._waiting = self._waiting, {}
         for one in [one for some in waiting.values() for one in some]:

@@ -55,6 +55,7 @@ class Joins:
         for name in list(self.lost):
             if now.steady - self._lost_since.setdefault(name, now.steady) >= self._forgotten_after_ms:
                 del self.lost[name], self._lost_since[name]
+        assert len(self._lost_since) == len(self.lost), "every lost write has a time at which it is dropped"
 
     def _look(self, transactional_id: str) -> None:
         """Record the last write as lost if it has failed."""
@@ -63,3 +64,4 @@ class Joins:
             del self._last[transactional_id]
             self.lost[transactional_id] = set()
             self._lost_since.pop(transactional_id, None)
+        assert len(self._lost_since) <= len(self.lost)
