@@ -216,11 +216,13 @@ class Broker:
         staged, self._staged = self._staged, {}
         for leading, high_watermark in staged.items():
             leading.commit(now)
+            assert not leading.has_staged, "a commit writes or refuses all staged batches"
             if leading.in_sync is not None:
                 self._written_before_followers(leading, high_watermark, now)
             # No request waits for records above the high watermark, and thousands may wait for the next sync.
             elif leading.positions.high_watermark != high_watermark or leading.ended is not None:
                 self.lot.happened(leading.name)
+        assert not self._staged, "coordinators commit what they stage"
 
     def _written_before_followers(self, leading: Leading, high_watermark: Offset, now: Moment) -> None:
         """Wake requests that wait for a partition with followers; follower fetches wait for its log end.
@@ -391,6 +393,7 @@ class Broker:
     def configure_replica(self, partition: Partition, configs: TopicConfigs, now: Moment) -> None:
         """Apply a configuration to a replica."""
         self.commit(now)
+        assert self.partitions.get(partition.topic_partition) is partition, "a removed replica is not configured"
         partition.configure(configs, log_config(configs))
 
     def moved(self, name: TopicPartition, now: Moment) -> None:

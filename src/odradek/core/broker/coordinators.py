@@ -38,6 +38,7 @@ class Coordinators:
 
     def start_coordinating(self, now: Moment) -> None:
         """Start to coordinate the partitions led here."""
+        assert not self._have_begun
         self._have_begun = True
         for partition in list(self._partitions.values()):
             self.adopt(partition, now)

@@ -75,6 +75,7 @@ class _Lane:
         turn = Turn(self, now)
         self._waiting.append(turn)
         self._next(now.steady)
+        assert turn.has_come == (turn in self._under_way)
         return turn
 
     def leave(self, turn: Turn) -> None:
@@ -94,8 +95,11 @@ class _Lane:
         while self._waiting and len(self._under_way) < self._at_once:
             turn = self._waiting.popleft()
             turn.last_step = max(turn.last_step, steady)  # The request is woken now.
+            assert not turn.has_come, "a turn comes once"
             self._under_way[turn] = None
             turn.comes(self._lot)
+        assert len(self._under_way) <= self._at_once
+        assert not self._waiting or len(self._under_way) == self._at_once, "no request waits for a free turn"
 
 
 class LargeRequests:

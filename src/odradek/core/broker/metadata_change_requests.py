@@ -36,6 +36,7 @@ class Changes:
         """Request a change; `make` receives the token of its end."""
         self._tokens += 1
         change = make(self._tokens)
+        assert change.token == self._tokens, "each change has a token of its own"
         self._asked.append(change)
         return change
 

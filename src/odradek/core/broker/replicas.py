@@ -190,6 +190,7 @@ class Replicas:
         """Switch the partition to the role in its state, and wake requests that wait for its old role."""
         led = partition.leading
         name = partition.topic_partition
+        assert partition.info.leader_epoch <= info.leader_epoch, "the leader epoch of a replica never goes back"
         self._fetchers.forget(name)
         if info.leader == self._id:
             partition.lead(info, now)
@@ -197,6 +198,9 @@ class Replicas:
             partition.follow(info)
             if info.leader != NO_BROKER and partition.is_online:
                 self._fetchers.follow(partition, now)
+        assert partition.info == info
+        leads = partition.leading is not None
+        assert not leads or (info.leader == self._id and partition.is_online), "only the leader of a state leads"
         if led is not None and partition.leading is not led:
             self._is_lost(name, now)
         elif partition.leading is None:
@@ -269,6 +273,7 @@ class Replicas:
             return
         log = self._log(name, topic_id, present.configs, now, is_new=True, was_full=True)  # It was searched for before.
         if log is not None:
+            assert present.leading is None, "an offline replica does not lead"
             partition = self._partition(name, log, present.info, present.configs)
             self._partitions[name] = self._become(partition, present.info, now)
             self._coordinators.adopt(partition, now)
@@ -282,6 +287,7 @@ class Replicas:
             return False
         self._fetchers.forget(name)
         partition.close()  # A wait for a write to it fails.
+        assert partition.leading is None and not partition.is_online
         self._flushes.forget(name)
         self._coordinators.resign(name)
         return True
@@ -305,6 +311,7 @@ class Replicas:
             if partition is None or not partition.is_online:
                 continue
             partition.take_offline()
+            assert partition.leading is None and not partition.is_online
             self._fetchers.forget(name)
             self._is_lost(name, now)
 

@@ -37,6 +37,7 @@ class AwaitedChanges:
 
     def add(self, change: Change, changed: Changed, now: int, *, any_id: bool = False) -> None:
         """Wait until the view contains the change; `now` is the steady clock, in ms."""
+        assert change.token == changed.token
         self._awaited.append(Awaited(change, changed, now + AWAITED_MS_MAX, any_id))
 
     def take_completed(self, now: int) -> list[Changed]:

@@ -46,17 +46,20 @@ class BrokerConfigs(LayeredConfigs):
 
     def with_dynamic(self, broker: Mapping[str, str], cluster: Mapping[str, str]) -> BrokerConfigs:
         """Return these configs under the dynamic ones of the broker and of all brokers, as in the znodes."""
+        assert self._layers[-1].source is ConfigSource.STATIC_BROKER_CONFIG
         dynamic = (
             Layer.parse(ConfigSource.DYNAMIC_BROKER_CONFIG, broker),
             Layer.parse(ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, cluster),
         )
         layers = (*(layer for layer in dynamic if layer.texts), self._layers[-1])
+        assert 1 <= len(layers) <= 1 + len(dynamic)
         configs = BrokerConfigs(layers, self._defaults)
         check_defaults(configs)
         return configs
 
     def become(self, other: BrokerConfigs) -> None:
         """Take over all values of another instance and discard resolved topic configurations."""
+        assert other._layers, "a configuration has at least its static layer"
         self._layers = other._layers
         # Assigned after the layers, and never cleared: a thread that resolves with the old layers stores its result in
         # the old dict.

@@ -13,6 +13,7 @@ from odradek.core.kernel.metadata_version import metadata_version
 
 def between(low: float, high: float | None = None) -> Rule:
     """Return a rule for a number with inclusive bounds."""
+    assert high is None or low <= high
 
     def check(name: str, value: Value) -> str | None:
         assert isinstance(value, (int, float)), "only numeric keys have ranges"
@@ -26,6 +27,8 @@ def between(low: float, high: float | None = None) -> Rule:
 
 
 def between_or(low: int, high: int, special: int) -> Rule:
+    assert low <= high and not low <= special <= high
+
     def check(name: str, value: Value) -> str | None:
         assert isinstance(value, int), "only numeric keys have ranges"
         if value == special or low <= value <= high:

@@ -110,12 +110,14 @@ OF_OURS_ALONE = (
 
 
 def _table() -> dict[MetadataVersion, InterBrokerProtocol]:
-    table, known = {}, InterBrokerProtocol()
+    table, known, applied = {}, InterBrokerProtocol(), 0
     for version in METADATA_VERSIONS:
         for one in CHANGES:
             if one.since == version.name:
                 known = known._replace(**one.changes)
+                applied += 1
         table[version] = known = known._replace(version=version)
+    assert applied == len(CHANGES), "every change names a known version"
     return table
 
 
@@ -140,4 +142,5 @@ def protocol_of(configs: TypedValues) -> InterBrokerProtocol:
     if version == NEWEST and not configs.optional_str("zookeeper.connect"):
         for one in OF_OURS_ALONE:
             found = found._replace(**one.changes)
+    assert found.version is version
     return found

@@ -31,6 +31,7 @@ class Layer(NamedTuple):
             except ConfigError as error:
                 problems.append(str(error))
         raise_all(problems)
+        assert values.keys() == texts.keys()
         return cls(source, texts, values)
 
 
@@ -40,6 +41,8 @@ class LayeredConfigs(TypedValues):
     __slots__ = ("_defaults", "_layers", "inherited")
 
     def __init__(self, layers: tuple[Layer, ...], defaults: Mapping[str, Value]) -> None:
+        sources = [layer.source for layer in layers]
+        assert sources == sorted(set(sources)), "each source has one layer, the strongest first"
         self._layers = layers
         self._defaults = defaults
         self.inherited: dict[str, ConfigEntry] = {}  # Entries of topic keys without an override.

@@ -103,4 +103,5 @@ def _letters_off(one: str, other: str) -> int:
             if i > 1 and j > 1 and letter == other[j - 2] and one[i - 2] == wanted:
                 cost = min(cost, last[j - 2] + 1)
             row.append(cost)
+    assert abs(len(one) - len(other)) <= row[-1] <= max(len(one), len(other))
     return row[-1]

@@ -216,9 +216,7 @@ class Shards(Generic[SomeShard]):
         is_loading, is_serving = index in self._loading, index in self._shards
         assert not (is_loading and is_serving), "a shard is either loading or serving"
         assert (index in self._led) == (is_loading or is_serving)
-        assert is_loading or index not in self._without_files, (
-            "a shard that waits for a file descriptor is still loading"
-        )
+        assert is_loading or index not in self._without_files
         assert is_serving or index not in self._growths
 
     # Periodic tasks.

@@ -98,6 +98,7 @@ class LongDelete:
 
         Raises Refused as `delete_group` does, or if the disk is full. Offsets without a written tombstone are kept.
         """
+        assert bool(self._batches) == bool(self._places), "tombstones are encoded before they are written"
         group = shard.group(self._group_id)
         group.check_delete()
         written = 0

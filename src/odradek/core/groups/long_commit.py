@@ -46,6 +46,7 @@ class LongCommit:
         self._batch: bytearray | None = None
 
     def add(self, place: OffsetAndMetadata) -> None:
+        assert self._batch is None, "a commit is complete when it is encoded"
         topic = place.topic.name
         self._places[topic, place.partition] = None
         if place.has_more_than(self._length_max):
@@ -83,6 +84,7 @@ class LongCommit:
         if check is not None:
             for topic, partition in self._places:
                 check(topic, partition)
+        assert bool(self._values) == (self._batch is not None)
         if self._batch is None:
             return Committed(self._codes, None)
         written = shard.write_offsets(self._batch, who.group_id, self._values, now, who.producer)

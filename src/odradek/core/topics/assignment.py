@@ -35,6 +35,7 @@ def spread(
         without = sorted(racks.keys() - set(with_rack))
         text = f"cannot assign replicas by rack: brokers {without} have no broker.rack, the others do"
         raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, text)
+    assert start >= 0 and shift >= 0 and first >= 0
     alive = _alternating(racks) if with_rack else sorted(racks)
     indexes = range(first, first + partitions)
     if replication_factor == 1:
@@ -53,7 +54,9 @@ def _alternating(racks: Racks) -> list[BrokerId]:
     for broker in sorted(racks):
         of_rack.setdefault(racks[broker], []).append(broker)
     rounds = zip_longest(*(of_rack[rack] for rack in sorted(of_rack, key=str)))
-    return [broker for broker in chain.from_iterable(rounds) if broker is not None]
+    alternating = [broker for broker in chain.from_iterable(rounds) if broker is not None]
+    assert len(alternating) == len(racks), "every broker has one place in the round"
+    return alternating
 
 
 def _follower(alive: Sequence[BrokerId], leader: int, step: int) -> BrokerId:
@@ -63,12 +66,15 @@ def _follower(alive: Sequence[BrokerId], leader: int, step: int) -> BrokerId:
 
 def _replicas(alive: Sequence[BrokerId], leader: int, shift: int, count: int) -> tuple[BrokerId, ...]:
     leader %= len(alive)
-    return (alive[leader], *(_follower(alive, leader, shift + n) for n in range(count - 1)))
+    replicas = (alive[leader], *(_follower(alive, leader, shift + n) for n in range(count - 1)))
+    assert len(set(replicas)) == count, "replicas are on different brokers"
+    return replicas
 
 
 def _replicas_over_racks(
     alive: Sequence[BrokerId], racks: Racks, leader: int, shift: int, count: int
 ) -> tuple[BrokerId, ...]:
+    assert count <= len(alive), "the search for replicas ends"
     leader %= len(alive)
     racks_count = len(set(racks.values()))
     chosen, used, step = [alive[leader]], {racks[alive[leader]]}, shift * racks_count
@@ -78,6 +84,7 @@ def _replicas_over_racks(
         if broker not in chosen and (racks[broker] not in used or len(used) == racks_count):
             chosen.append(broker)
             used.add(racks[broker])
+    assert len(used) == min(count, racks_count), "no rack has a second replica before each has one"
     return tuple(chosen)
 
 

@@ -95,6 +95,7 @@ class Planner(NamedTuple):
             # Continues the round that began with the first partition's first replica, as in Apache Kafka.
             start = sum(broker < replicas[0] for broker in racks) % max(len(racks), 1)
             added = assignment.spread(racks, count - present, len(replicas), start=start, shift=start, first=present)
+            assert len(added) == count - present
             return _led_by_first(added)
         if len(assignments) != count - present:
             text = f"{count - present} partitions to add, but {len(assignments)} assignments"

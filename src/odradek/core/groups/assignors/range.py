@@ -35,4 +35,5 @@ def _shares(count: int, members: int) -> list[range]:
     bounds = [0]
     for place in range(members):
         bounds.append(bounds[-1] + count // members + (place < count % members))
+    assert bounds[-1] == count or not members
     return [range(start, end) for start, end in pairwise(bounds)]

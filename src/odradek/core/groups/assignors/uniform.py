@@ -48,12 +48,14 @@ def _quotas(loads: Mapping[str, int], total: int) -> dict[str, int]:
     others = [member_id for member_id, load in loads.items() if load <= least]
     quotas = dict.fromkeys(loads, least)
     quotas.update(dict.fromkeys([*having, *others][:extra], least + 1))
+    assert sum(quotas.values()) == total
     return quotas
 
 
 def _cut(owned: Assignment, quota: int, left: Mapping[Uuid, set[int]]) -> Assignment:
     """Return the partitions that a member keeps within its quota; the rest is added to `left`."""
     listed = in_order(owned)
+    assert len(listed) > quota
     for topic, partition in listed[quota:]:
         left[topic].add(partition)
     return assignment_of(listed[:quota])
@@ -107,6 +109,7 @@ class _Balancing:
         self.topics = sorted(counts, key=lambda topic: (-counts[topic] / len(self._subscribers[topic]), topic))
 
     def _give(self, topic: Uuid, partition: int, place: int) -> None:
+        assert partition not in self._taken[topic], "a partition has one owner"
         self._owned[topic].setdefault(place, []).append(partition)
         self._taken[topic].add(partition)
         self._loads[place] += 1
@@ -119,6 +122,7 @@ class _Balancing:
                 load, place = heappop(least)
                 self._give(topic, partition, place)
                 heappush(least, (load + 1, place))
+        assert len(self._taken[topic]) == self._counts[topic], "every partition has an owner"
 
     def balance(self) -> None:
         """Balance topic by topic, and a topic again if the load of one of its subscribers changes."""
@@ -141,6 +145,7 @@ class _Balancing:
             owned.setdefault(taker, []).append(owned[giver].pop())
             loads[giver] -= 1
             loads[taker] += 1
+            assert loads[giver] >= loads[taker], "a move evens the load"
             self._moves_left -= 1
             changed.update(pair)
             for place in pair:

@@ -136,6 +136,7 @@ class ClassicGroup(Rebalancing):
             self.members.add(member)
         if value.leader in self.members:
             self.members.leader = value.leader
+        assert not self.members.waiting and not self.members.pending, "the log has no waiting members"
         self.phase = State.STABLE if self.members else State.EMPTY
         self.generation_changed()
 
@@ -162,4 +163,5 @@ class ClassicGroup(Rebalancing):
             member.session.cancel()
             self.members.answer_join(member, JoinGroupResult(ErrorCode.NOT_COORDINATOR, member.id))
             self.members.answer_sync(member, SyncGroupResult(ErrorCode.NOT_COORDINATOR))
+        assert not self.members.waiting and not self.members.pending, "no request waits for a group that is gone"
         self.phase = NEXT[self.phase][Event.GONE]

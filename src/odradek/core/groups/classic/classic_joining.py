@@ -115,6 +115,7 @@ def _add(group: ClassicGroup, member_id: str, asked: JoinGroup, now: Moment) -> 
     group.add(member, asked.protocol_type, now)
     promise = group.members.await_join(member)
     group.rebalance(because(f"member {member_id!r} joined", asked.reason), now)
+    assert group.phase is State.PREPARING or group.phase is State.COMPLETING
     return promise
 
 
@@ -166,6 +167,7 @@ def _take_over(
     A replaced leader must not assign again. If its version supports skip_assignment, the answer sets it (KIP-814).
     Otherwise the answer names the old member as leader.
     """
+    assert group.phase is State.STABLE
     leads = group.members.leader == old.id
     generation = group.kept_generation()._replace(leader=new.id if leads else group.members.leader)
     everybody = _with(group, old, new)

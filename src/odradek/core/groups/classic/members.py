@@ -123,6 +123,7 @@ class Members:
             self._static[member.instance_id] = member.id
         if self.leader is None:
             self.leader = member.id
+        self._check()
 
     def remove(self, member_id: str) -> None:
         """Remove a member and answer its waiting request with UNKNOWN_MEMBER_ID, so that it can rejoin."""
@@ -134,10 +135,13 @@ class Members:
             del self._static[member.instance_id]
         if self.leader == member_id:
             self.leader = next(iter(self._members), None)
+        self._check()
 
     def replace(self, old: Member, new: Member) -> None:
         """Replace a restarted static member, also as leader, and fence the old member."""
         assert old.instance_id is not None and old.instance_id == new.instance_id
+        assert self._static[old.instance_id] == old.id
+        assert new.joining is None and new.syncing is None
         self.answer_join(old, JoinGroupResult(ErrorCode.FENCED_INSTANCE_ID, old.id))
         self.answer_sync(old, SyncGroupResult(ErrorCode.FENCED_INSTANCE_ID))
         del self._members[old.id]
@@ -147,11 +151,21 @@ class Members:
         self._static[old.instance_id] = new.id
         if self.leader == old.id:
             self.leader = new.id
+        self._check()
+
+    def _check(self) -> None:
+        """Check the counts of members, and that the leader is one of them."""
+        members = len(self._members)
+        assert 0 <= self._joining <= members
+        assert len(self.unsynced) <= members and len(self._static) <= members
+        assert self.leader in self._members if members else self.leader is None
 
     def _leave_out(self, member: Member) -> None:
+        assert member.id not in self._members and member.joining is None and member.syncing is None
         member.session.cancel()
         self.unsynced.discard(member.id)
         self._supporters.subtract(name for name, _ in member.protocols)
+        assert all(self._supporters[name] >= 0 for name, _ in member.protocols)
 
     def forget_pending(self, member_id: str) -> None:
         session = self.pending.pop(member_id, None)
@@ -161,6 +175,7 @@ class Members:
     # The protocols that all members support.
 
     def change_protocols(self, member: Member, protocols: Protocols) -> None:
+        assert self._members.get(member.id) is member, "protocols of removed members do not count"
         self._supporters.subtract(name for name, _ in member.protocols)
         member.protocols = protocols
         self._supporters.update(name for name, _ in protocols)
@@ -172,7 +187,9 @@ class Members:
     def chosen_protocol(self) -> str:
         """Elect the protocol: each member votes for the first in its list that all support."""
         common = [name for name, count in self._supporters.items() if count == len(self._members)]
-        return common[0] if len(common) == 1 else elected(list(self))
+        chosen = common[0] if len(common) == 1 else elected(list(self))
+        assert self._supporters[chosen] == len(self._members), "all members support the chosen protocol"
+        return chosen
 
     # Waiting requests.
 
@@ -186,9 +203,11 @@ class Members:
 
     def await_join(self, member: Member) -> Promise[JoinGroupResult]:
         """Return the promise of the member's JoinGroup; a retry on another connection shares it."""
+        assert self._members.get(member.id) is member, "only members wait for the end of a rebalance"
         if member.joining is None:
             member.joining = Promise()
             self._joining += 1
+        assert self._joining <= len(self._members)
         return member.joining
 
     def answer_join(self, member: Member, answer: JoinGroupResult) -> None:
@@ -196,6 +215,7 @@ class Members:
         if member.joining is not None:
             promise, member.joining = member.joining, None
             self._joining -= 1
+            assert self._joining >= 0
             promise.keep(self._lot, answer)
 
     def answer_sync(self, member: Member, answer: SyncGroupResult) -> bool:
@@ -214,6 +234,7 @@ class Members:
             if waiting is None:
                 return False
             self.leader = waiting.id
+        assert self._joining > 0 and self.leader in self._members
         return True
 
 

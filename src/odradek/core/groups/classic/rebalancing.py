@@ -123,6 +123,7 @@ class Rebalancing:
         if self.phase is State.COMPLETING:
             self.lose_assignments(ErrorCode.REBALANCE_IN_PROGRESS, now)
         self.rebalances.add(self.id, Rebalance(now.wall, self.generation, reason))
+        assert not self.telling.left, "a rebalance begins when all members have the last answer"
         self._is_first = self.phase is State.EMPTY
         self._has_newcomers = False
         self.move(Event.REBALANCE, now)
@@ -161,6 +162,7 @@ class Rebalancing:
             self._complete_join(now)
 
     def _complete_join(self, now: Moment) -> None:
+        assert self.phase is State.PREPARING
         self._cancel_timer()
         absent = [member for member in self.members if member.joining is None and not member.is_static]
         for member in absent:
@@ -184,6 +186,7 @@ class Rebalancing:
 
     def _begin_generation(self, now: Moment) -> None:
         members = self.members
+        assert members.waiting, "at least the leader has joined"
         self.move(Event.ALL_JOINED, now)
         self.protocol_name = members.chosen_protocol()
         self.is_assigned = False
@@ -206,6 +209,7 @@ class Rebalancing:
         )
 
     def _become_empty(self, now: Moment) -> None:
+        assert not self.members and self.members.leader is None
         self.move(Event.ALL_LEFT, now)
         self.protocol_name = None
         try:
@@ -240,6 +244,7 @@ class Rebalancing:
             self._cancel_timer()
 
     def _sync_timed_out(self, now: Moment) -> None:
+        assert self.phase is State.COMPLETING or self.phase is State.STABLE
         late = sorted(self.members.unsynced)
         if not late:
             return  # All late members have left or were replaced.
@@ -248,6 +253,7 @@ class Rebalancing:
         self.rebalance(f"members did not sync within the rebalance timeout: {listed([repr(one) for one in late])}", now)
 
     def lose_assignments(self, code: ErrorCode, now: Moment) -> None:
+        assert self.phase is State.COMPLETING, "a stable group keeps its assignments until the next generation"
         for member in self.members:
             member.assignment = b""
             self.answer_sync(member, SyncGroupResult(code), now)

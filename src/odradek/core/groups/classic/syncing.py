@@ -31,6 +31,7 @@ def sync(group: ClassicGroup, asked: SyncGroup, now: Moment) -> Promise[SyncGrou
         promise = Promise[SyncGroupResult]()
         promise.keep(group.shard.runtime.lot, _share(group, member))
         return promise
+    assert group.phase is State.COMPLETING, "a group with members is neither empty nor dead"
     if member.syncing is None:
         member.syncing = Promise()
     promise = member.syncing
@@ -55,6 +56,7 @@ def _assign(group: ClassicGroup, assignments: Mapping[str, bytes], now: Moment) 
         group.lose_assignments(refused.code, now)
         group.rebalance(f"failed to write the assignments: {refused}", now)
         return
+    assert group.phase is State.COMPLETING and group.generation == generation
     group.is_assigned = True
 
     def is_current() -> bool:
@@ -72,6 +74,7 @@ def _assign(group: ClassicGroup, assignments: Mapping[str, bytes], now: Moment) 
 
 
 def _hand_out(group: ClassicGroup, assignments: Mapping[str, bytes], now: Moment) -> None:
+    assert group.is_assigned, "assignments are written before they are handed out"
     group.move(Event.ASSIGNED, now)
     for member in group.members:
         member.assignment = assignments.get(member.id, b"")

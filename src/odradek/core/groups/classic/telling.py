@@ -50,11 +50,13 @@ class Telling:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        assert not self.left and self._tell is None and self._timer is None
 
     def _pause(self, now: Moment) -> None:
         self._timer = self._timers.at(now.steady + PAUSE_MS, self._go_on)
 
     def _go_on(self, now: Moment) -> None:
+        assert self.left and self._portion > 0, "the round continues only while members wait"
         self._tell_next(min(len(self.left), self._portion), now)
         self._portion = MEMBERS_PER_TURN
         if self.left:

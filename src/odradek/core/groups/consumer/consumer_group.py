@@ -140,6 +140,7 @@ class ConsumerGroup:
 
     def keep(self, state: GroupState, gone: Iterable[str]) -> None:
         """Adopt a state that was written to the log, without the members `gone`."""
+        assert state.id == self.id and state.epoch >= self.kept.epoch, "the epoch of a group never goes back"
         self.kept = state
         for member_id in gone:
             self._cancel_all(member_id)
@@ -152,6 +153,7 @@ class ConsumerGroup:
 
     def set(self, alarm: Alarm, member_id: str, ms: int, now: Moment) -> None:
         """Set a member's alarm to `ms` from now, replacing an earlier setting."""
+        assert member_id in self.kept.members, "only members have alarms"
         session = self._alarms.get((alarm, member_id))
         if session is None:
             session = Session(self.shard.runtime.timers, lambda later: self._ring(alarm, member_id, later))
@@ -167,7 +169,8 @@ class ConsumerGroup:
             session.cancel()
 
     def _ring(self, alarm: Alarm, member_id: str, now: Moment) -> None:
-        self._alarms.pop((alarm, member_id), None)
+        assert (alarm, member_id) in self._alarms and member_id in self.kept.members
+        del self._alarms[alarm, member_id]
         self._rang(self, alarm, member_id, now)
 
     def renew_session(self, member: Member, now: Moment) -> None:

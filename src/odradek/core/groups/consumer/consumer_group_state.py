@@ -109,6 +109,7 @@ class GroupState:
         elif old is not None:
             self._release(old)
             del self.members[member_id]
+        self._check()
 
     def _put_new_said(self, member: Member) -> None:
         said = member.said
@@ -116,10 +117,18 @@ class GroupState:
         self.subscriptions[said.subscription] = self.subscriptions.get(said.subscription, 0) + 1
         if said.instance_id is not None:
             self.static[said.instance_id] = member.id
+        self._check()
+
+    def _check(self) -> None:
+        """Check the counts: each member has one subscription and at most one instance id."""
+        members = len(self.members)
+        assert len(self.static) <= members and len(self.subscriptions) <= members
+        assert bool(self.subscriptions) == bool(members)
 
     def _forget_said(self, member: Member) -> None:
         said = member.said
         self.subscriptions[said.subscription] -= 1
+        assert self.subscriptions[said.subscription] >= 0
         if not self.subscriptions[said.subscription]:
             del self.subscriptions[said.subscription]
         if said.instance_id is not None and self.static.get(said.instance_id) == member.id:

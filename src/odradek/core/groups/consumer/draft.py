@@ -61,7 +61,9 @@ class Draft:
         self.add(records.current(self.state.id, member_id, current))
 
     def remove(self, member: Member) -> None:
+        assert member.id in self.state.members
         self.add(*records.no_member(self.state.id, member.id))
+        assert member.id not in self.state.members
         self._gone.append(member.id)
 
     @property
@@ -87,6 +89,7 @@ class Draft:
         """Write the records; the group adopts the draft's state, in which they are already applied."""
         if self.group is None:
             return self.shard.write(self.records, now)
+        assert self.shard.groups.get(self.group.id) is self.group, "a group that is gone is not written"
         written = self.shard.write_only(self.records, now)
         self.group.keep(self.state, self._gone)
         return written

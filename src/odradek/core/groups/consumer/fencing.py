@@ -42,6 +42,7 @@ def remove(group: ConsumerGroup, members: Sequence[Member], reason: str, now: Mo
     """Remove members as one change, which frees their partitions, or raise Refused and remove none."""
     draft = Draft(group.shard, group.id, group)
     gone = {member.id for member in members}
+    assert gone and len(gone) == len(members), "members are removed once"
     if migration.can_downgrade(draft, gone):
         return migration.downgrade(draft, gone, reason, now)
     for member in members:

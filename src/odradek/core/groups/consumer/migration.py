@@ -197,6 +197,7 @@ def downgrade(draft: Draft, gone: Set[str], reason: str | None, now: Moment) -> 
     shard, group = draft.shard, draft.group
     assert group is not None
     members = [member for member in draft.state.members.values() if member.id not in gone]
+    assert members, "an empty group has no protocol to convert to"
     key, value = GroupMetadataKey(group=group.id), _classic_value(draft, members, now)
     history = Rebalances()
     history.extend(group.rebalances)

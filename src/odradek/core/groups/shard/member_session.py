@@ -26,6 +26,7 @@ class Session:
         if self._timer is None or not self._timer.is_set or self._timer.due > self._deadline:
             self.cancel()
             self._timer = self._timers.at(self._deadline, self._look)
+        assert self._timer.is_set and self._timer.due <= self._deadline, "the timer fires before the session ends"
 
     def is_long_over(self, now: Moment, ms: int) -> bool:
         """Return whether the session is overdue by `ms` or more, because the broker was stalled."""
@@ -36,6 +37,7 @@ class Session:
             self._timer.cancel()
 
     def _look(self, now: Moment) -> None:
+        assert self._timer is not None and not self._timer.is_set, "a session has one timer"
         if now.steady < self._deadline:
             self._timer = self._timers.at(self._deadline, self._look)
         else:

@@ -66,6 +66,7 @@ class GroupOffsets:
         """Apply one commit of many offsets as `replay` would; the state takes ownership of the values."""
         order = next(self._orders)
         if producer_id >= 0:
+            assert offsets, "a producer without pending offsets would stay open"
             pending = self._pending.setdefault(producer_id, {})
             for topic, values in offsets.items():
                 pending.update({(group, topic, at): _Pending(order, value) for at, value in values.items()})
@@ -85,6 +86,7 @@ class GroupOffsets:
         pending = self._pending.pop(producer_id, {})
         for group in dict.fromkeys(place[0] for place in pending):
             self._close(group, producer_id)
+        assert bool(self._pending) == bool(self._open)
         if is_commit:
             for place, (order, value) in pending.items():
                 if value is not None:
@@ -132,11 +134,13 @@ class GroupOffsets:
         """Delete all offsets of a group, as their tombstones do."""
         self._groups.pop(group, None)
         for producer_id in self._open.pop(group, ()):
+            assert self._pending[producer_id], "an open producer has pending offsets"
             left = {place: one for place, one in self._pending[producer_id].items() if place[0] != group}
             if left:
                 self._pending[producer_id] = left
             else:
                 del self._pending[producer_id]
+        assert bool(self._pending) == bool(self._open)
 
     def _forget(self, place: GroupTopicPartition) -> None:
         group, topic, partition = place
@@ -152,6 +156,7 @@ class GroupOffsets:
                 self._close(group, producer_id)
                 if not pending:
                     del self._pending[producer_id]
+        assert bool(self._pending) == bool(self._open)
 
     def _close(self, group: str, producer_id: int) -> None:
         producers = self._open[group]
