@@ -44,6 +44,7 @@ class DamagesWrite:
     is_done: bool = field(default=False, init=False)
 
     def run(self) -> None:
+        assert not self.is_over, "damages are written once"
         try:
             write_damages(self.disk, f"{self.directory}/{DAMAGES}", self.damages)
             self.is_done = True
