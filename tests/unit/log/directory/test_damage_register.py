@@ -254,3 +254,12 @@ def test_damage_of_an_unopenable_log_is_kept(tmp_path: Path, found: tuple[LogDir
     metadata.unlink() if before is None else metadata.write_bytes(before)
     assert served(opened(tmp_path).logs[T], [DAMAGED]) == []
     assert known(tmp_path) == [expected]
+
+
+def test_damage_behind_a_cut_is_not_noted(tmp_path: Path) -> None:
+    """A thread may have read there before the log was cut."""
+    directory, _ = filled(tmp_path)
+    log = directory.logs[T]
+    assert not log.note_damage(LogDamaged(log.active.path, log.active.size, "a walk has failed"))
+    assert log.damaged_places == 0
+    directory.abandon()
