@@ -72,7 +72,18 @@ def test_leader_epochs_have_kafkas_format(tmp_path: Path) -> None:
     assert read_epochs(DISK, str(tmp_path)) == epochs
 
 
-@pytest.mark.parametrize("text", ["", "0\n2\n5 0\n5 1\n", "0\n2\n5 8\n6 7\n", "0\n1\n-1 0\n", "0\n1\n1 2 3\n"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "0\n2\n5 0\n5 1\n",
+        "0\n2\n5 8\n6 7\n",
+        "0\n1\n-1 0\n",
+        "0\n1\n1 2 3\n",
+        "0\n1\n4294967296 0\n",  # No message has room for it.
+        "0\n1\n1 9223372036854775808\n",
+    ],
+)
 def test_bad_leader_epochs_are_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "leader-epoch-checkpoint").write_text(text)
     with pytest.raises(BadCheckpoint):

@@ -57,6 +57,7 @@ def cleanable(log: Log, now: TimestampMs, high_watermark: Offset) -> Cleanable:
         cleanable_bytes += segment.size
         is_overdue |= is_older(segment, now, config.max_compaction_lag_ms)
     upper = Offset(max(upper, dirty))
+    assert log.start_offset <= dirty <= upper <= log.end_offset, "only records of the log are cleaned"
     return Cleanable(dirty, upper, clean_bytes, cleanable_bytes if upper > dirty else 0, is_overdue)
 
 

@@ -35,6 +35,8 @@ class CleanedSegments:
 
     def _begin(self, base_offset: Offset) -> None:
         # Do not preallocate: the final size is known only when the file is complete.
+        assert not self._pieces, "what was added before belongs to the last segment"
+        assert not self._segments or self._segments[-1].base_offset < base_offset, "the new segments ascend"
         segment = Segment(self._disk, self._directory, base_offset, self._now_ms)
         self._segments.append(segment)
         self._ends_at = 0
@@ -47,6 +49,7 @@ class CleanedSegments:
 
     def add(self, data: Buffer, base_offset: Offset, last_offset: Offset) -> None:
         """Add one batch, or several contiguous ones that fit into `room`; `write` writes them."""
+        assert self.last_offset < base_offset <= last_offset, "compaction keeps the order of offsets"
         bytes_max, offset_max = self.room
         if len(data) > bytes_max or last_offset > offset_max:
             self.write()
@@ -74,10 +77,12 @@ class CleanedSegments:
             self._pieces = []
             segment.file.write_all(segment.size, pieces)
             segment.size += sum(map(len, pieces))
+            assert segment.size == self._ends_at, "all added batches are written"
 
     def seal(self) -> list[Segment]:
         """Build the indexes from the files, sync everything, and return the segments."""
         self.write()
+        assert sum(segment.size for segment in self._segments) == self.size, "no added byte is lost"
         for segment in self._segments:
             assert segment.size, "a cleaned segment contains at least one batch"
             segment.forget_indexes()

@@ -93,6 +93,7 @@ class Cleaning:
     """
 
     def __init__(self, log: Log, found: Cleanable, options: Options) -> None:
+        assert found.first_dirty <= found.first_uncleanable, "the dirty part ends after it begins"
         self._disk = log.disk
         self._directory = log.directory
         self._config = log.config
@@ -120,6 +121,7 @@ class Cleaning:
 
     def build_map(self, throttle: Throttle) -> None:
         """Read the dirty part and build the map.  Raise Withdrawn, Uncleanable or DiskFailed."""
+        assert self._batches is None, "the map of a pass is built once"
         found = self._found
         offsets = OffsetMap(self._map_bytes(), self._options.seed)
         with _as_uncleanable():
@@ -193,6 +195,7 @@ class Cleaning:
         Raise exceptions as build_map does.  If the disk also refuses the cleanup, some files of the pass
         remain; the next start deletes them.
         """
+        assert self._publication is None, "the log uses the last group before the next one is cleaned"
         sources = self._groups.pop()
         disk, base = CleanedDisk(self._disk), sources[0].base_offset
         cleaned = CleanedSegments(disk, self._directory, base, self._config, self._options.rules.now)
@@ -211,6 +214,7 @@ class Cleaning:
                 return Group(sources)
             self.kept_bytes += cleaned.size
             segments = cleaned.seal()
+            assert segments[0].base_offset == base, "the new segments begin where their sources do"
             self._publish([segment.base_offset for segment in segments])
         except BaseException:
             if self._publication is None:  # Otherwise take_back must follow, in its order.
@@ -280,6 +284,7 @@ class Cleaning:
 
     def swapped_in(self) -> None:
         """Record that the log uses the last group's segments."""
+        assert self._publication is not None, "only a group with new segments is swapped in"
         self._publication = None
 
     def withdraw(self) -> None:

@@ -32,6 +32,7 @@ def swap_in(log: Log, sources: Sequence[Segment], segments: Sequence[Segment], n
     if len(present) < len(sources) or any(a is not b for a, b in zip(present, sources, strict=True)):
         return False
     assert behind < len(log.segments), "the active segment is never compacted"
+    assert segments[-1].base_offset < log.segments[behind].base_offset, "the segments of a log ascend"
     assert not any(one in log.durability.unsynced for one in sources), "compacted segments are synced"
     swap = log.compaction.begin_swap(sources, segments)
     for segment in segments:
@@ -39,6 +40,7 @@ def swap_in(log: Log, sources: Sequence[Segment], segments: Sequence[Segment], n
     for source in sources:
         source.release()
     log.segments = [*log.segments[:first], *segments, *log.segments[behind:]]
+    assert log.segments[-1] is log.active, "the active segment stays"
     log.sealed_open = [one for one in log.sealed_open if one not in sources]
     log.snapshots.forget([offset for offset in swap.sources if offset not in swap.bases])
     log.reaper.retire(Swap(log.directory, swap, TimestampMs(now_ms + log.config.file_delete_delay_ms)))

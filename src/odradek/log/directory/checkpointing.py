@@ -40,6 +40,7 @@ class Checkpoint:
     failure: DiskFailed | None = field(default=None, init=False)
 
     def run(self) -> None:
+        assert not self.is_done, "a checkpoint is written once"
         try:
             self._write()
         except DiskFailed as failure:
@@ -152,6 +153,7 @@ class Checkpointing:
         checkpoint = self.begin_checkpoint()
         assert checkpoint is not None, "a checkpoint is due after all entries became stale"
         checkpoint.run()
+        assert checkpoint.is_done, "a newer checkpoint would not have all that this one must have"
         self._disk.sync_directory(self._directory)
         self._named = {partition for offsets in self._written.values() for partition in offsets}
 
@@ -174,6 +176,7 @@ class Checkpointing:
 
     def end_starts(self, write: StartsWrite) -> None:
         """Record that a write of log starts has completed or failed."""
+        assert self._starts is write or write.is_stale, "a write of log starts ends once"
         if self._starts is write:
             self._starts = None
         if not write.is_done:

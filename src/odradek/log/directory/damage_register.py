@@ -22,7 +22,7 @@ from operator import attrgetter
 
 from odradek.base.units import Offset, TimestampMs, TopicPartition
 from odradek.log.files.disk import Disk, DiskFailed
-from odradek.log.files.log_file_names import DAMAGES, LOG
+from odradek.log.files.log_file_names import DAMAGES, parse_segment_file
 from odradek.log.log.log import Log
 from odradek.log.segment.checkpoints import BadCheckpoint, read_damages, write_damages
 from odradek.log.segment.damage import KnownDamage
@@ -44,6 +44,7 @@ class DamagesWrite:
     is_done: bool = field(default=False, init=False)
 
     def run(self) -> None:
+        assert not self.is_over, "damages are written once"
         try:
             write_damages(self.disk, f"{self.directory}/{DAMAGES}", self.damages)
             self.is_done = True
@@ -77,7 +78,8 @@ class Damages:
 
     def missing(self, partition: TopicPartition) -> list[Offset]:
         """Return the base offsets of a log's first segments that were missing before; call before opening it."""
-        return [Offset(int(one.file[: -len(LOG)])) for one in self._loaded.get(partition, ()) if one.why == MISSING]
+        names = (one.file for one in self._loaded.get(partition, ()) if one.why == MISSING)
+        return [parsed[0] for name in names if (parsed := parse_segment_file(name)) is not None]
 
     def miss(self, partition: TopicPartition, file: str, following: Offset, now_ms: TimestampMs) -> None:
         """Record that a log without its first segments can't be opened; the next start could not know this."""

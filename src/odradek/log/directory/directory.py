@@ -52,6 +52,7 @@ class Closing:
     is_done: bool = field(default=False, init=False)
 
     def run(self) -> None:
+        assert not self.is_done, "a log is closed once"
         try:
             close_log(self.log, self.now_ms)
         except DiskFailed as failure:
@@ -112,6 +113,7 @@ class LogDirectory:
                 self.doubt(failure)
 
     def add(self, partition: TopicPartition, log: Log) -> None:
+        assert log.directory == self.path_of(partition), "a start finds a log by the name of its directory"
         log.on_recovery_point_lowered = lambda _: self.checkpoints.write_now()
         log.on_failure = self.doubt
         self.damages.watch(partition, log)
@@ -225,6 +227,7 @@ class LogDirectory:
         if log is not None and log.compaction.cleaning is not None:
             log.compaction.cleaning.withdraw()
         self._begun.discard(partition)
+        assert not self.has(partition), "nothing else serves a log that is removed"
         path = self.path_of(partition)
         if self.failure is not None:
             return path  # The next start finds a log without an owner and sets it aside.
@@ -344,6 +347,7 @@ class LogDirectory:
 
     def fail(self) -> list[TopicPartition]:
         """Go offline after is_found_broken; return the affected logs, which are not created elsewhere."""
+        assert self.failure is None, "a directory fails once"
         assert self._probe is not None and self._probe.failure is not None
         self.failure = str(self._probe.failure)
         names = list(self.logs)

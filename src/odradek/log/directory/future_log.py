@@ -23,7 +23,7 @@ def producers_at_first(log: Log) -> Sequence[ProducerStateEntry]:
 
 def begin_with(log: Log, producers: Sequence[ProducerStateEntry]) -> None:
     """Store the producers durably as of the start of an empty log.  Raise DiskFailed on failure."""
-    assert log.start_offset == log.end_offset
+    assert log.start_offset == log.end_offset and not log.size, "the producers are those before the first record"
     if producers:
         log.producers = Producers(producers)
         log.snapshots.write(log.start_offset, producers)
@@ -40,6 +40,7 @@ def take_over(copy: Log, origin: Log) -> None:
     origin.compaction.withdraw()
     copy.epochs.replace_entries(origin.epochs.entries)
     copy.start_offset = max(copy.start_offset, origin.start_offset)
+    assert copy.start_offset <= copy.end_offset, "the log start offset never exceeds the log end offset"
     copy.producers = origin.producers
     copy.config = origin.config
     copy.compaction.cleaned_to = origin.compaction.cleaned_to

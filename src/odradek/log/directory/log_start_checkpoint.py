@@ -31,6 +31,7 @@ class StartsWrite:
     is_done: bool = field(default=False, init=False)
 
     def run(self) -> None:
+        assert not self.is_done, "log starts are written once"
         with self.turns:
             if self.is_stale:
                 return

@@ -33,6 +33,7 @@ class DamageCut:
 
     def run(self) -> None:
         """Copy the rest of the damaged segment, durably; `failure` says why not."""
+        assert not self.is_over, "a cut copies the rest of its segment once"
         try:
             if not self.is_withdrawn:
                 self._copy()

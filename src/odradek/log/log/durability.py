@@ -21,6 +21,7 @@ from odradek.log.log.log import Log
 def needs_flush(log: Log, now_ms: TimestampMs) -> bool:
     """Return whether flush.messages or flush.ms is reached, or a segment rolled since the last flush."""
     unflushed = log.end_offset - log.recovery_point
+    assert unflushed >= 0, "the recovery point never exceeds the log end offset"
     has_sealed = bool(log.durability.unsynced)
     if not (unflushed or has_sealed):
         return False
@@ -69,7 +70,9 @@ def _unsynced_ends(log: Log) -> list[Offset]:
     if not log.durability.unsynced:
         return []
     unsynced = frozenset(log.durability.unsynced)
-    return [following.base_offset for one, following in pairwise(log.segments) if one in unsynced]
+    ends = [following.base_offset for one, following in pairwise(log.segments) if one in unsynced]
+    assert len(ends) == len(log.durability.unsynced), "each unsynced segment is a sealed one of the log"
+    return ends
 
 
 def end_flush(log: Log, flush: Flush, now_ms: TimestampMs | None = None) -> None:
@@ -80,6 +83,7 @@ def end_flush(log: Log, flush: Flush, now_ms: TimestampMs | None = None) -> None
     if now_ms is not None:
         log.last_flush_ms = now_ms
     log.recovery_point = Offset(max(log.recovery_point, flush.end_offset))
+    assert log.recovery_point <= log.end_offset, "the recovery point never exceeds the log end offset"
 
 
 def flush_now(log: Log, now_ms: TimestampMs | None = None) -> None:

@@ -48,3 +48,4 @@ class DurabilityState:
             self.unsynced = [segment for segment in self.unsynced if segment not in flush.sealed]
         self.synced_changes = max(self.synced_changes, flush.changes)
         self.synced_epoch_changes = max(self.synced_epoch_changes, flush.epoch_changes)
+        assert self.synced_changes <= self.changes, "no later change of the directory is synced"

@@ -105,6 +105,7 @@ class Flush:
         Raise DiskFailed for the first error.
         """
         assert not self.has_failed, "a failed flush is not repeated"
+        assert not (self._paths or self._directories), "only `run` syncs new names"
         for file, error in zip(self._files, errors, strict=True):
             if error:
                 self.has_failed = True

@@ -66,6 +66,7 @@ class Log:
         assert loaded.start_offset <= loaded.end_offset, "the log start offset never exceeds the log end offset"
         assert loaded.recovery_point <= loaded.end_offset, "the recovery point never exceeds the log end offset"
         assert self.active.base_offset <= loaded.end_offset, "the log ends in the active segment"
+        assert self.active not in loaded.unsynced, "only sealed segments are synced by their own"
         self.arrival: Arrival | None = None  # The streaming append in progress.
         self.start_offset = loaded.start_offset
         self.end_offset = loaded.end_offset
@@ -247,6 +248,7 @@ class Log:
         if self.active.must_roll(size, newest, end, now_ms, config):
             is_far = end - self.end_offset > INT32_MAX  # No index can span such a gap of a follower.
             self.roll(now_ms, base_offset if is_far else self.end_offset)
+        assert self._is_prepared, "an append follows all pending work on the files"
 
     def prepare(self) -> None:
         """Settle what is owed and make the active segment ready for an append, unless that is done already."""
@@ -260,6 +262,7 @@ class Log:
         """Begin a new active segment at `base_offset`, by default the log's end; do not flush the old one."""
         old = self.active
         base_offset = self.end_offset if base_offset is None else base_offset
+        assert self.end_offset <= base_offset, "a segment never begins amid the records of another"
         if old.base_offset == base_offset:
             return
         self.withdraw_arrival()
@@ -320,6 +323,7 @@ class Log:
         self.owed.settle()
         if not self.epochs.is_written:
             self.epochs.write()
+        assert not self.owes
 
     def owe(self, *works: Work) -> None:
         """Queue work required before the next append, and run it now if the disk permits."""
@@ -329,6 +333,7 @@ class Log:
             self.owed.settle()
 
     def activate(self, segments: list[Segment]) -> None:
+        assert len(segments) < 2 or segments[-2].base_offset < segments[-1].base_offset, "the segments of a log ascend"
         self.segments = segments
         self.active = segments[-1]
         self._is_prepared = False
@@ -399,7 +404,9 @@ class Log:
 
         Otherwise a reader that starts at the beginning would open all segments.
         """
+        assert segment is not self.active, "appends need the file of the active segment"
         if segment not in self.sealed_open:
             self.sealed_open.append(segment)
             if len(self.sealed_open) > SEALED_OPEN_MAX:
                 self.sealed_open.pop(0).release()
+            assert len(self.sealed_open) <= SEALED_OPEN_MAX

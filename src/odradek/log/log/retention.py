@@ -47,6 +47,7 @@ def expired_segments(segments: Sequence[Segment], config: LogConfig, now_ms: Tim
             or (by_age and now_ms - newest(segment) > config.retention_ms)
         ):
             return number
+    assert bounds.end_offset <= bounds.high_watermark, "only committed records expire"
     return len(segments)
 
 
@@ -113,6 +114,8 @@ def delete_below_start(log: Log, now_ms: TimestampMs, *, is_start_durable: bool 
     snapshot = None
     if len(log.producers):
         snapshot = keep_snapshot(log.snapshots, log.segments, kept[0].base_offset)
+    assert kept[0].base_offset <= log.start_offset, "no record from the log start offset on is deleted"
+    assert kept[-1] is log.active, "the active segment is never deleted"
     log.segments = kept
     gone = frozenset(doomed)
     log.durability.forget(gone)

@@ -27,6 +27,7 @@ def begin_arrival(log: Log, batch: Batch, leader_epoch: LeaderEpoch, now_ms: Tim
     batch.stamp(log.end_offset, leader_epoch)
     log.make_room(size, batch.max_timestamp, batch.next_offset, log.end_offset, now_ms)
     position = log.active.write_front(batch.view)
+    assert log.arrival is None, "a log has at most one streaming append"
     log.arrival = Arrival(batch, log.active.file, position)
     return log.arrival
 

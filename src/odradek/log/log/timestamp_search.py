@@ -81,7 +81,9 @@ def at_or_after(segments: Sequence[Segment], timestamp: TimestampMs, start: Offs
         found.append(segment)
         unknown += not segment.is_largest_known
         if (segment.is_largest_known or unknown == UNKNOWN_MAX) and number + 1 < len(segments):
-            return Reached(found, segments[number + 1].base_offset)
+            rest = segments[number + 1].base_offset
+            assert rest > start, "each search takes the next one further"
+            return Reached(found, rest)
     return Reached(found, None)
 
 

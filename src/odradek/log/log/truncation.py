@@ -36,6 +36,7 @@ def truncate_to(log: Log, offset: Offset, now_ms: TimestampMs, aside: SetAside |
         truncate_fully(log, offset, now_ms)
         return True
     kept, place, end = cut_of(log.segments, offset)
+    assert kept[-1].base_offset <= end <= offset, "the log ends in its last segment, at or below the target offset"
     cut = None if place is None else kept[-1].cut_before(place)
     producers = restored(log.snapshots, kept, end) if len(log.producers) else log.producers
     producers.take_ended(log.producers, end)
@@ -85,6 +86,7 @@ def truncate_fully(log: Log, start: Offset, now_ms: TimestampMs) -> None:
     log.epochs.clear()
     _truncated(log, works, Producers())
     log.recovery_point = start
+    assert log.epochs.latest < 0 and not len(log.producers), "nothing of the former log survives"
 
 
 def _lower_recovery_point(log: Log, offset: Offset) -> None:
@@ -99,6 +101,7 @@ def _lower_recovery_point(log: Log, offset: Offset) -> None:
         except DiskFailed:
             log.recovery_point, log.start_offset = before
             raise
+    assert log.start_offset <= offset >= log.recovery_point, "recovery checks all that is appended after the cut"
 
 
 def _end_cleaning(log: Log, end: Offset) -> Sequence[Work]:
@@ -126,4 +129,5 @@ def _truncated(log: Log, works: Sequence[Work], producers: Producers) -> None:
     log.epochs.truncate_from_end(end)
     log.durability.keep(end, frozenset(log.segments[:-1]))
     log.producers = producers
+    assert not any(flush.end_offset > end for flush in log.durability.under_way), "a flush covers no later appends"
     log.owe(*works, log.snapshots.forgotten(log.snapshots.beyond(end)))

@@ -36,6 +36,14 @@ class LeaderEpochs:
         self.latest = entries[-1][0] if entries else NO_EPOCH
         self.is_written = True
         self.changes = 0  # Writes of the file so far; a flush compares this.
+        self._check()
+
+    def _check(self) -> None:
+        entries = self._entries
+        assert self.latest == (entries[-1][0] if entries else NO_EPOCH), "the last entry is of the latest epoch"
+        if len(entries) > 1:
+            assert entries[-2][0] < entries[-1][0], "leader epochs ascend"
+            assert entries[-2][1] <= entries[-1][1], "a leader epoch begins where the one before ends"
 
     @property
     def entries(self) -> list[tuple[LeaderEpoch, Offset]]:
@@ -66,6 +74,7 @@ class LeaderEpochs:
             entries.pop()
         entries.append((epoch, start))
         self.latest = epoch
+        self._check()
 
     def epoch_of(self, offset: Offset) -> LeaderEpoch:
         """Return the epoch in which `offset` was written; NO_EPOCH if it is unknown."""
@@ -83,6 +92,7 @@ class LeaderEpochs:
         if epoch == self.latest:
             return epoch, log_end
         number = bisect_right(self._entries, epoch, key=_EPOCH)
+        assert number < len(self._entries), "another epoch follows one below the latest"
         following = self._entries[number][1]
         return (self._entries[number - 1][0] if number else epoch), following
 
@@ -91,6 +101,7 @@ class LeaderEpochs:
         kept = [entry for entry in self._entries if entry[1] < end]
         if len(kept) != len(self._entries):
             self._replace(kept)
+        assert not self._entries or self._entries[-1][1] < end, "no epoch begins at the end of the log or later"
 
     def truncate_from_start(self, start: Offset) -> None:
         """Drop the epochs that ended before `start`; the epoch current there now begins at `start`."""
@@ -99,6 +110,7 @@ class LeaderEpochs:
             kept = [(self._entries[number - 1][0], start), *self._entries[number:]]
             if kept != self._entries:
                 self._replace(kept)
+        assert not self._entries or self._entries[0][1] >= start, "no epoch begins before the log"
 
     def replace_entries(self, entries: list[tuple[LeaderEpoch, Offset]]) -> None:
         """Replace the epochs by those of another log, including epochs without records, and write the file."""
@@ -122,6 +134,7 @@ class LeaderEpochs:
     def _set(self, entries: list[tuple[LeaderEpoch, Offset]]) -> None:
         self._entries = entries
         self.latest = entries[-1][0] if entries else NO_EPOCH
+        self._check()
 
     def write(self) -> None:
         """Write the file; only callers of `note` need this, other methods write the file themselves."""

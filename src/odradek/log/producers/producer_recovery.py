@@ -73,6 +73,7 @@ def restored(snapshots: Snapshots, segments: Sequence[Segment], end: Offset) -> 
     detects the damage.  Raise DiskFailed if the disk fails.
     """
     known, start = snapshots.newest(end)
+    assert start <= end, "a snapshot beyond the end has producers that the log lacks"
     walk, is_whole = ProducerWalk(Producers(known)), True
     for segment, following in pairwise([*segments, None]):
         assert segment is not None

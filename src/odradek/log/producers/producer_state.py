@@ -83,6 +83,7 @@ class ProducerStateEntry(NamedTuple):
 
     def after(self, batch: BatchHeader, base_offset: Offset, timestamp: TimestampMs) -> ProducerStateEntry:
         """Return the entry once the batch is written at that offset, without any check."""
+        assert batch.producer_id == self.id, "a batch changes the state of its own producer"
         sequence, delta, epoch = batch.base_sequence, batch.last_offset_delta, batch.producer_epoch
         last_sequence = (sequence + delta) & SEQUENCE_MASK if sequence >= 0 else NO_SEQUENCE
         batches = self.batches if epoch == self.epoch else ()
@@ -93,6 +94,7 @@ class ProducerStateEntry(NamedTuple):
 
     def find_duplicate_batch(self, batch: BatchHeader) -> DuplicateBatch | None:
         """Return the place of the same batch if it is among the producer's last five, else None."""
+        assert batch.producer_id == self.id, "a batch is a duplicate of one of its own producer"
         if batch.producer_epoch != self.epoch:
             return None
         last_sequence, delta = batch.last_sequence, batch.last_offset_delta
@@ -156,7 +158,9 @@ class Producers:
 
     def open_transactions(self) -> list[ProducerStateEntry]:
         """Return the producers that have an open transaction."""
-        return [known for known in map(self._by_id.get, self._open) if known is not None]
+        found = [known for known in map(self._by_id.get, self._open) if known is not None]
+        assert len(found) == len(self._open), "a producer with an open transaction is known"
+        return found
 
     def _look(self) -> None:
         first_open = min(self._open.values(), default=NOTHING_UNSTABLE)
@@ -169,6 +173,7 @@ class Producers:
         """Store the entries of producers whose batches were written."""
         by_id = self._by_id
         for producer_id, producer in changed.items():
+            assert producer.id == producer_id, "an entry is stored under the id of its producer"
             by_id[producer_id] = producer
             if producer.first_offset >= 0:
                 self.awaited.pop(producer_id, None)
@@ -204,6 +209,7 @@ class Producers:
         assert (first_offset >= 0) == known.has_open_transaction, "the open transactions match the producer entries"
         if first_offset < 0:
             return None
+        assert self.first_unstable <= first_offset, "an ended transaction is unstable below the high watermark"
         stable_until = min(self._open.values(), default=batch.next_offset)
         ended = Ended(producer_id, first_offset, batch.base_offset, marker.is_commit, stable_until)
         self._ended.append(ended)  # Its records are unstable until the marker is below the high watermark.
@@ -214,8 +220,10 @@ class Producers:
     def high_watermark_advanced(self, high_watermark: Offset) -> None:
         """Make transactions stable whose markers are below the high watermark."""
         if self._ended:
+            before = self.first_unstable
             self._ended = [ended for ended in self._ended if ended.last_offset >= high_watermark]
             self._look()
+            assert before <= self.first_unstable, "what is stable stays stable"
 
     def take_ended(self, before: Producers, end: Offset) -> None:
         """Copy the ended, still unstable transactions from the log as it was before its cut at `end`.
@@ -234,6 +242,7 @@ class Producers:
             if len(self.awaited) >= AWAITED_PRODUCERS_MAX:
                 del self.awaited[next(iter(self.awaited))]
             self.awaited[producer_id] = Awaited(epoch, sequence, from_zero, now)
+            assert len(self.awaited) <= AWAITED_PRODUCERS_MAX
         elif epoch > known.epoch or (epoch == known.epoch and sequence < known.sequence):
             self.awaited[producer_id] = known._replace(epoch=epoch, sequence=sequence)
 
@@ -244,5 +253,6 @@ class Producers:
         gone = [one.id for one in self if one.first_offset < 0 and now - one.last_timestamp >= idle_ms]
         for producer_id in gone:
             del self._by_id[producer_id]
+        assert len(self._open) <= len(self._by_id), "a producer with an open transaction never expires"
         for producer_id in [key for key, one in self.awaited.items() if now - one.since_ms >= idle_ms]:
             del self.awaited[producer_id]

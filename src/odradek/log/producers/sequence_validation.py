@@ -27,6 +27,7 @@ def check(
     known: ProducerStateEntry, batch: BatchHeader, offset: Offset, *, awaited: Awaited | None, checks_sequence: bool
 ) -> None:
     """Raise Refused for a batch that must not be written at `offset`."""
+    assert batch.producer_id == known.id, "a batch is checked against the state of its own producer"
     check_epoch(known, batch.producer_epoch, offset)
     if checks_sequence:
         if awaited is not None:

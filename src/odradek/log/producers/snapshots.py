@@ -147,6 +147,7 @@ class Snapshots:
         if strays and strays[-1] > max(segment_bases, default=end):
             strays.pop()
         self.delete(strays)
+        assert not self.offsets or self.offsets[-1] <= end, "no snapshot is beyond the end of the log"
 
     def forget(self, offsets: Collection[Offset]) -> None:
         """Forget snapshots that were deleted, or will be."""
@@ -186,7 +187,9 @@ def make_safe(disk: Disk, path: str) -> None:
 def encode_snapshot(producers: Collection[ProducerStateEntry]) -> bytes:
     entries = [_encoded(producer, sent) for producer in producers for sent in _batches(producer)]
     body = _COUNT.pack(len(entries)) + b"".join(entries)
-    return _HEAD.pack(_VERSION, crc32c(body), len(entries)) + body[_COUNT.size :]
+    data = _HEAD.pack(_VERSION, crc32c(body), len(entries)) + body[_COUNT.size :]
+    assert len(data) == _HEAD.size + len(entries) * _PRODUCER.size, "decode_snapshot accepts no other size"
+    return data
 
 
 def _batches(producer: ProducerStateEntry) -> Iterator[Sent]:

@@ -27,6 +27,7 @@ def first_unsynced(segments: list[Segment], recovery_point: Offset) -> int:
 
 def check(opening: Opening, segments: list[Segment], first: int, snapshots: Snapshots) -> Scan:
     """Check every batch of the segments from `first` on, and truncate the log at the first damage."""
+    assert 0 <= first < len(segments), "the check begins in a segment of the log"
     start = segments[first].base_offset
     walk = ProducerWalk(restored(snapshots, segments, start))
     snapshots.delete_beyond(start)  # The walk writes them again.
@@ -47,6 +48,7 @@ def check(opening: Opening, segments: list[Segment], first: int, snapshots: Snap
     for segment in segments[first:-1]:
         segment.seal()
     _write_again(opening, segments[first:])
+    assert first < len(segments), "the segment where the check began stays, perhaps empty"
     return scan
 
 
@@ -69,6 +71,7 @@ def _first_unsafe(segment: Segment, recovery_point: Offset) -> int:
     if recovery_point <= segment.base_offset:
         return 0
     start = segment.locate(recovery_point)
+    assert start is None or start <= segment.size
     return segment.size if start is None else start
 
 
@@ -105,6 +108,7 @@ def _check_segment(opening: Opening, segment: Segment, scan: Scan) -> tuple[int,
                 scan.epochs.append((latest, place.base_offset))
     except Damaged as damage:
         why = f"byte {damage.position} of {segment.name}: {damage.why}"
+    assert good <= segment.size, "only bytes of the segment are good"
     scan.walk.apply_runs(runs)
     segment.transactions.replace(scan.walk.take_aborted())
     scan.end_offset = end
@@ -115,6 +119,7 @@ def _cut_off(opening: Opening, segments: list[Segment], place: tuple[int, int], 
     """End the log at `place` (segment number, position); delete the data beyond it, or set it aside."""
     number, position = place
     segment, later = segments[number], segments[number + 1 :]
+    assert 0 <= position <= segment.size, "the log is cut within a segment, or at its end"
     del segments[number + 1 :]
     scan.lost_bytes += segment.size - position + sum(one.size for one in later)
     aside = SetAside(scan.end_offset, why)
@@ -131,6 +136,7 @@ def _cut_off(opening: Opening, segments: list[Segment], place: tuple[int, int], 
         scan.aside = aside if aside.paths else None
     if position < segment.size:
         segment.cut_at(position)
+    assert segments[-1] is segment and segment.size == position, "the log ends where it is cut"
 
 
 def remove(opening: Opening, segments: list[Segment]) -> None:

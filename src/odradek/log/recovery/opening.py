@@ -64,6 +64,7 @@ class Opening:
     gaps: list[Gap] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
+        assert self.recovery_point >= 0 <= self.start_offset
         self.synced = self.recovery_point  # recovery_point may be lowered if the files contradict a clean shutdown.
 
 

@@ -82,6 +82,7 @@ def survey(file: File, position: int, end: int, lowest: Offset, base_offset: Off
             if following is None:
                 found.is_searched &= upto == end
                 break
+            assert following > damage.position, "each search takes the survey further"
             position = following
     return found
 
@@ -122,6 +123,7 @@ def copy_rest(disk: Disk, directory: str, file: File, part: tuple[int, int], asi
     Raises DiskFailed; what was copied by then is deleted, since the disk may be full.
     """
     position, end = part
+    assert 0 <= position <= end, "the rest of a file begins within it"
     if is_zeros(file, position, end):
         return
     name = f"{directory}/{segment_stem(aside.end_offset)}{LOG}{ASIDE}"

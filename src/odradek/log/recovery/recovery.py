@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 from bisect import bisect_right
 from contextlib import suppress
+from itertools import pairwise
 from operator import attrgetter
 
 from odradek.base.units import LeaderEpoch, Offset
@@ -64,6 +65,7 @@ def load(opening: Opening) -> Loaded:
     recovery_point = scan.end_offset if scan.trusted else Offset(min(opening.recovery_point, scan.end_offset))
     assert segments[0].base_offset <= start <= scan.end_offset, "the log start offset is within the recovered segments"
     assert 0 <= scan.first < len(segments), "the scan began in a segment of the log"
+    assert all(one.base_offset < following.base_offset for one, following in pairwise(segments)), "segments ascend"
     epochs = _epochs(opening, segments, scan)
     epochs.truncate_from_end(scan.end_offset)
     epochs.truncate_from_start(start)
@@ -124,6 +126,7 @@ def _check_front(opening: Opening, segments: list[Segment], files: Files) -> Non
     if not opening.repairs:
         way_out = f"restore the file, or start the log at offset {gap.following} with `odradek log verify --repair`"
         raise SegmentMissing(f"{gap}; {way_out}", (gap.missing.rpartition("/")[2], gap.following))
+    assert gap.following > opening.start_offset, "a repair advances the log start offset"
     opening.start_offset = gap.following
 
 
@@ -139,6 +142,7 @@ def _from_start_on(opening: Opening, segments: list[Segment], snapshots: Snapsho
     if count <= 0:
         return segments
     below, kept = segments[:count], segments[count:]
+    assert kept[0].base_offset <= opening.start_offset, "no record from the log start offset on is deleted"
     make_safe(opening.disk, keep_snapshot(snapshots, segments, kept[0].base_offset))
     remove(opening, below)
     return kept

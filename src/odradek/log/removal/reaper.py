@@ -128,7 +128,8 @@ class SegmentRetirement(Retirement):
         super().__init__(directory)
         self._snapshot = snapshot
         self._syncs_each = syncs_each
-        self._base_offsets = tuple(base_offsets)
+        self._base_offsets = offsets = tuple(base_offsets)
+        assert list(offsets) in (sorted(offsets), sorted(offsets, reverse=True)), "any other order can leave a gap"
         self._unlink_ms = unlink_ms
         self._renamed: list[str] = []
 
@@ -215,6 +216,7 @@ class Reap:
                         untold = failure
         finally:
             self.is_ended = True
+        assert len(self.done) + len(self.failed) == len(self.works), "each work item of a round is done or has failed"
         if untold is not None:
             raise untold
 
@@ -250,6 +252,7 @@ class Reaper:
 
     def retire(self, retirement: Retirement) -> None:
         """Rename the files of `retirement` in the next round."""
+        assert not retirement.is_withdrawn, "the names of withdrawn work may belong to other files"
         self._retiring.setdefault(retirement.directory, []).append(retirement)
         self._add(retirement)
 
@@ -280,11 +283,13 @@ class Reaper:
                 self.retire(retirement)
             self.retire_now(retirement)
             self._withdraw(retirement)
+        assert not self.is_retiring(directory), "all names in the directory are free"
 
     def withdraw(self, directory: str) -> None:
         """Drop all renames in a directory that is about to be renamed itself."""
         for retirement in list(self._retiring.get(directory, ())):
             self._withdraw(retirement)
+        assert not self.is_retiring(directory), "nothing is renamed in the directory any more"
 
     def _withdraw(self, retirement: Retirement) -> None:
         with self.turns:
@@ -295,6 +300,7 @@ class Reaper:
         of_directory = self._retiring.get(retirement.directory, [])
         if retirement in of_directory:
             of_directory.remove(retirement)
+            assert retirement not in of_directory, "a retirement is queued once"
             if not of_directory:
                 del self._retiring[retirement.directory]
 
@@ -335,6 +341,7 @@ class Reaper:
             if isinstance(work, Retirement):
                 self._retired(work)
         for work in reap.failed:
+            assert work.failures, "only failed work is repeated"
             pause = min(RETRY_MS << min(work.failures - 1, 10), RETRY_MS_MAX)
             work.due_ms = TimestampMs(now_ms + pause)
             self._add(work)

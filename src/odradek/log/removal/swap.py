@@ -16,6 +16,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from itertools import pairwise
 
 from odradek.base.units import Offset, TimestampMs
 from odradek.log.files.disk import Disk, DiskFailed, Entry, File, Lock
@@ -168,6 +169,8 @@ class SwapState:
 
     def __init__(self, bases: Sequence[Offset], sources: Sequence[Offset]) -> None:
         assert bases and bases[0] == sources[0], "the first new segment has the base offset of the first source"
+        for offsets in (bases, sources):
+            assert all(one < following for one, following in pairwise(offsets)), "the segments of a log ascend"
         self.bases = bases
         self.sources = sources
         self.renamed: list[str] = []
@@ -210,6 +213,7 @@ class Swap(Retirement):
         disk.sync_directory(self.directory)
 
     def _give_names(self, disk: Disk, suffixes: Sequence[str]) -> None:
+        assert self._state.sources_are_gone, "the sources still have these names"
         for base in self._state.bases:
             for suffix in suffixes:
                 path = f"{self.directory}/{segment_stem(base)}{suffix}"
@@ -217,6 +221,7 @@ class Swap(Retirement):
 
     def _retire_sources(self, disk: Disk) -> None:
         state = self._state
+        assert not state.sources_are_gone, "the new segments have these names by now"
         for base in state.sources:
             # Compaction does not change the snapshot as of an offset: delete it only if no new segment begins there.
             for suffix in SEGMENT_SUFFIXES if base in state.bases else (*SEGMENT_SUFFIXES, SNAPSHOT):

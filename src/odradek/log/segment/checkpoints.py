@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 
-from odradek.base.units import INT64_MAX, MIB, LeaderEpoch, Offset, TimestampMs, TopicName, TopicPartition
+from odradek.base.units import INT32_MAX, INT64_MAX, MIB, LeaderEpoch, Offset, TimestampMs, TopicName, TopicPartition
 from odradek.base.uuids import Uuid, from_text, to_text
 from odradek.log.files.disk import Disk, read_file, replace_file
 from odradek.log.files.log_file_names import LEADER_EPOCHS, PARTITION_METADATA
@@ -127,7 +127,9 @@ def read_epochs(disk: Disk, directory: str) -> list[tuple[LeaderEpoch, Offset]]:
     epochs: list[tuple[LeaderEpoch, Offset]] = []
     for number, line in _entries(path, read_file(disk, path, CHECKPOINT_BYTES_MAX)):
         match line.split(" "):
-            case [epoch, start] if epoch.isdecimal() and start.isdecimal():
+            case [epoch, start] if (
+                epoch.isdecimal() and start.isdecimal() and int(epoch) <= INT32_MAX and int(start) <= INT64_MAX
+            ):
                 entry = (LeaderEpoch(int(epoch)), Offset(int(start)))
             case _:
                 raise BadCheckpoint(f"{path} line {number}: {line!r} is not an epoch and an offset")

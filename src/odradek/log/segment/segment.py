@@ -378,11 +378,11 @@ class Segment:
         return LogDamaged(self.path, damage.position, damage.why)
 
     def note_damage(self, position: int, why: str) -> bool:
-        """Record that no whole batch begins at `position` as expected; return False if that is known.
+        """Record that no whole batch begins at `position` as expected; return False if that is known, or cut off.
 
         From now on, the bytes from `position` to the next whole batch are not served.
         """
-        if self._is_known(position):
+        if position >= self.size or self._is_known(position):
             return False
         upto = min(self.size, position + SEARCHED_BEHIND_DAMAGE_BYTES)
         bounds = self.base_offset, self.base_offset

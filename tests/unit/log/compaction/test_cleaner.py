@@ -227,5 +227,6 @@ def test_unchanged_segment_between_two_swapped_ones_is_kept() -> None:
         changed.append(bool(group.segments))
         if group.segments:
             assert swap_in(log, [one.segment for one in group.sources], group.segments, T0)
+            cleaning.swapped_in()
     assert changed == [True, False, True]
     check_reopened(disk.kill(), log, before, log.end_offset)

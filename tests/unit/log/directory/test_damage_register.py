@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from odradek.base.units import BrokerId, Offset, TimestampMs, TopicName, TopicPartition
+from odradek.log.directory.damage_register import MISSING, Damages
 from odradek.log.directory.directory import LogDirectory
 from odradek.log.directory.directory_loading import open_log_directory
 from odradek.log.files.disk import DiskFailed, RealDisk
@@ -18,7 +19,7 @@ from odradek.log.log.durability import flush_now
 from odradek.log.log.log import Log
 from odradek.log.log.retention import advance_start, delete_below_start, delete_old_segments
 from odradek.log.log.truncation import truncate_to
-from odradek.log.segment.checkpoints import read_damages
+from odradek.log.segment.checkpoints import read_damages, write_damages
 from odradek.log.segment.damage import KnownDamage
 from odradek.record.record_batch import iter_batches
 from support.logs import T0, put
@@ -254,3 +255,19 @@ def test_damage_of_an_unopenable_log_is_kept(tmp_path: Path, found: tuple[LogDir
     metadata.unlink() if before is None else metadata.write_bytes(before)
     assert served(opened(tmp_path).logs[T], [DAMAGED]) == []
     assert known(tmp_path) == [expected]
+
+
+def test_damage_behind_a_cut_is_not_noted(tmp_path: Path) -> None:
+    """A thread may have read there before the log was cut."""
+    directory, _ = filled(tmp_path)
+    log = directory.logs[T]
+    assert not log.note_damage(LogDamaged(log.active.path, log.active.size, "a walk has failed"))
+    assert log.damaged_places == 0
+    directory.abandon()
+
+
+def test_stored_damage_of_a_file_that_is_no_segment_is_ignored(tmp_path: Path) -> None:
+    write_damages(RealDisk(), f"{tmp_path}/{DAMAGES}", [KnownDamage(T, "-1.log", 0, Offset(1), T0, MISSING)])
+    damages = Damages(RealDisk(), str(tmp_path))
+    assert damages.load() == []
+    assert damages.missing(T) == []
