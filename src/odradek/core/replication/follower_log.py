@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterator, Sequence
 
 from odradek.base.errors import ErrorCode, Refused
-from odradek.base.units import INT32_MAX, Offset, TimestampMs
+from odradek.base.units import INT32_MAX, INT64_MAX, Offset, TimestampMs
 from odradek.core.partition.partition import Partition
 from odradek.core.replication.leader_endpoint import EpochEnd
 from odradek.log.log.log import Log
@@ -111,16 +111,17 @@ def _is_cut_by_start(log: Log, first: Batch, leader_start: Offset) -> bool:
     are below that offset, or there are none.
     """
     is_old = log.start_offset == log.end_offset or first.base_offset < leader_start <= log.end_offset
-    return is_old and first.base_offset < log.end_offset < first.next_offset
+    return is_old and 0 <= first.base_offset < log.end_offset < first.next_offset
 
 
 def _check_offsets(end: Offset, batches: Sequence[Batch]) -> None:
-    """Raise Refused if the batches' offsets decrease; compaction leaves gaps.
+    """Raise Refused if the batches' offsets decrease, or exceed 64 bits; compaction leaves gaps.
 
-    The log checks each run of batches, too, but by then the runs before it are appended.
+    The log checks each run of batches, too, but by then the runs before it are appended.  No checksum covers the base
+    offset of a batch.
     """
     for batch in batches:
-        if batch.base_offset < end or batch.last_offset_delta < 0:
+        if batch.base_offset < end or batch.last_offset_delta < 0 or batch.next_offset > INT64_MAX:
             raise Refused(ErrorCode.CORRUPT_MESSAGE, f"the leader sent {batch} where offset {end} is expected")
         end = batch.next_offset
 
