@@ -178,7 +178,11 @@ def _by_text(replicas: Replicas) -> dict[str, list[BrokerId]]:
 
 
 def _replicas(fields: Fields) -> Replicas:
-    return {partition: _broker_ids(brokers) for partition, brokers in fields.replicas().items()}
+    found = {partition: _broker_ids(brokers) for partition, brokers in fields.replicas().items()}
+    for partition, brokers in found.items():
+        if min(brokers, default=0) < 0 or len({*brokers}) < len(brokers):
+            raise fields.bad(str(partition), "different broker ids")
+    return found
 
 
 def _broker_ids(numbers: Iterable[int]) -> tuple[BrokerId, ...]:

@@ -238,6 +238,8 @@ DECODERS: dict[str, Callable[[bytes], object]] = {
         ("broker", b'{"version":4,"endpoints":"x"}', "which must be a list of strings."),
         ("topic", b'{"partitions":{"x":[1]}}', "partitions of A topic's assignment has a partition 'x'"),
         ("topic", b'{"partitions":{"1":[1.5]}}', "which must be a list of integers."),
+        ("topic", b'{"partitions":{"1":[2,2]}}', "has [2, 2] for 1, which must be different broker ids."),
+        ("topic", b'{"partitions":{"1":[-2]}}', "has [-2] for 1, which must be different broker ids."),
         ("topic", b'{"partitions":{},"topic_id":"short"}', "which must be 22 characters of base64."),
         ("topic", b'{"version":3}', "has nothing for partitions, which must be an object."),
         ("partition state", b'{"leader":true}', "A partition's state has True for leader"),

@@ -115,9 +115,10 @@ def _is_cut_by_start(log: Log, first: Batch, leader_start: Offset) -> bool:
 
 
 def _check_offsets(end: Offset, batches: Sequence[Batch]) -> None:
-    """Raise Refused if the batches' offsets decrease or exceed their field; compaction leaves gaps.
+    """Raise Refused if the batches' offsets decrease, or exceed 64 bits; compaction leaves gaps.
 
-    The log checks each run of batches, too, but by then the runs before it are appended.
+    The log checks each run of batches, too, but by then the runs before it are appended.  No checksum covers the base
+    offset of a batch.
     """
     for batch in batches:
         if batch.base_offset < end or batch.last_offset_delta < 0 or batch.next_offset > INT64_MAX:

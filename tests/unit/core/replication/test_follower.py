@@ -244,12 +244,17 @@ def test_response_with_decreasing_offsets_is_not_appended() -> None:
     assert (case.log.end_offset, case.following.delay_ms) == (2, BACKOFF_MS)
 
 
-def test_batch_beyond_the_last_offset_is_not_appended() -> None:
-    case = Case()
-    case.fetched(answer(sent(INT64_MAX - 1, 2, 3)))
-    assert (case.log.end_offset, case.following.delay_ms) == (0, BACKOFF_MS)
-    case.fetched(answer(sent(INT64_MAX - 2, 2, 3)))
-    assert case.log.end_offset == INT64_MAX
+@pytest.mark.parametrize("base", [-2, INT64_MAX - 7, INT64_MAX])
+def test_response_with_impossible_offsets_is_not_appended(base: int) -> None:
+    """No checksum covers a base offset; of a log without records the start is not compared with it."""
+    case = Case([(1, 3)], high_watermark=3)
+    case.partition.advance_start(Offset(3))
+    batch = bytearray(sent(0, 8, 1))
+    batch[:8] = base.to_bytes(8, "big", signed=True)
+    case.fetched(answer(bytes(batch), high_watermark=3))
+    assert (case.log.start_offset, case.log.end_offset, case.high_watermark) == (3, 3, 3)
+    assert case.following.next == fetch(3, 1)
+    assert case.following.delay_ms == BACKOFF_MS
 
 
 def test_empty_log_amid_a_batch_starts_with_the_whole_batch() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -192,6 +193,44 @@ def test_unreadable_node_affects_only_its_topic(members: Callable[[int], Member]
     assert member.state("bad_state", 0) is None and member.state("bad_topic") is None
     assert member.tree.exists("/admin/delete_topics/never") is None
     assert member.tree.get("/brokers/topics/bad_state/partitions/0/state")[0] == b"\xff", "it is for a person to mend"
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"isr": [5]},
+        {"isr": []},
+        {"isr": [0, 0]},
+        {"isr": [0, -4]},
+        {"leader": -7},
+        {"leader_epoch": -9},
+        {"controller_epoch": -1},
+        {"leader_recovery_state": 2},
+    ],
+    ids=str,
+)
+def test_state_that_no_controller_writes_is_not_sent(members: Callable[[int], Member], bad: dict[str, object]) -> None:
+    """The broker beside the controller would lead without being in its own ISR."""
+    member = members(0)
+    member.create("flights", (0,), (0,))
+    path = "/brokers/topics/flights/partitions/0/state"
+    ensure_paths(member.tree, [path])
+    state = {"version": 1, "leader": 0, "leader_epoch": 3, "controller_epoch": 1, "isr": [0], **bad}
+    member.tree.set(path, json.dumps(state).encode())
+    with told(member) as requests:
+        member.handle(events.ControllerChanged())
+    assert member.state("flights", 0) is None and member.state("flights", 1) is not None
+    (become,) = requests[BecomeLeaderOrFollower]
+    assert [partition.partition for partition in become.request.partitions] == [1]
+    assert json.loads(member.tree.get(path)[0]) == state, "it is for a person to mend"
+
+
+def test_assignment_that_repeats_a_broker_is_unreadable(members: Callable[[int], Member]) -> None:
+    member = members(0)
+    member.create("flights", (0,))
+    member.create("planes", (0, 0))
+    member.handle(events.ControllerChanged())
+    assert [*member.controller.context.topics] == ["flights"]
 
 
 def test_topic_is_removed_with_all_its_child_nodes(members: Callable[[int], Member]) -> None:
