@@ -267,7 +267,7 @@ def test_doctor_checks_every_broker(kafka: KafkaCluster, capfd: pytest.CaptureFi
     findings = json.loads(capfd.readouterr().out)["findings"]
     says = {each["check"]: each["says"] for each in findings}
     for node in NODES:
-        assert says[f"broker {node}"].startswith(f"advertises {kafka[node].address}, and is there")
+        assert says[f"broker {node}"].startswith(f"advertises {kafka[node].address}, and is reachable there")
 
 
 def test_requests_report_a_broker_that_hangs(

@@ -160,7 +160,7 @@ def test_the_elect_leaders_command_reports_its_results(capfd: pytest.CaptureFixt
         assert main(["topic", "elect-leaders", "--all", "--election-type", "unclean", *at]) == 0
         assert own(capfd.readouterr().err) == "odradek: no partition needs an election\n"
         assert main(["topic", "elect-leaders", "t", "--partition", "2", *at]) == 1
-        assert "partition 2 is not there" in own(capfd.readouterr().err)
+        assert "partition 2 does not exist" in own(capfd.readouterr().err)
         for arguments in ([], ["t", "--all"]):
             assert main(["topic", "elect-leaders", *arguments, *at]) == 2
             assert "name at least one topic" in own(capfd.readouterr().err)

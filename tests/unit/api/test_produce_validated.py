@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from odradek.base.errors import ErrorCode
-from odradek.base.limits import RECORD_ERRORS_MAX
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.limits import RECORD_ERRORS_MAX, SLICE_ELEMENTS
 from odradek.base.units import ProducerEpoch, ProducerId, TimestampMs, TopicName, TopicPartition
 from odradek.core.partition import ingress
 from odradek.record.builder import RecordIn, encode_batch, encode_record, seal_batch
@@ -214,3 +215,19 @@ def test_zstd_is_refused_before_version_7_whatever_the_topics_codec(tmp_path: Pa
         answer = harness.ask(request(bytearray(good(codec=Codec.ZSTD))), version, ProduceResponse)
         codes.append(answer.responses[0].partition_responses[0].error_code)
     assert codes == [ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, ErrorCode.NONE]  # As Apache Kafka 4.4.0.
+
+
+@pytest.mark.parametrize("partitions", [1, 2 * SLICE_ELEMENTS])
+def test_refusals_are_freed_immediately(tmp_path: Path, partitions: int) -> None:
+    """The frames of a stored exception hold the request until the next garbage collection."""
+    harness = Harness(tmp_path)
+    create(harness, partitions)
+    gc.collect()
+    gc.disable()
+    try:
+        parts = produce(harness, *[b"damaged"] * partitions)
+        kept = [one for one in gc.get_objects() if isinstance(one, Refused)]
+    finally:
+        gc.enable()
+    assert {part.error_code for part in parts} == {ErrorCode.INVALID_RECORD}
+    assert not kept

@@ -139,7 +139,7 @@ def admit(call: Call, body: ProduceRequest) -> list[list[Admission]] | None:
                 left -= ingress.is_particular(leading.partition.configs)
                 batch = admit_batch(leading.partition, part.records, call.version, call.now) if left >= 0 else None
             except Refused as refused:
-                parts.append(refused)
+                parts.append(refused.with_traceback(None))  # Its frames would hold the request, and it them.
                 continue
             if batch is None:
                 return None

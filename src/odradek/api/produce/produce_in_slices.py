@@ -141,6 +141,6 @@ def _admitted(call: Call, topic: TopicProduceData, part: PartitionProduceData) -
         except Refused as refused:
             if is_particular:  # The records may have been read.
                 yield from pauses(INSPECTED_PARTS)
-            return refused
+            return refused.with_traceback(None)
         assert isinstance(result, Batch)
         inspected = result
