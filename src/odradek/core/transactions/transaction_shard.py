@@ -66,6 +66,7 @@ class TransactionShard:
         """Write that a transaction is complete and notify its waiters, or raise Refused."""
         was = self.transactions[transaction.id]
         assert COMPLETE_AFTER.get(was.state) is transaction.state, "a transaction is completed once, as it was decided"
+        assert not transaction.partitions, "a complete transaction has no partition left to mark"
         self.put(transaction, now)
         for one in self._waiting.pop(transaction.id, ()):
             one.step(now)
@@ -104,3 +105,4 @@ class TransactionShard:
         waiting, self._waiting = self._waiting, {}
         for one in [one for some in waiting.values() for one in some]:
             one.lost()
+        assert not self._waiting, "nothing waits for the transactions of an ended shard"
