@@ -67,6 +67,7 @@ class Controlled:
         try:
             return (yield from self._take_in(sent, overrides, now))
         finally:
+            assert self._is_taking
             self._is_taking = False
 
     def _take_in(self, sent: ToBroker, overrides: Overrides, now: Moment) -> Generator[None, None, TakenIn]:

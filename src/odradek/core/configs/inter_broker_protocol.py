@@ -142,5 +142,5 @@ def protocol_of(configs: TypedValues) -> InterBrokerProtocol:
     if version == NEWEST and not configs.optional_str("zookeeper.connect"):
         for one in OF_OURS_ALONE:
             found = found._replace(**one.changes)
-    assert found.version is version
+    assert found.version == version
     return found

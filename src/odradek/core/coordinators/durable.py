@@ -110,6 +110,7 @@ class AllWritten:
         """Call `answer` once all writes are settled or time is up; it reads the code of each write."""
         if self.is_settled:
             return answer()
+        assert self._all and timeout_ms > 0
         return Parked(self, now.steady + timeout_ms, answer)
 
 

@@ -44,4 +44,7 @@ def partition_for(key: str, count: int) -> int:
     The one hash without an absolute value, -2^31, becomes 0.
     """
     value = abs(java_hash(key))
-    return (0 if value == INT32_SIGN else value) % count
+    assert value <= INT32_SIGN
+    index = (0 if value == INT32_SIGN else value) % count
+    assert 0 <= index < count
+    return index

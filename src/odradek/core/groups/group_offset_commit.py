@@ -96,6 +96,7 @@ def commit(
             continue
         codes.append(ErrorCode.NONE)
         records.append(record(who.group_id, place, now.wall, expires))
+    assert len(codes) == len(places) >= len(records)
     if not records:
         return Committed(codes, None)
     written = shard.write(records, now, who.producer)

@@ -112,4 +112,5 @@ class LongDelete:
         except Refused:
             shard.offsets.forget(self._places[: written * RECORDS_PER_BATCH])
             raise
+        assert self._group_id not in shard.groups, "the tombstone of a group deletes it"
         shard.offsets.forget_group(self._group_id)

@@ -45,6 +45,7 @@ class RepeatedCommit:
         for _ in places:
             self._offsets_at.append(next(at))
             self._times_at.append(next(at))
+        assert len(self._times_at) == len(places) + 2 and next(at, None) is None, "every number has its place"
         self._places = places
         self._names = list(dict.fromkeys(place.topic.name for place in places))
 
@@ -78,12 +79,12 @@ class RepeatedCommit:
 
     def _with_numbers(self, offsets: Sequence[int], time: int) -> bytearray:
         batch = bytearray(self._batch)
-        assert len(self._times_at) == len(self._offsets_at) + 2
         for at in self._times_at:
             _put(batch, at, time)
         for at, offset in zip(self._offsets_at, offsets, strict=True):
             _put(batch, at, offset)
         _put_crc(batch, CRC_POSITION, crc32c(memoryview(batch)[CHECKSUMMED_FROM:]))
+        assert len(batch) == len(self._batch)
         return batch
 
 

@@ -71,6 +71,7 @@ class AdditionQueue:
 
     def forget(self, waiting: Waiting) -> None:
         together = self._waiting[waiting.question]
+        assert waiting.unsent, "a queued request has partitions that were not sent"
         together.remove(waiting)
         self._size -= len(waiting.unsent)
         if not together:

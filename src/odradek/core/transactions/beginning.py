@@ -88,6 +88,7 @@ class Beginning:
             self._manager.abort(was.id, now, then=Completion(self.advance, self._lost))
 
     def _begin(self, begun: Transaction, ongoing: ProducerIdAndEpoch, now: Moment) -> None:
+        assert begun.id == self._asked.transactional_id and not begun.is_decided
         began = Began(ErrorCode.NONE, begun.client, ongoing)
         written = self._manager.shards.find_shard(begun.id).put(begun, now)
         steps = self._manager.runtime.steps

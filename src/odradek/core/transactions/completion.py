@@ -57,6 +57,8 @@ class Completions:
     def resume(self, shard: TransactionShard, decided: Transaction, now: Moment) -> None:
         """Write the markers of a safe decision, which was made just now or before a stop."""
         if not shard.is_over:
+            current = shard.transactions[decided.id]
+            assert current.state is decided.state and current.producer == decided.producer, "a decision is kept"
             self._mark(PendingCompletion(shard, decided), sorted(decided.partitions, reverse=True), now)
 
     def _mark(self, pending: PendingCompletion, names: list[TopicPartition], now: Moment) -> None:

@@ -87,6 +87,7 @@ class TransactionMarkerChannelManager:
         """Process the outcome of a request; a second outcome of the same request is ignored."""
         transactions = self._requests.on_answered(effect)
         if transactions is not None:
+            assert len(transactions) == len(effect.markers), "each marker belongs to a transaction"
             self._tell(effect, outcome)
             self._take_in(effect, transactions, outcome, now)
 

@@ -111,6 +111,7 @@ class TransactionCoordinator:
         """
         shard, was = self.states.find_transaction(transactional_id)
         touched = rules.touches(was, producer, partitions, version, now.wall)
+        assert touched.client == producer and len(touched.partitions) >= len(was.partitions)
         if touched is not was:
             self.joins.wrote(transactional_id, shard.put(touched, now))
         self.joins.confirmed(transactional_id, partitions)

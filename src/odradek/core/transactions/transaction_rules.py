@@ -137,6 +137,7 @@ def ends(
 def decided(was: Transaction, version: int, new_id: ProducerId, now: TimestampMs, *, commit: bool) -> Transaction:
     """Return the decided transaction; `new_id` is the producer's next id if epochs are exhausted."""
     state = TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT
+    assert was.state is ONGOING or not commit, "only an open transaction is committed"
     assert not was.is_decided, "a decision is final"
     version = _version_of_end(was, version)
     assert new_id != NO_ID or not (was.is_exhausted and (was.is_kept or version >= EPOCH_PER_TRANSACTION))

@@ -47,7 +47,6 @@ class TransactionShard:
     def put(self, transaction: Transaction, now: Moment) -> Written:
         """Write the transaction's new state, or raise Refused and change nothing."""
         written = self.log.append([to_record(transaction, self._version)], now)
-        assert not self.is_over, "the log of an ended shard rejects writes"
         self.transactions[transaction.id] = transaction
         return written
 
@@ -59,13 +58,14 @@ class TransactionShard:
 
     def after_completion(self, transactional_id: str, then: Completion) -> None:
         """Call `then` when the decided transaction is complete, or if the shard ends first."""
-        assert not self.is_over and self.transactions[transactional_id].is_decided
+        assert self.transactions[transactional_id].is_decided, "only a decided transaction is waited for"
         self._waiting.setdefault(transactional_id, []).append(then)
 
     def completed(self, transaction: Transaction, now: Moment) -> None:
         """Write that a transaction is complete and notify its waiters, or raise Refused."""
         was = self.transactions[transaction.id]
         assert COMPLETE_AFTER.get(was.state) is transaction.state, "a transaction is completed once, as it was decided"
+        assert not transaction.partitions, "a complete transaction has no partition left to mark"
         self.put(transaction, now)
         for one in self._waiting.pop(transaction.id, ()):
             one.step(now)
@@ -104,3 +104,4 @@ class TransactionShard:
         waiting, self._waiting = self._waiting, {}
         for one in [one for some in waiting.values() for one in some]:
             one.lost()
+        assert not self._waiting, "nothing waits for the transactions of an ended shard"

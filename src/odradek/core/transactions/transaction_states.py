@@ -110,6 +110,7 @@ class Transaction(NamedTuple):
 
 def to_record(transaction: Transaction, version: int) -> StateRecord:
     """Return the record of the transaction, for a value of this version."""
+    assert transaction.partitions == frozenset() or transaction.state is not TransactionState.EMPTY
     assert transaction.epoch <= INT16_MAX and transaction.next_epoch <= INT16_MAX
     if version < ALL_SINCE:  # These fields are unused then: no transaction has its own epoch or is prepared.
         transaction = transaction._replace(version=0, previous_id=NO_ID, next_id=NO_ID, next_epoch=NO_EPOCH)

@@ -41,6 +41,7 @@ def kept_partitions(
                 mine[topic] = free
                 left[topic] -= free
         kept[member_id] = owned if mine == owned else mine
+    assert kept.keys() == members.keys() and left.keys() == counts.keys()
     return kept, left
 
 

@@ -38,6 +38,7 @@ def assign(members: Mapping[str, MemberSpec], counts: Mapping[Uuid, int]) -> dic
     missing = {member_id: quota - loads[member_id] for member_id, quota in quotas.items() if quota > loads[member_id]}
     for member_id, given in _handed_out(missing, in_order(left)).items():
         kept[member_id] = assignment_of([*in_order(kept[member_id]), *given])
+    assert kept.keys() == members.keys()
     return kept
 
 
@@ -147,6 +148,7 @@ class _Balancing:
             loads[taker] += 1
             assert loads[giver] >= loads[taker], "a move evens the load"
             self._moves_left -= 1
+            assert self._moves_left >= 0, "balancing ends"
             changed.update(pair)
             for place in pair:
                 heappush(most, (-loads[place], place))

@@ -43,7 +43,9 @@ class ClassicGroup(Rebalancing):
     @property
     def is_empty(self) -> bool:
         """Return whether the group has no members; ids assigned but not yet used to join do not count."""
-        return self.phase is State.EMPTY
+        is_empty = self.phase is State.EMPTY
+        assert not (is_empty and self.members), "a group with members is rebalancing, stable or gone"
+        return is_empty
 
     # Queries by the rest of the broker.
 

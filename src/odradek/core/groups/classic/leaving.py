@@ -39,4 +39,5 @@ def _leave(group: ClassicGroup, leaver: Leaver) -> list[str]:
         by_instance = members.static(leaver.instance_id)
     member = by_instance or members.known(leaver.member_id, leaver.instance_id)
     members.remove(member.id)
+    assert member.joining is None and member.syncing is None
     return [because(repr(member.id), leaver.reason)]

@@ -67,6 +67,7 @@ def join(group: ConsumerGroup, asked: JoinGroup, now: Moment) -> Promise[JoinGro
         member = steps.reconcile(draft, member_id, owned, has_resubscribed=has_resubscribed)
         _, written = draft.commit(now)
         _await_sync(group, member, now)
+    assert member.id == member_id and member.is_classic
     return _when_safe(runtime, written, _joined(member), now)
 
 

@@ -75,6 +75,9 @@ class Draft:
         written = self._write(now) if self.records else None
         group = self.shard.groups[self.state.id]
         assert isinstance(group, ConsumerGroup), "a draft writes a consumer group"
+        kept, state = group.kept, self.state
+        assert kept.epoch == state.epoch and kept.assigned == state.assigned, "the records lead to the draft's state"
+        assert len(kept.members) == len(state.members) and len(kept.targets) == len(state.targets)
         if history is not None:
             group.rebalances.extend(history)
         if self.reasons:

@@ -116,7 +116,9 @@ def heartbeat(shard: GroupShard, asked: Heartbeat, now: Moment) -> Beat:
     steps.raise_epoch(draft)
     steps.assign(draft, now)
     member = steps.reconcile(draft, member_id, asked.owned, has_resubscribed=has_resubscribed)
+    assert member.id == member_id
     group, written = migration.commit(draft, upgraded, now)
+    assert group.kept.members[member_id] == member, "the member has what its answer says"
     group.renew_session(member, now)
     if before.is_classic:
         group.cancel(Alarm.JOIN, member_id)
@@ -206,6 +208,7 @@ def _leave_for_a_while(group: ConsumerGroup, member: Member, now: Moment) -> Bea
     """Keep a static member's partitions until its session ends, except partitions being revoked."""
     draft = Draft(group.shard, group.id, group)
     assigned = {topic: dict.fromkeys(epochs, 0) for topic, epochs in member.current.assigned.items()}
+    assert member.said.instance_id is not None, "only static members leave for a while"
     left = member.current._replace(epoch=LEFT_EPOCH, assigned=assigned, revoking=NOTHING)
     draft.put_current(member.id, left)
     _, written = draft.commit(now)

@@ -90,8 +90,10 @@ def commit(draft: Draft, upgraded: ClassicGroup | None, now: Moment) -> tuple[Co
     for member in upgraded.members:
         upgraded.members.answer_join(member, JoinGroupResult(ErrorCode.REBALANCE_IN_PROGRESS, member.id))
         upgraded.members.answer_sync(member, SyncGroupResult(ErrorCode.REBALANCE_IN_PROGRESS))
+    assert not upgraded.members.waiting, "every waiting request is answered before its group is gone"
     group, written = draft.commit(now, upgraded.rebalances)
     group.on_loaded(now)
+    assert not group.is_empty and draft.shard.groups[group.id] is group
     _LOG.info("converted classic group %r to a consumer group", group.id)
     return group, written
 

@@ -71,6 +71,7 @@ class GroupOffsets:
             for topic, values in offsets.items():
                 pending.update({(group, topic, at): _Pending(order, value) for at, value in values.items()})
             self._open.setdefault(group, set()).add(producer_id)
+            assert self._pending[producer_id], "an open producer has pending offsets"
             return
         topics = self._groups.setdefault(group, {})
         for topic, values in offsets.items():
