@@ -111,7 +111,7 @@ def use(log: Log) -> None:
         lambda: lookup_timestamp(log, TimestampMs(T0 + 3)),
         lambda: lookup_timestamp(log, None),
         lambda: put(log, b"after", epoch=9),
-        lambda: truncate_to(log, Offset(log.end_offset - 2), T0),
+        lambda: truncate_to(log, Offset(max(log.end_offset - 2, 0)), T0),
         lambda: delete_old_segments(log, TimestampMs(T0 + 10**12), log.end_offset),
     ):
         for offset in range(log.start_offset, min(log.end_offset, log.start_offset + 20)):

@@ -122,6 +122,7 @@ class LogDirectory:
 
     def had_no_room(self, partition: TopicPartition, failed: DiskFailed, again: Open) -> None:
         """Record that a log is offline for lack of room or of a descriptor; `again` tries to open it."""
+        assert failed.is_full, "more room does not repair any other failure"
         self.offline[partition] = str(failed)
         self._unopened[partition] = failed, again
         self.await_room()

@@ -161,4 +161,5 @@ def _load_partition(
     if log.aside is None and log.end_offset < offsets[0]:
         text = f"the log end offset {log.end_offset} is below the recovery point {offsets[0]}"
         directory.problems.append(f"{partition}: {text}")
+    assert partition not in directory.offline, "a log is open or offline"
     directory.add(partition, log)

@@ -101,6 +101,7 @@ def marked_partition(partition: TopicPartition, mark: str, unique: str) -> str:
 
     `unique` distinguishes two logs of the same name; the 32 digits are derived from it.
     """
+    assert mark in (DELETE, FUTURE, STRAY), "a start knows no other mark"
     digits = md5(unique.encode(), usedforsecurity=False).hexdigest()
     suffix = f"-{partition.partition}.{digits}-{mark}"
     return partition.topic[: _NAME_CHARACTERS_MAX - len(suffix)] + suffix

@@ -29,6 +29,7 @@ def truncate_to(log: Log, offset: Offset, now_ms: TimestampMs, aside: SetAside |
     `aside`, dropped segments are set aside instead of deleted.  Raise DiskFailed, with nothing dropped, if the disk
     fails.
     """
+    assert offset >= 0, "no log ends below offset 0"
     log.withdraw_arrival()
     if offset >= log.end_offset:
         return False
@@ -67,6 +68,7 @@ def truncate_fully(log: Log, start: Offset, now_ms: TimestampMs) -> None:
 
     Raise DiskFailed as truncate_to does.
     """
+    assert start >= 0, "no log begins below offset 0"
     log.withdraw_arrival()
     # The lowest end of the log that an interrupted truncation can leave.
     _lower_recovery_point(log, min(start, log.start_offset))

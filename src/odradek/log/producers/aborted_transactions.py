@@ -42,6 +42,7 @@ class AbortedTransactions:
             end = segment.base_offset
 
     def add(self, segment: Segment, ended: Ended) -> None:
+        assert segment.base_offset <= ended.last_offset, "a transaction is listed where its marker is"
         segment.transactions.add(ended.as_aborted())
         self._last = ended.last_offset
 

@@ -118,4 +118,5 @@ def keep_snapshot(snapshots: Snapshots, segments: Sequence[Segment], offset: Off
     """
     if not snapshots.checked(offset):
         snapshots.write(offset, list(restored(snapshots, segments, offset)))
+    assert offset in snapshots.offsets, "the log below is deleted next"
     return snapshots.path(offset)

@@ -84,6 +84,7 @@ class Snapshots:
 
         It saves the next start a walk.  Write nothing for a log without idempotent producers.
         """
+        assert not self.offsets or self.offsets[-1] <= end, "no snapshot is beyond the end of the log"
         if end in self.offsets or not (self.offsets or producers):
             return False
         self.write(end, producers)

@@ -166,6 +166,7 @@ class DirectoryRetirement(Retirement):
     __slots__ = ("_is_renamed", "_name", "_unlink_ms")
 
     def __init__(self, directory: str, name: str, unlink_ms: TimestampMs | None) -> None:
+        assert name != directory, "a retired log gives its name up"
         super().__init__(directory)
         self._name = name
         self._unlink_ms = unlink_ms

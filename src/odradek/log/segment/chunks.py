@@ -38,6 +38,7 @@ class Chunk:
     def __init__(
         self, path: str, position: int, data: memoryview, next_offset: Offset, end_offset: Offset, *, is_last: bool
     ) -> None:
+        assert next_offset <= end_offset, "a segment ends after it begins"
         self._path = path
         self._position = position
         self.is_last = is_last

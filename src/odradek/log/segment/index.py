@@ -207,6 +207,7 @@ class Index:
         self._blocks = other._blocks.copy()
 
     def sync(self) -> None:
+        assert not self._pending, "entries are written before they are synced"
         if self.is_unsynced:
             self._disk.open(self.path).sync()
             self.is_unsynced = False
@@ -219,6 +220,7 @@ class OffsetIndex(Index):
         super().__init__(disk, path, OFFSET_ENTRY, base_offset, stored_bytes)
 
     def add(self, last_offset: Offset, position: int) -> None:
+        assert last_offset >= self.base_offset, "an entry is not before its segment"
         self.append(last_offset - self.base_offset, position)
 
     def at_or_before(self, offset: Offset, *, cached: bool = False) -> tuple[Offset, int]:

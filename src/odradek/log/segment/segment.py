@@ -311,6 +311,7 @@ class Segment:
             if number == len(ends):
                 return None
             position = self._recent_positions[number]
+            assert position < self.size, "what was cut off is forgotten"
             for damage in self.damages:
                 if position == damage.end and offset < damage.following:
                     return damage.start

@@ -126,6 +126,7 @@ class TransactionIndex:
             self._newest = None
 
     def sync(self) -> None:
+        assert not self._pending, "entries are written before they are synced"
         if self._stored_bytes:
             self._disk.open(self.path).sync()
 
