@@ -70,6 +70,7 @@ class Compactions:
         """Record the end of a pass over the log."""
         compaction = self._present.get(partition)
         if compaction is not None and compaction.to is not None:
+            assert compaction.outcome is None, "a pass counts for a compaction that has not ended"
             compaction.removed_records += removed_records
 
     def is_free(self, partition: Partition) -> None:

@@ -101,6 +101,7 @@ class DirtyLogs:
         except DiskFailed as failed:
             self._failed(partition, failed, now)
             return None
+        assert 0.0 <= seen.ratio <= 1.0, "the dirty ratio is a share of the bytes that a pass reads"
         self.max_ratio = max(self.max_ratio, seen.ratio)
         if seen.first_uncleanable <= seen.first_dirty:
             return None

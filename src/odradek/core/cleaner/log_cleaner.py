@@ -163,6 +163,7 @@ class LogCleaner:
             seen = seen._replace(first_uncleanable=min(seen.first_uncleanable, end))
         if not may_be_cleaned(log) or seen.first_uncleanable <= seen.first_dirty:
             return  # Files are not renamed yet, or not truncated to the end of the log.
+        assert log.compaction.cleaning is None, "a log has one running pass"
         options = cleaning_options(self._configs, log.config, self._seed(), now.wall)
         cleaning = log.compaction.cleaning = Cleaning(log, seen, options)
         self._go_on(Clean(partition, cleaning))
@@ -207,6 +208,7 @@ class LogCleaner:
             self._go_on(step)
         else:
             log.compaction.cleaning = None
+            assert cleaning.end <= log.end_offset, "a truncation withdraws the pass"
             log.compaction.cleaned(cleaning.end)
             self._won = self._won.plus(cleaning)
             self._asked.passed(partition, cleaning.dropped_records)

@@ -79,6 +79,7 @@ def _write(
 ) -> Finding[dict[TopicPartition, AlteredPartition]]:
     write = WriteStates(accepted)
     yield write
+    assert len(write.result.states) + len(write.result.stale) == len(accepted), "each state is written or stale"
     context.became(write.result.states)
     stale = write.result.stale
     yield from leaders.read(stale)

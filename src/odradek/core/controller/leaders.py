@@ -114,6 +114,9 @@ class Leaders:
                 "each election begins a leader epoch"
             )
             yield write
+            assert len(write.result.states) + len(write.result.stale) == len(write.states), (
+                "each state is written or stale"
+            )
             context.became(write.result.states)
             changed.update(dict.fromkeys(write.result.states))
             asked = list(write.result.stale)
@@ -145,6 +148,7 @@ class Leaders:
             return firsts
         create = WriteStates(firsts, creates=True)
         yield create
+        assert len(create.result.states) + len(create.result.stale) == len(firsts), "each state is written or stale"
         context.became(create.result.states)
         yield from self.read(create.result.stale)
         return create.result.states
