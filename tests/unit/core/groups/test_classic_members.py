@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from odradek.base.errors import ErrorCode, Refused
@@ -56,6 +58,16 @@ def test_group_works_by_protocols_that_all_members_support() -> None:
     group.change_protocols(only, (("new", b"n"),))
     assert group.can_work_by((("new", b""),)) and not group.can_work_by((("range", b""),))
     assert (only.metadata("new"), only.metadata("range"), only.metadata(None)) == (b"n", b"", b"")
+
+
+def test_protocols_without_supporters_take_no_memory() -> None:
+    group = members(member("a"), member("b", "range", "sticky"))
+    before = sys.getsizeof(group._supporters)
+    for number in range(1000):
+        group.change_protocols(one := next(iter(group)), ((f"protocol-{number}", b""), ("range", b"")))
+        assert one.protocols[0][0] == f"protocol-{number}"
+    assert sys.getsizeof(group._supporters) < 2 * before
+    assert group.chosen_protocol() == "range"
 
 
 def test_next_member_leads_after_the_leader_leaves() -> None:

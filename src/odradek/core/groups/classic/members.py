@@ -164,8 +164,7 @@ class Members:
         assert member.id not in self._members and member.joining is None and member.syncing is None
         member.session.cancel()
         self.unsynced.discard(member.id)
-        self._supporters.subtract(name for name, _ in member.protocols)
-        assert all(self._supporters[name] >= 0 for name, _ in member.protocols)
+        self._drop_support(member)
 
     def forget_pending(self, member_id: str) -> None:
         session = self.pending.pop(member_id, None)
@@ -176,9 +175,17 @@ class Members:
 
     def change_protocols(self, member: Member, protocols: Protocols) -> None:
         assert self._members.get(member.id) is member, "protocols of removed members do not count"
-        self._supporters.subtract(name for name, _ in member.protocols)
+        self._drop_support(member)
         member.protocols = protocols
         self._supporters.update(name for name, _ in protocols)
+
+    def _drop_support(self, member: Member) -> None:
+        """Forget that the member supports its protocols, and forget those that nobody supports any more."""
+        for name, _ in member.protocols:
+            self._supporters[name] -= 1
+            assert self._supporters[name] >= 0
+            if not self._supporters[name]:
+                del self._supporters[name]
 
     def can_work_by(self, protocols: Protocols) -> bool:
         """Return whether all members support one of these protocols."""
