@@ -26,7 +26,7 @@ PARTS = {
         "core/fetch": "fetch_sessions",
         "core/kernel": "parked promise timers",
         "core/partition": "alter_partition_manager follower_states in_sync_replicas ingress leadership_state leading"
-        " lookups partition positions replica_selector staging",
+        " local_replica lookups partition positions replica_selector staging",
         "core/replication": "follower follower_log replica_fetcher replica_fetcher_manager",
         "log/log": "arrival durability durability_state log streaming_append",
         "log/segment": "index segment segment_slices",
