@@ -510,7 +510,6 @@ class Segment:
         if len(hints) >= HINTS_MAX:
             del hints[next(iter(hints))]
         hints[offset] = position
-        assert len(hints) <= HINTS_MAX
 
     def _walk(self, position: int, chunk_bytes: int = WALK_CHUNK_BYTES, *, cached: bool = False) -> Iterator[FileBatch]:
         """Walk to the end, and check that offsets can be in this segment.  Raise Damaged otherwise."""
