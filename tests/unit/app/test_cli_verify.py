@@ -8,13 +8,17 @@ from pathlib import Path
 import pytest
 
 from odradek.app.main import main
-from odradek.base.units import BrokerId, TopicName, TopicPartition
+from odradek.base.units import BrokerId, Offset, TopicName, TopicPartition
+from odradek.log.directory.damage_register import MISSING
 from odradek.log.directory.directory import LogDirectory
 from odradek.log.directory.directory_loading import open_log_directory
 from odradek.log.files.disk import RealDisk
 from odradek.log.files.log_config import LogConfig
+from odradek.log.files.log_file_names import DAMAGES, LOG, SEGMENT_SUFFIXES
 from odradek.log.log.durability import flush_now
 from odradek.log.log.log import Log
+from odradek.log.segment.checkpoints import write_damages
+from odradek.log.segment.damage import KnownDamage
 from support.logs import T0, put, stored
 
 CONFIG = LogConfig(segment_bytes=400, index_interval_bytes=100)
@@ -72,6 +76,19 @@ def test_intact_logs_have_no_faults(data: Path, log: Log, capsys: pytest.Capture
     assert run(capsys, data) == (0, ["2 logs, 10 segments, 36 batches, 2.9 KiB: no faults"], "")
     assert run(capsys, data / "people-0")[1] == ["1 log, 5 segments, 18 batches, 1.5 KiB: no faults"]
     assert contents(data) == before
+
+
+@pytest.mark.parametrize("file", ["-1.log", "unknown"])
+def test_stored_damage_of_a_file_that_is_no_segment_is_ignored(
+    data: Path, log: Log, file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The checkpoint of damages has no checksum."""
+    write_damages(RealDisk(), f"{data}/{DAMAGES}", [KnownDamage(BAD, file, 0, Offset(1), T0, MISSING)])
+    for suffix in SEGMENT_SUFFIXES:
+        Path(f"{log.directory}/{log.segments[0].name.removesuffix(LOG)}{suffix}").unlink(missing_ok=True)
+    status, lines, error = run(capsys, data)
+    assert (status, error) == (1, "")
+    assert f"{log.segments[0].name} is missing" in lines[0]
 
 
 @pytest.mark.parametrize("what", ["its log", "all of it"])

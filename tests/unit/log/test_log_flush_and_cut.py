@@ -11,6 +11,7 @@ from simdisk import SimDisk
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import LeaderEpoch, Offset, ProducerEpoch, ProducerId, TimestampMs
 from odradek.log.files.disk import DiskFailed, RealDisk
+from odradek.log.files.disk_failures import LogDamaged
 from odradek.log.files.log_config import LogConfig
 from odradek.log.log.durability import begin_flush, close_log, end_flush, flush_now, needs_flush, synced_to
 from odradek.log.log.log import Log
@@ -250,6 +251,24 @@ def test_truncation_at_a_damaged_offset_ends_within_the_segment() -> None:
     assert (bases(log), log.end_offset, log.active.size) == ([0, 4], 4, 0)
     put(log, b"i")
     assert stored(log) == [(0, 3), (4, 4)]
+
+
+def test_truncation_behind_a_damaged_offset_ignores_its_timestamp() -> None:
+    """The time index has no entry for an offset outside of its segment."""
+    disk = SimDisk()
+    log = new_log(disk=disk)
+    for at in T0, later(9), later(5), T0:
+        put(log, b"a", b"b", at=at)
+    position = log.active.locate(Offset(2))
+    assert position is not None
+    disk.open(log.active.path).write(position, (1 << 40).to_bytes(8))
+    log.active.release()
+    with pytest.raises(LogDamaged):
+        log.read(Offset(2), 100, log.end_offset)
+    assert truncate_to(log, Offset(log.end_offset - 1), T0)
+    put(log, b"c")
+    log.roll(T0)
+    assert log.segments[0].largest() == (later(6), 5)
 
 
 def test_lowered_recovery_point_is_reported_before_the_truncation() -> None:

@@ -157,6 +157,20 @@ def test_any_flipped_byte_ends_the_log_there() -> None:
             assert again.lost_bytes == log.size - place.position
 
 
+def test_batch_that_ends_above_the_highest_offset_is_damaged() -> None:
+    """No checksum covers the base offset."""
+    disk = new_disk()
+    log = filled(disk, 2)
+    end = stored(log)[0][1] + 1
+    second = log.active.locate(Offset(end))
+    assert second is not None
+    for base in (1 << 63) - 1, (1 << 63) - 2:
+        disk.open(log.active.path).write(second, base.to_bytes(8))
+        again = reopen(disk)
+        assert (again.end_offset, len(stored(again))) == (end, 1)
+        put(again, b"second", b"third")
+
+
 def test_records_after_a_damage_are_truncated() -> None:
     disk = new_disk()
     log = filled(disk)

@@ -105,9 +105,10 @@ class Folder:
 
         See log/recovery/missing_segments.py.
         """
-        missed = [one.file for one in self.damages if one.partition == partition and one.why == MISSING]
+        missed = (one.file for one in self.damages if one.partition == partition and one.why == MISSING)
         noted = self.noted.get(partition, "").split() if self.is_ours else []
-        return {Offset(int(text.removesuffix(LOG))) for text in (*missed, *noted)}
+        found = {parsed[0] for name in missed if (parsed := names.parse_segment_file(name)) is not None}
+        return found | {Offset(int(text)) for text in noted}
 
     def partitions(self) -> list[Path]:
         found = (path for path in self.path.iterdir() if path.is_dir() and names.parse_partition(path.name))

@@ -19,7 +19,7 @@ from typing import Protocol
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.limits import MOVED_AT_LAST_BYTES, MOVED_AT_ONCE_BYTES
-from odradek.base.units import SECOND_MS, TimestampMs, TopicName, TopicPartition
+from odradek.base.units import SECOND_MS, Offset, TimestampMs, TopicName, TopicPartition
 from odradek.core.configs.broker_configs import BrokerConfigs
 from odradek.core.disks.flushes import Flushes
 from odradek.core.kernel.entropy import Entropy
@@ -244,13 +244,14 @@ class Moves:
     def _copy(self, move: Move, future: Log, now: Moment) -> None:
         self._broker.commit(now)  # Staged batches have offsets in the old log.
         log, rate = move.partition.log, max(self._broker.configs.int(RATE), 1)
-        rest = log.read_stored(future.end_offset, min(MOVED_AT_ONCE_BYTES, rate), log.end_offset)
+        end = log.end_offset
+        rest = log.read_stored(future.end_offset, min(MOVED_AT_ONCE_BYTES, rate), end)
         if is_flushed(future) and rest.size <= MOVED_AT_LAST_BYTES:
-            batches = _verified(rest)
-            if (batches[-1].next_offset if batches else future.end_offset) == log.end_offset:
+            batches = _verified(rest, future.end_offset, end)
+            if (batches[-1].next_offset if batches else future.end_offset) == end:
                 self._end(move, future, batches, now)
                 return
-        copy = partial(_append_slice, future, rest, now.wall)
+        copy = partial(_append_slice, future, rest, end, now.wall)
         self._work(Copying(move, copy, rest.size * SECOND_MS // rate))
 
     def _work(self, work: Copying) -> None:
@@ -325,25 +326,29 @@ def _is_beginning(move: Move, future: Log, log: Log) -> bool:
     return not _was_cut(move) and log.segments[0].base_offset <= future.end_offset <= log.end_offset
 
 
-def _append_slice(future: Log, slice_: FileSlice, now: TimestampMs) -> None:
-    """Copy a slice in a thread.  Raises DiskFailed; Refused for an invalid batch."""
-    batches = _verified(slice_)
+def _append_slice(future: Log, slice_: FileSlice, end: Offset, now: TimestampMs) -> None:
+    """Copy a slice of a log that ends at `end`, in a thread.  Raises DiskFailed; Refused for an invalid batch."""
+    batches = _verified(slice_, future.end_offset, end)
     if batches:
         future.append_as_follower(batches, now)
     if slice_.size < MOVED_AT_ONCE_BYTES:  # Perhaps the last.
         flush_now(future, now)
 
 
-def _verified(slice_: FileSlice) -> list[Batch]:
-    """Return the batches after a checksum check, so that damage is not copied.
+def _verified(slice_: FileSlice, start: Offset, end: Offset) -> list[Batch]:
+    """Return the batches after a check, so that damage is not copied.
 
-    Raises LogDamaged; Refused.
+    No checksum covers their base offsets, which must rise from `start` to below `end`.  Raises LogDamaged; Refused.
     """
     batches, position = [], slice_.position
     try:
         for batch in iter_batches(slice_.read()):
             if not batch.is_intact:
                 raise LogDamaged(slice_.file.path, position, "the batch checksum does not match")
+            if not start <= batch.base_offset < batch.next_offset <= end:
+                why = f"unexpected offsets {batch.base_offset} to {batch.last_offset}"
+                raise LogDamaged(slice_.file.path, position, why)
+            start = batch.next_offset
             batches.append(batch)
             position += batch.size
     except Refused as refused:

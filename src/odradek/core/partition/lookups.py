@@ -228,7 +228,10 @@ def _as_of_now(begun: Begun, result: Later | DiskFailed | Found) -> Later | Foun
         assert not isinstance(result, DiskFailed)
         return result
     log = partition.log  # Raises Refused if it is offline, or was deleted.
-    note_searched(log, search)
+    try:
+        note_searched(log, search)
+    except DiskFailed as failed:  # A wrong index could not be rebuilt.
+        raise partition.disk_failed(failed) from failed
     if isinstance(result, DiskFailed):
         if not search.is_of(log.segments):
             return Later(begun.question.start, begun.question.is_large)

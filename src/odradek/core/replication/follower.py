@@ -253,7 +253,6 @@ class Following:
 
     def _refused(self, error: ErrorCode) -> None:
         """Handle an error of the leader: retry the request later, unless the leader fenced this follower."""
-        assert error is not ErrorCode.NONE, "only an error is handled as one"
         if error is ErrorCode.FENCED_LEADER_EPOCH:
             self._is_fenced = True
             return

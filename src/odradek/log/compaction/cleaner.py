@@ -155,7 +155,8 @@ class Cleaning:
         first, upper, options = self._found.first_dirty, self._found.first_uncleanable, self._options
         runs = KeyRuns(offsets, first, upper)
         for chunk in self._chunks(source, throttle):
-            runs.begin_chunk(chunk.data, chunk.end_offset)
+            # The dirty part may end within a batch, as a high watermark may that another broker has sent.
+            runs.begin_chunk(chunk.data, min(chunk.end_offset, upper))
             self.end = Offset(max(self.end, chunk.next_offset))
             while True:
                 if chunk.has_plain_next:  # Finding no run costs 0.8 µs.
@@ -165,7 +166,7 @@ class Cleaning:
                 batch = chunk.next()
                 if batch is None:
                     break
-                if batch.base_offset >= upper:
+                if batch.next_offset > upper:
                     return False
                 end = batch.next_offset
                 if batch.is_control:

@@ -409,4 +409,3 @@ class Log:
             self.sealed_open.append(segment)
             if len(self.sealed_open) > SEALED_OPEN_MAX:
                 self.sealed_open.pop(0).release()
-            assert len(self.sealed_open) <= SEALED_OPEN_MAX

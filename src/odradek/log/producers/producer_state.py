@@ -242,7 +242,6 @@ class Producers:
             if len(self.awaited) >= AWAITED_PRODUCERS_MAX:
                 del self.awaited[next(iter(self.awaited))]
             self.awaited[producer_id] = Awaited(epoch, sequence, from_zero, now)
-            assert len(self.awaited) <= AWAITED_PRODUCERS_MAX
         elif epoch > known.epoch or (epoch == known.epoch and sequence < known.sequence):
             self.awaited[producer_id] = known._replace(epoch=epoch, sequence=sequence)
 

@@ -78,10 +78,7 @@ def gaps(directory: str, segments: Sequence[Segment], spoken: Collection[Offset]
 def gap_between(directory: str, end: Offset, following: Offset, spoken: Collection[Offset]) -> Gap | None:
     """Return the gap between a segment's end and the next segment; None if no segment is missing."""
     missing = min((offset for offset in spoken if end <= offset < following), default=None)
-    if missing is None:
-        return None
-    assert end < following, "offsets are missing in a gap"
-    return Gap(f"{directory}/{segment_stem(missing)}{LOG}", end, following)
+    return None if missing is None else Gap(f"{directory}/{segment_stem(missing)}{LOG}", end, following)
 
 
 def gap_before(directory: str, first: Offset, lost: Collection[Offset], start: Offset) -> Gap | None:
@@ -89,9 +86,7 @@ def gap_before(directory: str, first: Offset, lost: Collection[Offset], start: O
     missing = min((offset for offset in lost if offset < first), default=None)
     if missing is None or first <= start:
         return None
-    end = Offset(max(missing, start))
-    assert end < first, "offsets are missing in a gap"
-    return Gap(f"{directory}/{segment_stem(missing)}{LOG}", end, first)
+    return Gap(f"{directory}/{segment_stem(missing)}{LOG}", Offset(max(missing, start)), first)
 
 
 def _end_of(segment: Segment) -> Offset | None:

@@ -142,7 +142,6 @@ class Index:
         if block.has(block.start):
             others = [known for known in self._blocks if known.start != block.start]  # Not its shorter version.
             self._blocks = [block, *others[: BLOCKS_MAX - 1]]
-        assert len(self._blocks) <= BLOCKS_MAX
         return block
 
     def _read_entry(self, file: ReadableFile, number: int) -> Entry:

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import NamedTuple
 
-from odradek.base.units import KIB, MIB, NO_EPOCH, NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs
+from odradek.base.units import INT64_MAX, KIB, MIB, NO_EPOCH, NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs
 from odradek.log.files.disk import File
 from odradek.log.files.page_cache import ReadableFile
 from odradek.record.crc import crc32c
@@ -160,7 +160,7 @@ def _parse(path: str, chunk: bytes | memoryview, at: int, position: int, end: in
     size = length + LOG_OVERHEAD_BYTES
     if not HEADER_BYTES <= size <= end - position:
         raise Damaged(path, position, f"the batch size {size} does not fit the remaining {end - position} bytes")
-    if base_offset < 0 or last_delta < 0:
+    if base_offset < 0 or last_delta < 0 or base_offset + last_delta >= INT64_MAX:
         raise Damaged(path, position, f"invalid base offset {base_offset} or last offset delta {last_delta}")
     return FileBatch(position, size, base_offset, base_offset + last_delta, max_timestamp, epoch, magic)
 
@@ -172,7 +172,7 @@ def _parse_old(path: str, chunk: bytes | memoryview, at: int, position: int, end
         bytes(chunk[at : at + _HEADER.size]).ljust(_HEADER.size, b"\0")
     )
     size = length + LOG_OVERHEAD_BYTES
-    if magic not in (0, 1) or not _OLD_HEADER_BYTES <= size <= end - position or offset < 0:
+    if magic not in (0, 1) or not _OLD_HEADER_BYTES <= size <= end - position or not 0 <= offset < INT64_MAX:
         raise Damaged(path, position, f"invalid batch header: magic {magic}, {size} bytes, offset {offset}")
     timestamp = _TIMESTAMP.unpack_from(chunk, at + 18)[0] if magic else NO_TIMESTAMP
     return FileBatch(position, size, offset, offset, timestamp, NO_EPOCH, magic)

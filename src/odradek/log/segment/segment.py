@@ -511,7 +511,6 @@ class Segment:
         if len(hints) >= HINTS_MAX:
             del hints[next(iter(hints))]
         hints[offset] = position
-        assert len(hints) <= HINTS_MAX
 
     def _walk(self, position: int, chunk_bytes: int = WALK_CHUNK_BYTES, *, cached: bool = False) -> Iterator[FileBatch]:
         """Walk to the end, and check that offsets can be in this segment.  Raise Damaged otherwise."""
@@ -664,7 +663,8 @@ class Segment:
         if entries:
             self._is_entry_right(entries - 1, cached=False)
         for kept in self._kept_before(place.position):
-            if kept.max_timestamp > largest[0]:
+            # A batch with a damaged base offset, which no checksum covers, fits into no index.
+            if kept.max_timestamp > largest[0] and self.can_hold(kept.last_offset):
                 largest = kept.max_timestamp, kept.last_offset
         return Cut(
             place.position,

@@ -17,6 +17,7 @@ from odradek.base.units import BrokerId, TimestampMs, TopicName, TopicPartition
 from odradek.core.kernel.parked import Parked
 from odradek.core.partition.lookups import Lookup
 from odradek.log.log.retention import advance_start, delete_old_segments
+from odradek.log.segment.search import Search
 from odradek.record.builder import encode_batch, seal_batch
 from odradek.record.compression import Codec
 from odradek.record.record_batch import HEADER_BYTES
@@ -353,6 +354,23 @@ def test_disk_failure_during_the_lookup_takes_the_partition_offline(harness: Har
     assert asked(harness, T0) == (-1, ErrorCode.KAFKA_STORAGE_ERROR)
     assert not partition.is_online
     assert told(harness, ask(harness, T0)) == (-1, ErrorCode.KAFKA_STORAGE_ERROR)
+
+
+def test_disk_failure_while_indexes_are_rebuilt_answers_all_questions(harness: Harness) -> None:
+    """A lookup that has found a wrong index rebuilds it on the loop."""
+    produced(harness, batch(T0, T0 + 1))
+    first, second = waiting(harness, T0), waiting(harness, T0 + 1)
+    (lookup,) = lookups(harness)
+    looked_up = lookup.run()
+    search = lookup.begun[0].search
+    assert isinstance(search, Search)
+    search.segments[0].disagreement = "the index is of another segment"
+    index = Path(harness.broker.partitions[NAME].log.segments[0].offsets.path)
+    index.unlink(missing_ok=True)
+    index.mkdir()
+    harness.broker.on_event(looked_up, harness.now)
+    assert not harness.broker.partitions[NAME].is_online
+    assert told(harness, first) == told(harness, second) == (-1, ErrorCode.KAFKA_STORAGE_ERROR)
 
 
 def test_partition_offline_during_the_lookup_returns_a_storage_error(harness: Harness) -> None:

@@ -312,8 +312,8 @@ def test_topic_can_be_deleted_during_a_move() -> None:
 
 @pytest.mark.parametrize(
     ("position", "byte"),
-    [(70, b"\xff"), (11, b"\x01"), (10, b"\x01"), (8, b"\xff")],
-    ids=["checksum", "too short", "too long", "below 0"],
+    [(70, b"\xff"), (11, b"\x01"), (10, b"\x01"), (8, b"\xff"), (0, b"\x80"), (7, b"\x00"), (3, b"\x01")],
+    ids=["checksum", "too short", "too long", "below 0", "offset below 0", "offset too low", "offset too high"],
 )
 def test_damage_is_not_copied(position: int, byte: bytes) -> None:
     """The damaged batch is no longer served at the source either, and the damage is reported."""
@@ -332,6 +332,23 @@ def test_damage_is_not_copied(position: int, byte: bytes) -> None:
     assert refused.value.code == ErrorCode.CORRUPT_MESSAGE
     (known,) = read_damages(server.disk, f"/a/{DAMAGES}")
     assert (known.partition, known.file, known.position) == (T, segment.name, begin)
+
+
+def test_move_ends_at_a_last_batch_with_a_wrong_offset() -> None:
+    """Its copy would end behind the log, be dropped as the copy of other records, and begin again without end."""
+    server = filled()
+    segment = server.log.active
+    position = segment.locate(Offset(server.log.end_offset - 1))
+    assert position is not None
+    server.disk.open(segment.path).write(position, b"\x7f")
+    server.move("/b")
+    for _ in range(20):
+        server.step()
+    assert not server.step()
+    server.keep_house()
+    assert (server.where, folders(server.disk, "/b")) == ("/a/t-0", [])
+    (known,) = read_damages(server.disk, f"/a/{DAMAGES}")
+    assert (known.partition, known.file, known.position) == (T, segment.name, position)
 
 
 @pytest.mark.parametrize("power_fails", [False, True])

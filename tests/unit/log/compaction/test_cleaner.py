@@ -10,14 +10,17 @@ import pytest
 from simdisk import SimDisk
 
 from odradek.base.units import LeaderEpoch, Offset, TimestampMs
+from odradek.log.compaction.cleanable import cleanable
+from odradek.log.compaction.cleaner import Cleaning
 from odradek.log.compaction.replacement import drop_cleaned, swap_in
 from odradek.log.files.disk import DiskFailed
 from odradek.log.files.log_config import LogConfig
 from odradek.log.log.durability import close_log, flush_now
 from odradek.log.log.log import Log
 from odradek.record.builder import encode_batch
+from odradek.record.compression import Codec
 from odradek.record.record_batch import Batch
-from support.cleaning import Seen, Writer, batches_of, begin, committed, compact, latest
+from support.cleaning import Seen, Writer, batches_of, begin, committed, compact, latest, options, swap_all
 from support.logs import T0
 
 DIRECTORY = "/d/t-0"
@@ -230,3 +233,22 @@ def test_unchanged_segment_between_two_swapped_ones_is_kept() -> None:
             cleaning.swapped_in()
     assert changed == [True, False, True]
     check_reopened(disk.kill(), log, before, log.end_offset)
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+def test_batch_with_the_high_watermark_inside_is_not_cleaned(codec: Codec) -> None:
+    """A follower takes the high watermark from its leader, which may send any offset."""
+    _, log = new_log()
+    for _ in range(3):
+        raw = encode_batch([(b"k%d" % number, b"v", (), T0) for number in range(4)], codec)
+        log.append(Batch.checked(memoryview(raw)), LeaderEpoch(0), T0)
+    log.roll(T0)
+    flush_now(log, T0)
+    before = committed(log)
+    found = cleanable(log, T0, Offset(6))
+    assert (found.first_dirty, found.first_uncleanable) == (0, 6)
+    cleaning = Cleaning(log, found, options(log, T0))
+    cleaning.build_map(lambda _: None)
+    assert cleaning.end == 4
+    swap_all(log, cleaning, T0)
+    check_same(before, committed(log), 4)
