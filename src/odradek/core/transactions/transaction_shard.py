@@ -96,6 +96,8 @@ class TransactionShard:
     def on_loaded(self, now: Moment) -> None:
         assert not self.is_over and not self._waiting
         for transaction in list(self.transactions.values()):
+            if self.log.leading.ended is not None:
+                return  # A marker of another transaction has found the disk failed.
             self._resume(self, transaction, now)
 
     def on_unloaded(self) -> None:
