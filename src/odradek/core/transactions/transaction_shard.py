@@ -47,7 +47,6 @@ class TransactionShard:
     def put(self, transaction: Transaction, now: Moment) -> Written:
         """Write the transaction's new state, or raise Refused and change nothing."""
         written = self.log.append([to_record(transaction, self._version)], now)
-        assert not self.is_over, "the log of an ended shard rejects writes"
         self.transactions[transaction.id] = transaction
         return written
 
@@ -59,7 +58,10 @@ class TransactionShard:
 
     def after_completion(self, transactional_id: str, then: Completion) -> None:
         """Call `then` when the decided transaction is complete, or if the shard ends first."""
-        assert not self.is_over and self.transactions[transactional_id].is_decided
+        if self.is_over:  # The write of the decision has found that it ended.
+            then.lost()
+            return
+        assert self.transactions[transactional_id].is_decided
         self._waiting.setdefault(transactional_id, []).append(then)
 
     def completed(self, transaction: Transaction, now: Moment) -> None:
