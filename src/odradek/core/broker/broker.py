@@ -393,7 +393,6 @@ class Broker:
     def configure_replica(self, partition: Partition, configs: TopicConfigs, now: Moment) -> None:
         """Apply a configuration to a replica."""
         self.commit(now)
-        assert self.partitions.get(partition.topic_partition) is partition, "a removed replica is not configured"
         partition.configure(configs, log_config(configs))
 
     def moved(self, name: TopicPartition, now: Moment) -> None:
