@@ -165,7 +165,6 @@ class Members:
         member.session.cancel()
         self.unsynced.discard(member.id)
         self._supporters.subtract(name for name, _ in member.protocols)
-        assert all(self._supporters[name] >= 0 for name, _ in member.protocols)
 
     def forget_pending(self, member_id: str) -> None:
         session = self.pending.pop(member_id, None)
