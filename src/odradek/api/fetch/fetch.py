@@ -184,8 +184,9 @@ def _begin(call: Call, body: FetchRequest) -> Parts[FetchRound]:
     session = begun.session
     if session is not None and session.rules != (rules := _rules(call, body)):
         session.rules = rules
-        for one in session.wanted.values():
-            session.due[one] = None
+        for one in list(session.wanted.values()):
+            if one.session is session:  # Another request may have forgotten it, or closed the session.
+                session.due[one] = None
             yield
     return begun
 

@@ -101,7 +101,6 @@ class Housekeeping:
         for some in _slices(partitions):
             online = [(name, one) for name, one in some.items() if one.is_online]
             for name, one in online:
-                assert one.topic_partition == name
                 if one.log.owes:
                     self._settle(name, one)
             yield Due([name for name, one in online if one.is_online and needs_flush(one.log, now.wall)])

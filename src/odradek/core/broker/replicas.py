@@ -190,7 +190,6 @@ class Replicas:
         """Switch the partition to the role in its state, and wake requests that wait for its old role."""
         led = partition.leading
         name = partition.topic_partition
-        assert partition.info.leader_epoch <= info.leader_epoch, "the leader epoch of a replica never goes back"
         self._fetchers.forget(name)
         if info.leader == self._id:
             partition.lead(info, now)
@@ -198,7 +197,6 @@ class Replicas:
             partition.follow(info)
             if info.leader != NO_BROKER and partition.is_online:
                 self._fetchers.follow(partition, now)
-        assert partition.info == info
         leads = partition.leading is not None
         assert not leads or (info.leader == self._id and partition.is_online), "only the leader of a state leads"
         if led is not None and partition.leading is not led:
@@ -287,7 +285,6 @@ class Replicas:
             return False
         self._fetchers.forget(name)
         partition.close()  # A wait for a write to it fails.
-        assert partition.leading is None and not partition.is_online
         self._flushes.forget(name)
         self._coordinators.resign(name)
         return True
@@ -311,7 +308,6 @@ class Replicas:
             if partition is None or not partition.is_online:
                 continue
             partition.take_offline()
-            assert partition.leading is None and not partition.is_online
             self._fetchers.forget(name)
             self._is_lost(name, now)
 

@@ -52,14 +52,12 @@ class BrokerConfigs(LayeredConfigs):
             Layer.parse(ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, cluster),
         )
         layers = (*(layer for layer in dynamic if layer.texts), self._layers[-1])
-        assert 1 <= len(layers) <= 1 + len(dynamic)
         configs = BrokerConfigs(layers, self._defaults)
         check_defaults(configs)
         return configs
 
     def become(self, other: BrokerConfigs) -> None:
         """Take over all values of another instance and discard resolved topic configurations."""
-        assert other._layers, "a configuration has at least its static layer"
         self._layers = other._layers
         # Assigned after the layers, and never cleared: a thread that resolves with the old layers stores its result in
         # the old dict.

@@ -223,7 +223,7 @@ def _in_ms(name: str, value: Value) -> Value:
     unit = HOUR_MS if name.endswith(".hours") else MINUTE_MS if name.endswith(".minutes") else 0
     if not unit:
         return value
-    assert isinstance(value, int) and not isinstance(value, bool)
+    assert isinstance(value, int)
     return value * unit if value >= 0 else -1
 
 

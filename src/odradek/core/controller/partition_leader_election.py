@@ -94,7 +94,6 @@ def without(state: LeaderAndIsr, gone: Brokers) -> LeaderAndIsr:
     """
     leader = NO_BROKER if state.leader in gone else state.leader
     isr = tuple(broker for broker in state.isr if broker not in gone) or state.isr[-1:]
-    assert isr or not state.isr, "the last member of an ISR stays in it"
     if leader == state.leader and isr == state.isr:
         return state
     return state._replace(leader=leader, leader_epoch=LeaderEpoch(state.leader_epoch + 1), isr=isr)

@@ -196,6 +196,9 @@ class Shards(Generic[SomeShard]):
             del self._led[index]
             self._check(index)
             return
+        if leading.ended is not None:
+            self.resign(index)  # Another request has found the disk failed.
+            return
         self._shards[index] = state
         self._check(index)
         state.on_loaded(now)

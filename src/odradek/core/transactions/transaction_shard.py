@@ -58,6 +58,9 @@ class TransactionShard:
 
     def after_completion(self, transactional_id: str, then: Completion) -> None:
         """Call `then` when the decided transaction is complete, or if the shard ends first."""
+        if self.is_over:  # The write of the decision has found that it ended.
+            then.lost()
+            return
         assert self.transactions[transactional_id].is_decided, "only a decided transaction is waited for"
         self._waiting.setdefault(transactional_id, []).append(then)
 
@@ -96,6 +99,8 @@ class TransactionShard:
     def on_loaded(self, now: Moment) -> None:
         assert not self.is_over and not self._waiting
         for transaction in list(self.transactions.values()):
+            if self.log.leading.ended is not None:
+                return  # A marker of another transaction has found the disk failed.
             self._resume(self, transaction, now)
 
     def on_unloaded(self) -> None:

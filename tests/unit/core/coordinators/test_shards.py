@@ -15,9 +15,11 @@ from odradek.core.coordinators import shards as shards_module
 from odradek.core.coordinators.shards import Load
 from odradek.core.groups.shard.group_shard import GroupShard
 from odradek.core.kernel.cluster_view import CONSUMER_OFFSETS, TRANSACTION_STATE
+from odradek.core.kernel.moment import Moment
 from odradek.core.kernel.parked import Parked
 from odradek.core.partition.partition import Partition
 from odradek.core.partition.storage import log_config
+from odradek.core.transactions.transaction_shard import TransactionShard
 from odradek.core.transactions.transaction_states import Transaction, TransactionState
 from odradek.log.files.disk import DiskFailed, File, RealDisk
 from odradek.log.files.log_file_names import CLEANED
@@ -245,6 +247,34 @@ def test_retention_may_delete_records_written_during_a_load(harness: Harness, mo
     empty_by_retention(harness, partition)
     harness.broker.on_event(load.run(), harness.now)
     assert known(harness) == before
+
+
+def test_partition_that_goes_offline_while_it_is_loaded_has_no_coordinator(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The load reads its files first, and then another request finds that the disk fails."""
+    write_many(harness, ids=3, times=3)
+    load = begin_long_load(harness, monkeypatch)
+    loaded = load.run()
+    state_partition(harness).take_offline()
+    harness.broker.on_event(loaded, harness.now)
+    harness.settle()
+    assert Transactional(harness, "t1").begin().error_code == ErrorCode.NOT_COORDINATOR
+
+
+def test_partition_may_go_offline_while_transactions_are_resumed(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_many(harness, ids=3, times=1)
+    shard, resumed = harness.broker.transactions.shards.shard(0), list[str]()
+
+    def resume(_: TransactionShard, transaction: Transaction, __: Moment) -> None:
+        resumed.append(transaction.id)
+        state_partition(harness).take_offline()
+
+    monkeypatch.setattr(shard, "_resume", resume)
+    shard.on_loaded(harness.now)
+    assert resumed == ["t0"]
 
 
 @pytest.fixture

@@ -138,7 +138,6 @@ class ClassicGroup(Rebalancing):
             self.members.add(member)
         if value.leader in self.members:
             self.members.leader = value.leader
-        assert not self.members.waiting and not self.members.pending, "the log has no waiting members"
         self.phase = State.STABLE if self.members else State.EMPTY
         self.generation_changed()
 

@@ -167,7 +167,6 @@ def _take_over(
     A replaced leader must not assign again. If its version supports skip_assignment, the answer sets it (KIP-814).
     Otherwise the answer names the old member as leader.
     """
-    assert group.phase is State.STABLE
     leads = group.members.leader == old.id
     generation = group.kept_generation()._replace(leader=new.id if leads else group.members.leader)
     everybody = _with(group, old, new)

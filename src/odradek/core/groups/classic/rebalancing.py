@@ -123,7 +123,6 @@ class Rebalancing:
         if self.phase is State.COMPLETING:
             self.lose_assignments(ErrorCode.REBALANCE_IN_PROGRESS, now)
         self.rebalances.add(self.id, Rebalance(now.wall, self.generation, reason))
-        assert not self.telling.left, "a rebalance begins when all members have the last answer"
         self._is_first = self.phase is State.EMPTY
         self._has_newcomers = False
         self.move(Event.REBALANCE, now)

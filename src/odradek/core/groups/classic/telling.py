@@ -50,7 +50,6 @@ class Telling:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        assert not self.left and self._tell is None and self._timer is None
 
     def _pause(self, now: Moment) -> None:
         self._timer = self._timers.at(now.steady + PAUSE_MS, self._go_on)

@@ -141,7 +141,6 @@ def assign(draft: Draft, now: Moment) -> None:
         if target is not before and target != before:  # Most targets are unchanged.
             draft.add(records.target(state.id, member_id, target))
     draft.add(records.assigned(state.id, Assigned(state.epoch, now.wall)))
-    assert draft.state.assigned.epoch == draft.state.epoch
 
 
 def _targets(draft: Draft, name: str) -> dict[str, Assignment]:
