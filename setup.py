@@ -26,7 +26,8 @@ ROOMS = {
     "api/cluster": "follower_requests",
     "api/fetch": "delayed_fetch fetch fetch_answer fetch_params fetch_read follower_fetch plain_fetch",
     "api/groups": "plain_commit",
-    "api/produce": "large_produce plain_produce produce produce_acks produce_admission produce_in_slices produce_staging",
+    "api/produce": "large_produce plain_produce produce produce_acks produce_admission produce_in_slices"
+    " produce_staging",
     "api/request": "admission call gate outcome sliced_answer",
     "api/templates": "commit_template fetch_template produce_template template_cache",
     "app/logging": "request_log",
