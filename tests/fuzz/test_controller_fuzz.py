@@ -15,9 +15,9 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import INT32_MAX, INT64_MAX, BrokerId, TopicName, TopicPartition
 from odradek.core.broker.log_creation import make_replicas
 from odradek.core.broker.replicas import Errors
-from odradek.core.controller.broker_request_batch import BecomeLeaderOrFollower, ToBroker
+from odradek.core.controller.broker_request_batch import BecomeLeaderOrFollower, ControlRequest
 from odradek.core.kernel.cluster_view import BrokerInfo
-from odradek.core.kernel.parked import Parked
+from odradek.core.kernel.parked import ParkedRequest
 from odradek.wire.catalog import APIS
 from odradek.wire.messages.alter_partition import AlterPartitionRequest
 from odradek.wire.messages.controlled_shutdown import ControlledShutdownRequest
@@ -106,7 +106,7 @@ def states_of(body: Any) -> list[Any]:
     return [*getattr(body, "ungrouped_partition_states", ()), *grouped]
 
 
-def told(between: BetweenBrokers, sent: ToBroker, taken: list[int]) -> Errors | Refused:
+def told(between: BetweenBrokers, sent: ControlRequest, taken: list[int]) -> Errors | Refused:
     """Apply the request as in a process: files are created first, and then all is applied in slices."""
     harness = between.harness
     overrides: dict[TopicName, dict[str, str]] = {name: {} for name in harness.broker.controlled.names(sent)}
@@ -157,7 +157,7 @@ def test_random_controller_requests_leave_the_broker_working(
             data = frame(softened(random, body, harness.broker.controlled.controller_epoch), version)
             harness.pass_time(1)  # Two logs of one name are never set aside in the same millisecond.
             outcome = harness.send_frame(data)
-            while isinstance(outcome, Parked) and between.take_in(lambda sent: told(between, sent, taken)):
+            while isinstance(outcome, ParkedRequest) and between.take_in(lambda sent: told(between, sent, taken)):
                 pass
             harness.decoded(harness.finished(outcome), version, APIS[key][1])
             if not number % 50:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from odradek.base.errors import Refused
 from odradek.base.units import TimestampMs
 from odradek.record import arrow
-from odradek.record.arrow import Wanted, decode_batches
+from odradek.record.arrow import DecodeSelection, decode_batches
 from odradek.record.builder import RecordIn, encode_batch, seal_batch
 from odradek.record.compression import Codec, compress, decompress
 from odradek.record.record_batch import HEADER_BYTES, Batch, iter_batches
@@ -42,7 +42,7 @@ def arrow_outcome(batch: Batch, decoder: object) -> list[tuple[Any, ...]] | None
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(arrow, "Decoder", decoder)
         try:
-            for table in decode_batches([batch], "t", 0, Wanted(headers=True, start=-(2**63))):
+            for table in decode_batches([batch], "t", 0, DecodeSelection(headers=True, start=-(2**63))):
                 table.validate(full=True)
                 got += [
                     (row["offset"], row["key"], row["value"], [header["key"] for header in row["headers"] or ()])

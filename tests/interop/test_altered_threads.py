@@ -66,6 +66,6 @@ def test_waiting_cleaner_resumes_when_its_rate_limit_is_raised(broker: Here, cli
         assert answer(client.read_frame())[0] == ErrorCode.NONE
     assert altered(client, TOPIC, "t", *compact) == DONE
     until(lambda: broker.on_loop(lambda running: running.shell.broker.cleaner.is_running))
-    assert broker.on_loop(lambda running: running.shell.broker.cleaner.won.passes) == 0
+    assert broker.on_loop(lambda running: running.shell.broker.cleaner.stats.passes) == 0
     assert altered(client, BROKER, "", ("log.cleaner.io.max.bytes.per.second", SET, FAST)) == DONE
-    until(lambda: broker.on_loop(lambda running: running.shell.broker.cleaner.won.passes) >= 1)
+    until(lambda: broker.on_loop(lambda running: running.shell.broker.cleaner.stats.passes) >= 1)

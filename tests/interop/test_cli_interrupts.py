@@ -32,12 +32,12 @@ from odradek.app.main import main
 sys.exit(main())
 """
 LOST = """
-from odradek.app.terminal.interrupts import Heard, end_quietly
+from odradek.app.terminal.interrupts import InterruptBlock, end_quietly
 class Destroyed:
     def __del__(self):
         raise KeyboardInterrupt
 end_quietly()
-with Heard():
+with InterruptBlock():
     Destroyed()
     print("went on")
 """

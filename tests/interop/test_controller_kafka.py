@@ -27,7 +27,7 @@ from odradek.coordination import tree_layout as layout
 from odradek.coordination.tree import Create, Tree, ensure_paths
 from odradek.coordination.zookeeper import open_zookeeper
 from odradek.core.controller import events
-from odradek.core.controller.broker_request_batch import ToBroker
+from odradek.core.controller.broker_request_batch import ControlRequest
 from odradek.core.controller.controller import Controller
 from odradek.core.kernel.cluster_view import Endpoint, LeaderAndIsr, TopicAssignment
 from odradek.net.controller.controller_thread import ControllerThread
@@ -59,11 +59,11 @@ class Channel:
         self._versions = versions
         self._tell = tell
         self._is_gone = is_gone
-        self._asked: SimpleQueue[ToBroker | None] = SimpleQueue()
+        self._asked: SimpleQueue[ControlRequest | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
 
-    def send(self, request: ToBroker | None) -> None:
+    def send(self, request: ControlRequest | None) -> None:
         self._asked.put(request)
 
     def close(self) -> None:
@@ -87,7 +87,7 @@ class Channel:
                 break
 
     def _ask(
-        self, connection: socket.socket, sent: ToBroker
+        self, connection: socket.socket, sent: ControlRequest
     ) -> LeaderAndIsrResponse | UpdateMetadataResponse | StopReplicaResponse:
         message = to_message(sent, self._versions)
         version = {
@@ -134,7 +134,7 @@ class OurController:
         )
         self._thread.start()
 
-    def _send(self, requests: Sequence[ToBroker]) -> None:
+    def _send(self, requests: Sequence[ControlRequest]) -> None:
         for request in requests:
             live = self.controller.context.brokers[request.broker]
             key = request.broker, live.epoch

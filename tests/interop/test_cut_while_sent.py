@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from odradek.app.serve.building import Running
+from odradek.app.serve.building import RunningBroker
 from odradek.base.units import NO_EPOCH, BrokerId, LeaderEpoch, Offset, TopicName, TopicPartition
 from odradek.core.replication.follower_log import cut_log_at
 from support.asking import created, fetch_request, produced
@@ -30,7 +30,7 @@ def test_truncation_during_a_send_closes_only_its_connection(tmp_path: Path, has
             slow.send(frame(fetch_request("t", 0), VERSION, 1))
             until(lambda: broker.on_loop(lambda running: running.shell.traffic.bytes_out) > 0)
 
-            def cut(running: Running) -> int:
+            def cut(running: RunningBroker) -> int:
                 partition = running.shell.broker.partitions[T]
                 other = partition.info._replace(leader=BrokerId(99), leader_epoch=LeaderEpoch(1))
                 partition.follow(other)

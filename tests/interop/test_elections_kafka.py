@@ -13,7 +13,7 @@ from kafka_zookeeper import OLD_KAFKA, V3, old_jars
 
 from odradek.base.units import BrokerId, LeaderEpoch
 from odradek.core.controller import partition_leader_election as elections
-from odradek.core.controller.partition_leader_election import Elected
+from odradek.core.controller.partition_leader_election import ElectionResult
 from odradek.core.kernel.cluster_view import LeaderAndIsr
 
 pytestmark = [*OLD_KAFKA, pytest.mark.own_peer("asks a running Apache Kafka the same as this broker")]
@@ -54,7 +54,7 @@ class Case(NamedTuple):
         return "|".join(map(told, found))
 
 
-def told(elected: Elected | None) -> str:
+def told(elected: ElectionResult | None) -> str:
     if elected is None:
         return "-"
     state = elected.state

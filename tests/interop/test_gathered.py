@@ -16,14 +16,14 @@ from threading import Event
 
 import pytest
 
-from odradek.api.request.outcome import Staged
-from odradek.app.serve.building import Running
+from odradek.api.request.outcome import StagedRequest
+from odradek.app.serve.building import RunningBroker
 from odradek.base.errors import ErrorCode
 from odradek.base.limits import RECEIVE_BUFFER_BYTES, RECEIVE_BUFFER_BYTES_MIN
 from odradek.base.uuids import ZERO_UUID
 from odradek.net.clients import client_connection as connection
 from odradek.net.clients.client_connection import READ_BYTES_PER_TURN, ClientConnection
-from odradek.net.loop.active_connections import Heard
+from odradek.net.loop.active_connections import ActiveConnections
 from odradek.net.loop.gathering import CONNECTIONS_MAX, REQUESTS_MAX
 from odradek.net.loop.readers import DIRECT_MAX
 from odradek.wire.client_codec import decode_response
@@ -80,7 +80,7 @@ def test_connections_that_share_the_broker_have_shorter_turns(
 
     monkeypatch.setattr(ClientConnection, "buffer_updated", noted)
     monkeypatch.setattr(connection, "SHARED_BYTES_PER_TURN", 8 << 10)  # The socket holds several times that.
-    monkeypatch.setattr(Heard, "is_one", lambda heard, steady: is_one)
+    monkeypatch.setattr(ActiveConnections, "is_one", lambda heard, steady: is_one)
     request = frame(produce_request("t", b"x" * 5_000, acks=LEADER), PRODUCE)
     count = 30  # No more than the socket takes while nobody reads it.
     with RawClient(broker.port) as busy, RawClient(broker.port) as other:
@@ -270,11 +270,11 @@ def test_a_failure_closes_only_its_own_connection(broker: Here, clients: list[Ra
     """The injected defect costs one connection."""
     unlucky = COUNT - 3
 
-    class Failing(Staged):
+    class Failing(StagedRequest):
         def finish(self) -> None:
             raise RuntimeError("a defect")
 
-    def put_in(running: Running) -> None:
+    def put_in(running: RunningBroker) -> None:
         dispatch = running.shell.dispatch
 
         def failing(*arguments: object) -> object:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import time
 
-from odradek.app.serve.building import Running
+from odradek.app.serve.building import RunningBroker
 from odradek.base.errors import ErrorCode
 from odradek.testing import Broker
 from odradek.wire.client_codec import decode_response
@@ -32,10 +32,10 @@ def test_a_heartbeat_pending_in_the_socket_renews_the_session() -> None:
             member.send(frame(heartbeat, 3))
             time.sleep(1.5 * SESSION_MS / 1000)
 
-        async def begin(running: Running) -> None:
+        async def begin(running: RunningBroker) -> None:
             running.shell.loop.add_reader(bell, hold_up)
 
-        async def end(running: Running) -> None:
+        async def end(running: RunningBroker) -> None:
             running.shell.loop.remove_reader(bell)
 
         ringer, bell = socket.socketpair()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from odradek.app.serve.building import Running
+from odradek.app.serve.building import RunningBroker
 from odradek.net.loop.pools import Pool
 from odradek.net.native import syncs
 from odradek.testing import Broker
@@ -36,7 +36,7 @@ def test_cold_reads_are_not_delayed_by_other_work(pool: Pool) -> None:
     with Broker() as broker, HeldUp(broker, pool) as held:
         was_read = threading.Event()
 
-        async def read(running: Running) -> None:
+        async def read(running: RunningBroker) -> None:
             def then(done: Future[bytes]) -> None:
                 assert done.result() == b"cold"
                 was_read.set()

@@ -23,9 +23,9 @@ from odradek.coordination import tree_layout as layout
 from odradek.core.controller.broker_request_batch import (
     AssignedState,
     BecomeLeaderOrFollower,
+    ControlRequest,
     PartitionMetadata,
     StopReplicas,
-    ToBroker,
     UpdateMetadata,
 )
 from odradek.core.kernel.cluster_view import BrokerInfo, Endpoint, LeaderAndIsr
@@ -172,8 +172,8 @@ class Zombie:
     def request(
         self, key: ApiKey, version: int, controller_epoch: int, broker_epoch: int, *, later: int = 0
     ) -> Request:
-        def sent(request: BecomeLeaderOrFollower | UpdateMetadata | StopReplicas) -> ToBroker:
-            return ToBroker(BrokerId(1), broker_epoch, BrokerId(1), controller_epoch, request)
+        def sent(request: BecomeLeaderOrFollower | UpdateMetadata | StopReplicas) -> ControlRequest:
+            return ControlRequest(BrokerId(1), broker_epoch, BrokerId(1), controller_epoch, request)
 
         states = {
             TopicPartition(LED, index): LeaderAndIsr(

@@ -11,8 +11,8 @@ import pytest
 from odradek.api.conversation import Conversation
 from odradek.base.errors import ErrorCode
 from odradek.base.units import INT32_MAX, ProducerEpoch, ProducerId, TopicName, TopicPartition
-from odradek.core.fetch.fetch_sessions import Session
-from odradek.core.kernel.parked import Parked
+from odradek.core.fetch.fetch_sessions import FetchSession
+from odradek.core.kernel.parked import ParkedRequest
 from odradek.log.files.disk import FileSlice
 from odradek.log.log.durability import begin_flush
 from odradek.record.builder import encode_batch
@@ -88,7 +88,7 @@ class Side(Harness):
         (asked,) = Connection().receive_data(frame_of(request, VERSION, 1, CLIENT))
         self.recognised += self.peer.fetch_templates.match_request(asked) is not None
         outcome = self.send(request, VERSION)
-        if isinstance(outcome, Parked):
+        if isinstance(outcome, ParkedRequest):
             for happens in meanwhile:
                 happens(self)
             outcome = self._answered(outcome, session)
@@ -107,11 +107,11 @@ class Side(Harness):
         }
         return answer.error_code, answer.session_id, told
 
-    def _answered(self, parked: Parked[object], session: Session | None) -> object:
+    def _answered(self, parked: ParkedRequest[object], session: FetchSession | None) -> object:
         """Complete the fetch by events since it was parked, or by its deadline."""
         if session is not None:
             self._all_due(session)
-        if any(parked in bucket for bucket in self.broker.lot._by_bucket.values()):
+        if any(parked in bucket for bucket in self.broker.purgatory._by_bucket.values()):
             return parked
         self.woken += 1
         talk = parked.owner
@@ -119,7 +119,7 @@ class Side(Harness):
         talk.answer_parked(parked, self.now)  # type: ignore[arg-type]
         return talk.data_to_send()
 
-    def _all_due(self, session: Session) -> None:
+    def _all_due(self, session: FetchSession) -> None:
         if self.reads_all:
             session.due.update(dict.fromkeys(session.wanted.values()))
 

@@ -16,9 +16,9 @@ from odradek.base.errors import ErrorCode
 from odradek.base.units import BrokerId, Offset, TopicName
 from odradek.core.fetch.fetch_sessions import FINAL_EPOCH
 from odradek.core.kernel.cluster_view import LeaderAndIsr
-from odradek.core.kernel.parked import Parked
+from odradek.core.kernel.parked import ParkedRequest
 from odradek.core.partition.alter_partition_manager import LOOKS_PER_LAG, ProposedIsr
-from odradek.core.partition.in_sync_replicas import InSync
+from odradek.core.partition.in_sync_replicas import InSyncReplicas
 from odradek.core.partition.leading import Leading
 from odradek.wire.messages.produce import ProduceResponse
 from support.asking import ALL, FETCH, LEADER, PRODUCE, fetch_request
@@ -32,7 +32,7 @@ NEVER = "9223372036854775807"  # Records, as by default: no response waits for t
 PARTITIONS = 3
 STEPS = 600
 WAIT_MS = 500
-Outcome = Encoded | Parked[Encoded]
+Outcome = Encoded | ParkedRequest[Encoded]
 
 
 class Model:
@@ -43,7 +43,7 @@ class Model:
         self.high_watermark = 0
         self.looked_at = -1
         state = LeaderAndIsr(US, leading.epoch, ALL_THREE, controller_epoch=leading.partition.info.controller_epoch)
-        self.in_sync = InSync(US, state, ALL_THREE, Offset(0), now, lag_ms_max=LAG_MS_MAX)
+        self.in_sync = InSyncReplicas(US, state, ALL_THREE, Offset(0), now, lag_ms_max=LAG_MS_MAX)
 
     @property
     def end(self) -> Offset:
@@ -74,7 +74,7 @@ class Model:
             args = (self.end, now, LAG_MS_MAX)
             assert one.is_caught_up(*args) == other.is_caught_up(*args), "who does not say so goes on being there"
 
-    def _wait_for_look(self, ours: InSync, now: int) -> None:
+    def _wait_for_look(self, ours: InSyncReplicas, now: int) -> None:
         """Restore the leader's knowledge where only time has changed it: the leader finds out when it checks its ISRs.
 
         Time has an effect if a follower that is not in sync is no longer about to join.
@@ -243,8 +243,8 @@ class Story:
         for index in range(PARTITIONS):
             if self.random.random() < 0.2:
                 replica.ends[index] = self.random.randint(replica.starts[index], replica.ends[index])
-        if isinstance(replica.outcome, Parked):
-            self.led.harness.broker.lot.forget(replica.outcome)
+        if isinstance(replica.outcome, ParkedRequest):
+            self.led.harness.broker.purgatory.forget(replica.outcome)
         replica.begin(self.random)
 
     def pause(self) -> None:
@@ -290,7 +290,7 @@ class Story:
         has_more = any(self.models[one].end > offset for one, (offset, _) in replica.asked.items())
         assert not (is_waiting and has_more), "an append wakes it"
         if not is_waiting:
-            if isinstance(replica.outcome, Parked):
+            if isinstance(replica.outcome, ParkedRequest):
                 self.woken += has_more
                 self.timed_out += not has_more
             replica.take(self.models)

@@ -23,8 +23,8 @@ from odradek.log.files.log_config import LogConfig
 from odradek.log.log.durability import close_log, flush_now
 from odradek.log.log.log import Log
 from odradek.log.log.truncation import truncate_to
-from odradek.log.producers.producer_state import Producers, ProducerStateEntry
-from odradek.log.segment.transaction_index import Aborted
+from odradek.log.producers.producer_state import ProducerStateEntry, ProducerStateManager
+from odradek.log.segment.transaction_index import AbortedTxn
 from odradek.record.builder import encode_batch
 from odradek.record.end_transaction_marker import EndMarker, end_marker, end_marker_batch
 from odradek.record.record_batch import Batch, iter_batches
@@ -53,7 +53,7 @@ class Known(NamedTuple):
         return cls(one.epoch, one.last_sequence, one.coordinator_epoch, one.first_offset)
 
 
-def known(producers: Producers) -> dict[int, Known]:
+def known(producers: ProducerStateManager) -> dict[int, Known]:
     return {one.id: Known.of(one) for one in producers}
 
 
@@ -66,9 +66,9 @@ def batches(log: Log) -> list[Batch]:
     return found
 
 
-def replayed(log: Log) -> tuple[Producers, list[Aborted]]:
+def replayed(log: Log) -> tuple[ProducerStateManager, list[AbortedTxn]]:
     """Return the state that all batches of a log lead to."""
-    producers, aborted = Producers(), []
+    producers, aborted = ProducerStateManager(), []
     for batch in batches(log):
         if batch.producer_id < 0:
             continue
@@ -81,9 +81,9 @@ def replayed(log: Log) -> tuple[Producers, list[Aborted]]:
     return producers, aborted
 
 
-def indexed(log: Log) -> list[Aborted]:
+def indexed(log: Log) -> list[AbortedTxn]:
     """Return the contents of a log's .txnindex files, and entries not yet in them."""
-    found: list[Aborted] = []
+    found: list[AbortedTxn] = []
     for segment in log.segments:
         these, _ = segment.transactions.overlapping(Offset(0), log.end_offset)
         found += these

@@ -27,7 +27,7 @@ from odradek.log.log.log import Log
 from odradek.log.log.retention import advance_start, delete_old_segments
 from odradek.log.log.timestamp_search import begin_search, lookup_timestamp
 from odradek.log.log.truncation import truncate_fully, truncate_to
-from odradek.log.segment.search import Later
+from odradek.log.segment.search import UnfinishedSearch
 from odradek.record.builder import encode_batch
 from odradek.record.record_batch import Batch, iter_batches
 from odradek.record.records import decode
@@ -301,7 +301,7 @@ def searched(log: Log, timestamp: TimestampMs | None, end: Offset) -> tuple[Time
     start, is_large = log.start_offset, False
     while (search := begin_search(log, timestamp, start, end, is_large=is_large)) is not None:
         found = search.run()
-        if not isinstance(found, Later):
+        if not isinstance(found, UnfinishedSearch):
             return found and (found.timestamp, found.offset)
         start, is_large = found
     return None

@@ -14,11 +14,11 @@ from simdisk import SimDisk
 from odradek.base.units import LeaderEpoch, Offset, ProducerEpoch, ProducerId, TimestampMs
 from odradek.log.files.log_config import LogConfig
 from odradek.log.producers.producer_recovery import ProducerWalk
-from odradek.log.producers.producer_state import Producers, ProducerStateEntry
+from odradek.log.producers.producer_state import ProducerStateEntry, ProducerStateManager
 from odradek.log.segment import scan
 from odradek.log.segment.scan import Damaged, walk_checked, walk_runs
 from odradek.log.segment.segment import Segment
-from odradek.log.segment.transaction_index import Aborted
+from odradek.log.segment.transaction_index import AbortedTxn
 from odradek.record.builder import encode_batch
 from odradek.record.end_transaction_marker import EndMarker, end_marker, end_marker_batch
 from odradek.record.record_batch import iter_batches
@@ -216,8 +216,8 @@ def encoded(batches: list[Numbered]) -> bytes:
     return bytes(data)
 
 
-def one_by_one(data: bytes) -> tuple[dict[int, ProducerStateEntry], list[Aborted]]:
-    producers, aborted = Producers(), []
+def one_by_one(data: bytes) -> tuple[dict[int, ProducerStateEntry], list[AbortedTxn]]:
+    producers, aborted = ProducerStateManager(), []
     for batch in iter_batches(data):
         if not batch.has_producer_id:
             continue
@@ -240,7 +240,7 @@ def test_runs_recover_the_same_producers_as_single_batches(life: str) -> None:
     def check(batches: list[Numbered], interval_bytes: int, chunk_bytes: int, taken: int) -> None:
         data = encoded(batches)
         _, segment = segment_of(data, 0)
-        walk, walker = ProducerWalk(Producers()), runs(0, 0, -1, interval_bytes)
+        walk, walker = ProducerWalk(ProducerStateManager()), runs(0, 0, -1, interval_bytes)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(scan, "CHECK_CHUNK_BYTES", chunk_bytes)
             for number, _ in enumerate(walk_runs(segment.file, 0, len(data), walker)):

@@ -17,7 +17,7 @@ from odradek.base.limits import COMMIT_TEMPLATES_MAX
 from odradek.base.units import TopicName
 from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.core.kernel.cluster_view import CONSUMER_OFFSETS
-from odradek.core.kernel.parked import Parked
+from odradek.core.kernel.parked import ParkedRequest
 from odradek.wire.client_codec import decode_response, encode_request
 from odradek.wire.connection import Connection
 from odradek.wire.messages.consumer_group_heartbeat import (
@@ -382,7 +382,7 @@ def test_a_recognised_commit_waits_until_it_is_durable(side: Side) -> None:
         ],
     )
     waiting = side.send_frame(framed(OffsetCommitRequest(group_id=SIMPLE, topics=[topic]), 9))
-    assert isinstance(waiting, Parked)
+    assert isinstance(waiting, ParkedRequest)
     side.broker.groups.shard_of(SIMPLE).log.leading.partition.take_offline()
     answer = side.finished(waiting)
     assert answer is not None

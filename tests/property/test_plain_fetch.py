@@ -17,8 +17,8 @@ from odradek.base.errors import ErrorCode
 from odradek.base.limits import FETCH_TEMPLATES_MAX
 from odradek.base.units import INT32_MAX, ProducerEpoch, ProducerId, TopicName, TopicPartition
 from odradek.base.uuids import ZERO_UUID, Uuid
-from odradek.core.fetch.fetch_sessions import Wanted
-from odradek.core.kernel.parked import Parked
+from odradek.core.fetch.fetch_sessions import CachedPartition
+from odradek.core.kernel.parked import ParkedRequest
 from odradek.log.files.disk import FileSlice
 from odradek.log.log.durability import begin_flush
 from odradek.log.log.flush import Flush
@@ -85,8 +85,8 @@ class Side(Harness):
         self.recognised += self.peer.fetch_templates.match_request(request) is not None
         try:
             outcome = self.send_frame(frame)
-            has_waited = isinstance(outcome, Parked)
-            if isinstance(outcome, Parked) and isinstance(outcome.condition, plain_fetch._Waiting):
+            has_waited = isinstance(outcome, ParkedRequest)
+            if isinstance(outcome, ParkedRequest) and isinstance(outcome.condition, plain_fetch._DelayedPlainFetch):
                 self.waited += 1
                 self.waited_for_several += len(outcome.condition.keys) > 1
             chunks = self.finished(outcome) if meanwhile is None else self.finished_after(outcome, meanwhile)
@@ -95,16 +95,16 @@ class Side(Harness):
         assert chunks is not None
         return has_waited, b"".join(map(_bytes, chunks))
 
-    def finished_after(self, outcome: Encoded | Parked[Encoded], meanwhile: Meanwhile) -> Encoded:
+    def finished_after(self, outcome: Encoded | ParkedRequest[Encoded], meanwhile: Meanwhile) -> Encoded:
         """Return the response of a request after an event that may complete it or not."""
-        if not isinstance(outcome, Parked):
+        if not isinstance(outcome, ParkedRequest):
             return outcome
         meanwhile(self)
-        is_woken = not any(outcome in bucket for bucket in self.broker.lot._by_bucket.values())
+        is_woken = not any(outcome in bucket for bucket in self.broker.purgatory._by_bucket.values())
         self.woken.append(is_woken)
         if not is_woken:
             return self.finished(outcome)
-        self.broker.lot.take_completed()
+        self.broker.purgatory.take_completed()
         talk = outcome.owner
         assert isinstance(talk, Conversation)
         talk.answer_parked(outcome, self.now)
@@ -118,7 +118,7 @@ class Side(Harness):
         ]
 
 
-def _facts(wanted: Wanted) -> object:
+def _facts(wanted: CachedPartition) -> object:
     asked = wanted.fetch_offset, wanted.max_bytes, wanted.current_leader_epoch, wanted.last_fetched_epoch
     return wanted.key, *asked, wanted.told_high_watermark, wanted.told_log_start
 
@@ -241,7 +241,7 @@ class Story:
         def happens(side: Side) -> None:
             for index, producer in product((0, 1), (0, 1)):
                 side.end_transaction(index, producer, commit=commit)
-                side.broker.lot.happened(TopicPartition(TopicName("t"), index))
+                side.broker.purgatory.happened(TopicPartition(TopicName("t"), index))
 
         return happens
 

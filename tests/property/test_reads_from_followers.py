@@ -13,7 +13,7 @@ import pytest
 
 from odradek.api.request.outcome import Encoded
 from odradek.base.units import ProducerEpoch, ProducerId, TimestampMs
-from odradek.core.kernel.parked import Parked
+from odradek.core.kernel.parked import ParkedRequest
 from odradek.record.end_transaction_marker import EndMarker, end_marker_batch
 from support.fetching_follower import offsets_of
 from support.followed import Followed, batch
@@ -132,7 +132,7 @@ class Reader:
         self.committed = bool(number % 2)
         self.version = 11 + number % 4 // 2
         self.offset = 0
-        self.outcome: Encoded | Parked[Encoded] = None
+        self.outcome: Encoded | ParkedRequest[Encoded] = None
         self.epoch = -1
         self.is_waiting = False
 
@@ -207,7 +207,7 @@ class Story:
                 version=reader.version,
             )
             reader.is_waiting = True
-            self.waits += isinstance(reader.outcome, Parked)
+            self.waits += isinstance(reader.outcome, ParkedRequest)
 
     def check(self) -> None:
         for reader in self.readers:

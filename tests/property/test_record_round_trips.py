@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from odradek.base.errors import Refused
 from odradek.base.units import Offset
 from odradek.record import arrow, arrow_encode
-from odradek.record.arrow import Portion, Wanted, decode_batches
+from odradek.record.arrow import DecodeSelection, RecordBatchLimits, decode_batches
 from odradek.record.builder import RecordIn, encode_batch
 from odradek.record.compression import Codec, compress, decompress
 from odradek.record.record_batch import Batch
@@ -89,10 +89,10 @@ def test_arrow_has_the_same_records(life: str) -> None:
         for rows in batches:
             views.append(Batch.verified(encode_batch(rows, codec, base_offset=Offset(base))))
             base += len(rows)
-        wanted = Wanted(headers=True, start=start % (base + 1), stop=stop % (base + 2))
+        wanted = DecodeSelection(headers=True, start=start % (base + 1), stop=stop % (base + 2))
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(arrow, "Decoder", decoder)
-            tables = list(decode_batches(views, "t", 0, wanted, Portion(rows=portion)))
+            tables = list(decode_batches(views, "t", 0, wanted, RecordBatchLimits(rows=portion)))
         got = [row for table in tables for row in rows_of(table)]
         everything = [record for view in views for record in decode(view)]
         assert got == [as_row(record) for record in everything if wanted.start <= record.offset < wanted.stop]

@@ -16,7 +16,7 @@ from odradek.record.builder import RecordIn, encode_batch
 from odradek.record.compression import Codec
 from odradek.record.record_batch import Batch
 from odradek.record.records import decode
-from odradek.record.survey import Found, Surveyed, survey
+from odradek.record.survey import BatchSummary, FoundRecord, survey
 from odradek.record.unpack import unpack
 from support.record_kernels import INT64, LIVES, kernel, records
 
@@ -26,7 +26,7 @@ CODECS = st.sampled_from(Codec)
 TIMES = st.integers(0, 20) | INT64
 
 
-def by_hand(batch: Batch, wanted: int, start: int) -> Surveyed | ErrorCode:
+def by_hand(batch: Batch, wanted: int, start: int) -> BatchSummary | ErrorCode:
     """Return the oracle's result."""
     try:
         found = decode(batch)
@@ -34,15 +34,15 @@ def by_hand(batch: Batch, wanted: int, start: int) -> Surveyed | ErrorCode:
         return refused.code
     times = [record.timestamp for record in found]
     reaching = [each for each in found if each.timestamp >= wanted and each.offset >= start]
-    return Surveyed(
+    return BatchSummary(
         min(times, default=TimestampMs(INT64_MAX)),
         max(times, default=TimestampMs(-INT64_MAX - 1)),
         sum(record.key is None for record in found),
-        Found(reaching[0].timestamp, reaching[0].offset) if reaching else None,
+        FoundRecord(reaching[0].timestamp, reaching[0].offset) if reaching else None,
     )
 
 
-def by_kernel(batch: Batch, wanted: int, start: int) -> Surveyed | ErrorCode:
+def by_kernel(batch: Batch, wanted: int, start: int) -> BatchSummary | ErrorCode:
     try:
         return survey(batch, unpack(batch, INT32_MAX), wanted=TimestampMs(wanted), start=Offset(start))
     except Refused as refused:

@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeVar, cast
 
 from odradek.api.request.outcome import Encoded
 from odradek.base.errors import ErrorCode
-from odradek.core.kernel.parked import Parked
+from odradek.core.kernel.parked import ParkedRequest
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from support.in_memory import Harness, frame_of
 
@@ -38,7 +38,7 @@ class World:
         self._harness: Harness | None = None
         self._correlation = itertools.count(1)
         self._told: list[tuple[str, str]] = []
-        self._waiting: dict[Parked[object], Waiting] = {}
+        self._waiting: dict[ParkedRequest[object], Waiting] = {}
         self._asked: list[str] = []  # In this action, and not answered yet.
         self.memory: dict[object, object] = {}  # Of the clients: verbs keep there what they need.
         self.is_stalled = False  # The disk takes writes, and no sync ends.
@@ -74,7 +74,7 @@ class World:
         talk.receive_data(frame_of(message, version, next(self._correlation), who))
         self.harness.go_on(talk)
         for parked in talk.parked:
-            self._waiting[cast("Parked[object]", parked)] = Waiting(who, heard)
+            self._waiting[cast("ParkedRequest[object]", parked)] = Waiting(who, heard)
             self._asked.append(who)
             return
         heard(talk.data_to_send() or None)
@@ -92,7 +92,7 @@ class World:
         return told
 
     @property
-    def waiting(self) -> Collection[Parked[object]]:
+    def waiting(self) -> Collection[ParkedRequest[object]]:
         """Return the requests that were not answered yet."""
         return self._waiting.keys()
 
@@ -103,7 +103,7 @@ class World:
         while True:
             if not self.is_stalled:
                 self.harness.settle()
-            completed = self.harness.broker.lot.take_completed()
+            completed = self.harness.broker.purgatory.take_completed()
             if not completed:
                 return
             for parked in completed:
@@ -132,7 +132,7 @@ class World:
     def hang_up(self, who: str) -> None:
         """Break the client's connections: its parked requests are not answered."""
         for parked in [parked for parked, waiting in self._waiting.items() if waiting.who == who]:
-            self.harness.broker.lot.forget(parked)
+            self.harness.broker.purgatory.forget(parked)
             del self._waiting[parked]
 
     def hang_up_all(self) -> None:

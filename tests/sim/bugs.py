@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from odradek.base.units import BrokerId, LeaderEpoch, Offset, TimestampMs, TopicPartition
-from odradek.core.broker.controlled import Controlled
+from odradek.core.broker.controlled import ControlRequestHandler
 from odradek.core.controller import partition_leader_election as elections
-from odradek.core.controller.partition_leader_election import Elected
+from odradek.core.controller.partition_leader_election import ElectionResult
 from odradek.core.kernel.cluster_view import LeaderAndIsr
 from odradek.core.kernel.moment import Moment
 from odradek.core.partition.damaged_replicas import AwaitingReplica, DamagedReplicas
-from odradek.core.partition.in_sync_replicas import InSync
+from odradek.core.partition.in_sync_replicas import InSyncReplicas
 from odradek.core.partition.leaders_without_disk import UnableLeaders
 from odradek.core.partition.leadership_state import Leadership
 from odradek.core.partition.partition import Partition
@@ -39,7 +39,7 @@ Bug = Callable[[pytest.MonkeyPatch], None]
 
 def the_high_watermark_moves_too_early(patch: pytest.MonkeyPatch) -> None:
     """Advance the high watermark to the leader's log end, or as far as a proposed ISR would allow."""
-    patch.setattr(InSync, "high_watermark", lambda self, own_end, *others: own_end)
+    patch.setattr(InSyncReplicas, "high_watermark", lambda self, own_end, *others: own_end)
 
 
 def logs_are_cut_at_the_high_watermark(patch: pytest.MonkeyPatch) -> None:
@@ -60,17 +60,17 @@ def logs_are_not_compared(patch: pytest.MonkeyPatch) -> None:
 
 
 def nobody_is_fenced(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Controlled, "check", lambda self, sent: None)
+    patch.setattr(ControlRequestHandler, "check", lambda self, sent: None)
 
 
 def who_is_behind_joins(patch: pytest.MonkeyPatch) -> None:
-    def expand(self: InSync, follower: BrokerId, *_: object) -> LeaderAndIsr | None:
+    def expand(self: InSyncReplicas, follower: BrokerId, *_: object) -> LeaderAndIsr | None:
         if self.pending is not None or follower in self.committed.isr:
             return None
         self.maximal_isr = (*self.committed.isr, follower)
         return self._propose(self.maximal_isr)
 
-    patch.setattr(InSync, "expand", expand)
+    patch.setattr(InSyncReplicas, "expand", expand)
 
 
 def a_write_is_safe_at_once(patch: pytest.MonkeyPatch) -> None:
@@ -128,16 +128,16 @@ def who_starts_without_room_stays_away(patch: pytest.MonkeyPatch) -> None:
 
 def what_is_proposed_does_not_count(patch: pytest.MonkeyPatch) -> None:
     """Compute the high watermark from the committed ISR, although a larger one may be in force (KIP-497)."""
-    high_watermark = InSync.high_watermark
+    high_watermark = InSyncReplicas.high_watermark
 
-    def early(self: InSync, *arguments: Any) -> Offset:
+    def early(self: InSyncReplicas, *arguments: Any) -> Offset:
         maximal, self.maximal_isr = self.maximal_isr, self.committed.isr
         try:
             return high_watermark(self, *arguments)
         finally:
             self.maximal_isr = maximal
 
-    patch.setattr(InSync, "high_watermark", early)
+    patch.setattr(InSyncReplicas, "high_watermark", early)
 
 
 def leader_epochs_are_not_compared(patch: pytest.MonkeyPatch) -> None:
@@ -183,7 +183,7 @@ def anybody_is_elected(patch: pytest.MonkeyPatch) -> None:
     """Elect replicas that are not in sync, although no configuration allows it."""
     for_offline = elections.for_offline
 
-    def unclean(*arguments: Any, may_be_unclean: bool, **more: Any) -> Elected | None:
+    def unclean(*arguments: Any, may_be_unclean: bool, **more: Any) -> ElectionResult | None:
         return for_offline(*arguments, may_be_unclean=True, **more)
 
     patch.setattr(elections, "for_offline", unclean)

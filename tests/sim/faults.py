@@ -8,7 +8,7 @@ from functools import partial
 from random import Random
 
 from odradek.core.cleaner.cleaning_steps import Clean, Cleaned
-from odradek.log.compaction.cleaner import Withdrawn
+from odradek.log.compaction.cleaner import CleaningAborted
 from sim.history import History
 from sim.simbroker import SimBroker
 from sim.simclock import MILLISECOND_US, SECOND_US, SimClock, SimNode
@@ -123,7 +123,7 @@ class Faults:
         except Stopped as stopped:
             self._tell("amid", f"cleaning, before {stopped}")
             random.choice(ends)()
-            return Cleaned(step, None, Withdrawn())  # Nobody hears of it.
+            return Cleaned(step, None, CleaningAborted())  # Nobody hears of it.
         finally:
             self._broker.disk.stop_at(None)
 

@@ -15,7 +15,7 @@ from odradek.log.compaction.cleaner import Cleaning, Group, Options, Uncleanable
 from odradek.log.compaction.replacement import drop_cleaned, may_be_cleaned, swap_in
 from odradek.log.files.disk import DiskFailed
 from odradek.log.log.log import Log
-from odradek.record.batch_filter import Rules
+from odradek.record.batch_filter import RetentionRules
 from sim.logcutting import CutLog
 from sim.logmodel import Broken
 from support.cleaning import committed
@@ -86,7 +86,7 @@ class CompactedLog(CutLog):
         found = cleanable(log, self.now, Offset(self.high_watermark))
         if found.first_uncleanable <= found.first_dirty:
             return
-        rules = Rules(self.now, TimestampMs(self.now + self.config.delete_retention_ms), UNPACKED_BYTES_MAX)
+        rules = RetentionRules(self.now, TimestampMs(self.now + self.config.delete_retention_ms), UNPACKED_BYTES_MAX)
         memory = self.random.choice([1_600, 1 << 20])
         options = Options(memory, self.random.choice([100, 4096]), 0.9, self.random.randbytes(16), rules)
         self.producers_seen_to = log.end_offset

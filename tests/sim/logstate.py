@@ -10,7 +10,7 @@ from odradek.log.directory.directory import LogDirectory
 from odradek.log.files.log_config import LogConfig
 from odradek.log.log.flush import Flush
 from odradek.log.log.log import Log
-from odradek.log.removal.reaper import Reap
+from odradek.log.removal.reaper import DueRemovals
 from sim.logmodel import Model, Written
 from sim.simdisk import SimDisk
 from support.logs import T0
@@ -65,7 +65,7 @@ class LogState:
         self.sequences: dict[int, int] = {}
         self.epochs: dict[int, int] = {}
         self.flushes: list[Flush] = []
-        self.reap: Reap | None = None
+        self.reap: DueRemovals | None = None
         self.cleaning: Cleaning | None = None
         self._is_in_thread = False
         self.is_stopping = False

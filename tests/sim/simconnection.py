@@ -182,7 +182,7 @@ class SimConnection:
         for name, partition in broker.partitions.items():
             if partition.is_online and partition.log.directory == directory:
                 partition.take_offline()
-                broker.lot.happened(name)
+                broker.purgatory.happened(name)
                 self._shell.soon(self._shell.settle)
 
     # The end.

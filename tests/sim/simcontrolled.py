@@ -16,7 +16,7 @@ from odradek.base.uuids import Uuid
 from odradek.coordination import tree_layout as layout
 from odradek.core.broker.broker import Broker
 from odradek.core.configs.broker_configs import BrokerConfigs
-from odradek.core.controller.broker_request_batch import ToBroker
+from odradek.core.controller.broker_request_batch import ControlRequest
 from odradek.core.disks.flushes import Sync
 from odradek.core.kernel.cluster_view import BrokerInfo, ClusterView
 from odradek.core.kernel.entropy import Entropy
@@ -74,7 +74,7 @@ class SimControlled(SimMember):
                 here.take_offline()
         super().fail_directory(*partitions)
 
-    def take(self, sent: ToBroker) -> dict[TopicPartition, ErrorCode] | None:
+    def take(self, sent: ControlRequest) -> dict[TopicPartition, ErrorCode] | None:
         remembered = super().take(sent)
         if self.epoch < 0:
             return None

@@ -33,9 +33,9 @@ from odradek.core.controller.broker_request_batch import (
     LEADER_DURING_DELETE,
     AssignedState,
     BecomeLeaderOrFollower,
+    ControlRequest,
     PartitionMetadata,
     StopReplicas,
-    ToBroker,
     UpdateMetadata,
 )
 from odradek.core.controller.controller import Controller
@@ -227,7 +227,7 @@ class SimMember:
 
     # What it is told.
 
-    def take(self, sent: ToBroker) -> dict[TopicPartition, ErrorCode] | None:
+    def take(self, sent: ControlRequest) -> dict[TopicPartition, ErrorCode] | None:
         """Apply a controller request; return the failed partitions, or None if the request is refused."""
         is_stale = sent.controller_epoch < self.controller_epoch or sent.broker_epoch < self.epoch
         if is_stale or self.epoch < 0:  # It listens once it is registered.
@@ -439,14 +439,14 @@ class SimCluster:
 
     # Messages between brokers.
 
-    def send(self, sender: SimMember, request: ToBroker) -> None:
+    def send(self, sender: SimMember, request: ControlRequest) -> None:
         """Deliver requests from a sender to a broker in order; those in flight arrive even if the sender has died."""
         way = (sender.id, request.broker)
         self._arrivals[way] = max(self._arrivals.get(way, 0), self.clock.now_us) + self.delay_us()
         life = sender.node.life
         self.clock.at(self._arrivals[way], lambda: self._arrived(sender, life, request))
 
-    def _arrived(self, sender: SimMember, life: int, request: ToBroker) -> None:
+    def _arrived(self, sender: SimMember, life: int, request: ControlRequest) -> None:
         receiver = self.members[request.broker]
         if not receiver.is_alive:
             return

@@ -15,7 +15,7 @@ from odradek.core.kernel.cluster_view import CONSUMER_OFFSETS, TRANSACTION_STATE
 from odradek.core.transactions.producer_ids import ProducerIdBlock
 from odradek.net.channels.broker_channels import BrokerChannels
 from odradek.net.channels.channel_requests import RequestBuilder
-from odradek.net.cluster.broker_queries import BrokerAsks
+from odradek.net.cluster.broker_queries import BrokerRequests
 from odradek.net.cluster.controller_updates import Shell
 from sim.simreplicated import ReplicatedCluster, SimReplicated
 from sim.simrequests import SimServer
@@ -50,7 +50,7 @@ class SimCoordinating(SimReplicated):
     cluster: CoordinatedCluster
 
     def make_server(self, shell: Shell) -> SimServer:
-        self.asks = BrokerAsks(shell, self.broker, cast("BrokerChannels", SimChannels(self)))
+        self.asks = BrokerRequests(shell, self.broker, cast("BrokerChannels", SimChannels(self)))
         return SimServer(self.broker, self.node, self.cluster.delay_us, self.take_asks, self.cluster.next_ids)
 
     def take_asks(self) -> None:

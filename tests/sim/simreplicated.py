@@ -9,14 +9,14 @@ from collections.abc import Callable, Container, Sequence
 from functools import partial
 from typing import TypeVar, cast
 
-from odradek.api.cluster.alter_partition_requests import Altered, from_event, to_event
+from odradek.api.cluster.alter_partition_requests import AlterPartitionResult, from_event, to_event
 from odradek.base.errors import ErrorCode
 from odradek.base.units import SECOND_MS, BrokerId, LeaderEpoch, Offset, TopicName, TopicPartition
 from odradek.base.uuids import Uuid
 from odradek.coordination import tree_layout as layout
 from odradek.core.configs.broker_configs import BrokerConfigs
 from odradek.core.controller import events
-from odradek.core.controller.broker_request_batch import ToBroker
+from odradek.core.controller.broker_request_batch import ControlRequest
 from odradek.core.partition.alter_partition_manager import ProposedIsr
 from odradek.log.log.log import Log
 from odradek.net.channels.channel_requests import RequestBuilder
@@ -116,7 +116,7 @@ class SimReplicated(SimControlled):
     def look_at_disk(self, remembered: dict[TopicPartition, ErrorCode]) -> None:
         self.room.look(remembered)
 
-    def take(self, sent: ToBroker) -> dict[TopicPartition, ErrorCode] | None:
+    def take(self, sent: ControlRequest) -> dict[TopicPartition, ErrorCode] | None:
         errors = super().take(sent)
         self.server.settle()
         return errors
@@ -135,13 +135,13 @@ class SimReplicated(SimControlled):
             member.tell(ask)
 
         def ended(answer: events.AlterPartitions | None) -> None:
-            failed = Altered(ErrorCode.NETWORK_EXCEPTION)
+            failed = AlterPartitionResult(ErrorCode.NETWORK_EXCEPTION)
             then([failed] * len(proposed) if answer is None else self._altered(proposed, ask))
 
         if controller in self.cluster.members:
             self.cluster.lines.ask(self.id, controller, serve, ended)
         else:
-            self.node.soon(partial(then, [Altered(ErrorCode.BROKER_NOT_AVAILABLE)] * len(proposed)))
+            self.node.soon(partial(then, [AlterPartitionResult(ErrorCode.BROKER_NOT_AVAILABLE)] * len(proposed)))
 
     def _ask_ourselves(self, ask: events.AlterPartitions, then: Callable[[object], None]) -> None:
         def ended(answer: events.AlterPartitions) -> None:
@@ -151,7 +151,7 @@ class SimReplicated(SimControlled):
         self.asked[ask] = lambda answer: void(self.node.soon(lambda: ended(answer)))
         self.tell(ask)
 
-    def _altered(self, proposed: Sequence[ProposedIsr], ask: events.AlterPartitions) -> list[Altered]:
+    def _altered(self, proposed: Sequence[ProposedIsr], ask: events.AlterPartitions) -> list[AlterPartitionResult]:
         self._remember(ask)
         return from_event(proposed, ask)
 
@@ -281,7 +281,7 @@ class ReplicatedCluster(ControlledCluster):
             if answer is not None:
                 answer(ask)
 
-    def send(self, sender: SimMember, request: ToBroker) -> None:
+    def send(self, sender: SimMember, request: ControlRequest) -> None:
         ends = (sender.id, request.broker)
         if ends not in self._ways:
             self._ways[ends] = Way(self.lines, sender, self.members[request.broker])

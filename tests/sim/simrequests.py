@@ -160,7 +160,7 @@ class SimServer:
         effects = broker.take_effects()
         for effect in effects:
             self._effects.start(effect)
-        completed = broker.lot.take_completed()
+        completed = broker.purgatory.take_completed()
         for parked in completed:
             conversation = parked.owner
             assert isinstance(conversation, Conversation)

@@ -30,7 +30,7 @@ from odradek.net.cluster.tree_metadata import Metadata
 from odradek.net.loop.pools import Pool
 from odradek.net.loop.ticking import Ticking
 from odradek.net.loop.traffic import Latencies
-from odradek.net.shell.answering import ANSWERING_SECONDS, Answering
+from odradek.net.shell.answering import ANSWERING_SECONDS, CompletedRequests
 from odradek.net.shell.effect_executor import Effects, Writers
 from odradek.wire.request import Request
 from sim.simclock import Action, SimNode
@@ -81,8 +81,8 @@ class SimShell:
         writers = Writers(change, partial(metadata.take_producer_ids, broker.id), _alters_nothing)
         self._effects = Effects(self, broker, self._telling, writers, clean=self._clean, syncs=Latencies())
         self._effects.begin_sync = self._begin_sync
-        self._answering = Answering(
-            broker.lot, self.now, self.settle, soon=self.soon, around=nullcontext(), seconds=self._seconds
+        self._answering = CompletedRequests(
+            broker.purgatory, self.now, self.settle, soon=self.soon, around=nullcontext(), seconds=self._seconds
         )
         self._ticking = Ticking(
             SimLoop(node),
@@ -138,7 +138,7 @@ class SimShell:
         """Complete requests, execute effects of the core, and set the timer, after any event."""
         if self._gathered:
             return  # The connection returns after the responses.
-        completed = self.broker.lot.take_completed()
+        completed = self.broker.purgatory.take_completed()
         if completed:
             self._answering.answer(completed)
         if self.is_stopped:

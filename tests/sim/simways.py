@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicPartition
 from odradek.core.controller import events
-from odradek.core.controller.broker_request_batch import ToBroker
+from odradek.core.controller.broker_request_batch import ControlRequest
 from sim.simclock import MILLISECOND_US
 from sim.simcontroller import SimMember
 from sim.simrequests import Lines
@@ -27,9 +27,9 @@ class Way:
         self._clock = sender.node.clock
         self._sender = sender
         self._receiver = receiver
-        self._waiting: deque[tuple[int, ToBroker]] = deque()  # With the life of its sender.
+        self._waiting: deque[tuple[int, ControlRequest]] = deque()  # With the life of its sender.
 
-    def send(self, request: ToBroker) -> None:
+    def send(self, request: ControlRequest) -> None:
         waiting, life = self._waiting, self._sender.node.life
         if waiting and waiting[0][0] != life:
             waiting.clear()
@@ -37,10 +37,10 @@ class Way:
         if len(waiting) == 1:
             self._clock.after(self._lines.delay_us(), lambda: self._deliver(life, request))
 
-    def _is_next(self, request: ToBroker) -> bool:
+    def _is_next(self, request: ControlRequest) -> bool:
         return bool(self._waiting) and self._waiting[0][1] is request
 
-    def _deliver(self, life: int, request: ToBroker) -> None:
+    def _deliver(self, life: int, request: ControlRequest) -> None:
         if not self._is_next(request):
             return
         if not self._lines.loses(self._sender.id, self._receiver.id):
@@ -50,13 +50,13 @@ class Way:
         else:
             self._waiting.clear()
 
-    def _arrived(self, life: int, request: ToBroker) -> None:
+    def _arrived(self, life: int, request: ControlRequest) -> None:
         receiver = self._receiver
         errors = receiver.take(request) if receiver.is_alive else None
         if not self._lines.loses(receiver.id, self._sender.id):
             self._clock.after(self._lines.delay_us(), lambda: self._answered(life, request, errors))
 
-    def _answered(self, life: int, request: ToBroker, errors: dict[TopicPartition, ErrorCode] | None) -> None:
+    def _answered(self, life: int, request: ControlRequest, errors: dict[TopicPartition, ErrorCode] | None) -> None:
         if not self._is_next(request):
             return
         self._waiting.popleft()

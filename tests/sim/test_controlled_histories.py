@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from odradek.core.broker.controlled import Controlled
+from odradek.core.broker.controlled import ControlRequestHandler
 from odradek.core.kernel.cluster_view import ClusterView
 from odradek.core.partition.storage import Storage
 from sim.simcontrolled import ControlledCluster, SimControlled
@@ -45,7 +45,7 @@ def test_a_controlled_history_breaks_no_promise(seed: int) -> None:
 
 
 def nobody_is_fenced(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Controlled, "check", lambda self, sent: None)
+    patch.setattr(ControlRequestHandler, "check", lambda self, sent: None)
 
 
 def logs_are_not_deleted(patch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from odradek.core.controller.broker_request_batch import RequestBatch
 from odradek.core.controller.controller_context import LiveBroker
 from odradek.core.controller.controller_steps import Steps
 from odradek.core.controller.leaders import Election, Leaders
-from odradek.core.controller.partition_leader_election import Elected, ElectionType
+from odradek.core.controller.partition_leader_election import ElectionResult, ElectionType
 from odradek.core.kernel.cluster_view import LeaderAndIsr
 from odradek.net.controller import controller_tree
 from odradek.net.controller.controller_changes import ControllerChanges
@@ -313,8 +313,10 @@ def a_sessions_end_is_overlooked(patch: pytest.MonkeyPatch) -> None:
 
 
 def who_is_preferred_leads_unseen(patch: pytest.MonkeyPatch) -> None:
-    def for_preferred(state: LeaderAndIsr, replicas: Sequence[BrokerId], alive: elections.Brokers) -> Elected | None:
-        return Elected(elections._next(state, replicas[0], (replicas[0],))) if replicas[0] in alive else None
+    def for_preferred(
+        state: LeaderAndIsr, replicas: Sequence[BrokerId], alive: elections.Brokers
+    ) -> ElectionResult | None:
+        return ElectionResult(elections._next(state, replicas[0], (replicas[0],))) if replicas[0] in alive else None
 
     patch.setattr(elections, "for_preferred", for_preferred)
 

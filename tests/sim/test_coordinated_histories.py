@@ -12,7 +12,7 @@ import pytest
 
 from odradek.base.errors import Refused
 from odradek.base.units import TopicName, TopicPartition
-from odradek.core.coordinators.durable import Written
+from odradek.core.coordinators.durable import PendingWrite
 from odradek.core.kernel.moment import Moment
 from odradek.core.partition.partition import Partition
 from odradek.core.transactions import transaction_rules as rules
@@ -97,8 +97,8 @@ def what_is_aborted_is_not_told(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_state_is_safe_at_once(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Written, "is_settled", True)
-    patch.setattr(Written, "is_safe", True)
+    patch.setattr(PendingWrite, "is_settled", True)
+    patch.setattr(PendingWrite, "is_safe", True)
 
 
 def decisions_that_others_lack_are_carried_out(patch: pytest.MonkeyPatch) -> None:

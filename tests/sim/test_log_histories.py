@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from odradek.base.units import Offset, TimestampMs
-from odradek.log.compaction.cleanable import Cleanable, cleanable
+from odradek.log.compaction.cleanable import LogToClean, cleanable
 from odradek.log.compaction.cleaned_batches import CleanedBatches
 from odradek.log.compaction.cleaned_segments import CleanedSegments
 from odradek.log.compaction.cleaned_transactions import CleanedTransactions
@@ -17,7 +17,7 @@ from odradek.log.files.disk import Disk
 from odradek.log.log.log import Log
 from odradek.log.recovery import stray_files as leftovers
 from odradek.log.removal.swap import Publication, Swap, ViewedDisk
-from odradek.record.batch_filter import BatchFilter, Rules
+from odradek.record.batch_filter import BatchFilter, RetentionRules
 from odradek.record.crc import Buffer
 from odradek.record.record_batch import Batch
 from sim import logcompaction
@@ -117,7 +117,7 @@ def keeps_no_last_of_a_producer(patch: pytest.MonkeyPatch) -> None:
 def drops_markers_at_once(patch: pytest.MonkeyPatch) -> None:
     """Remove an empty transaction's marker in the pass that finds it, not once its horizon has passed."""
 
-    def marker(batch: Batch, rules: Rules, *, is_void: bool, keeps_header: bool) -> Buffer | None:
+    def marker(batch: Batch, rules: RetentionRules, *, is_void: bool, keeps_header: bool) -> Buffer | None:
         return None if is_void and not keeps_header else batch.view
 
     patch.setattr(CleanedBatches, "_marker", staticmethod(marker))
@@ -153,7 +153,7 @@ def drops_tombstones_too_early(patch: pytest.MonkeyPatch) -> None:
 
 
 def cleans_open_transactions(patch: pytest.MonkeyPatch) -> None:
-    def all_of_it(log: Log, now: TimestampMs, high_watermark: Offset) -> Cleanable:
+    def all_of_it(log: Log, now: TimestampMs, high_watermark: Offset) -> LogToClean:
         upper = min(log.segments[-1].base_offset, log.recovery_point, high_watermark)
         found = cleanable(log, now, high_watermark)
         return found._replace(first_uncleanable=max(upper, found.first_uncleanable))

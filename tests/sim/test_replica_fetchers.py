@@ -22,10 +22,10 @@ from odradek.core.partition.partition import Partition
 from odradek.core.replication import replica_fetcher_manager as replica_fetchers
 from odradek.core.replication.leader_endpoint import EpochEnd, Fetch, Fetched
 from odradek.core.replication.replica_fetcher_manager import (
-    EpochsRequested,
-    FetchRequested,
+    LeaderEpochsRequest,
+    ReplicaFetch,
     ReplicaFetcher,
-    ReplicaFetchers,
+    ReplicaFetcherManager,
 )
 from odradek.log.log.log import Log
 from odradek.record.builder import encode_batch
@@ -56,7 +56,7 @@ class Leader:
         self.batches[name].append(bytes(batch.view))
         self.ends[name] = batch.next_offset
 
-    def fetch(self, asked: FetchRequested) -> ErrorCode | list[tuple[TopicPartition, Fetched]]:
+    def fetch(self, asked: ReplicaFetch) -> ErrorCode | list[tuple[TopicPartition, Fetched]]:
         if asked.session_epoch == 0:
             self.session_id = self.random.choice([SESSIONLESS, 1, 2, 3])
             self.session_epoch, self.session = 0, {}
@@ -93,7 +93,9 @@ class World:
         self.leaders: dict[ReplicaFetcher, Leader] = {}  # The same leader, as each fetcher knows it.
         self.per_leader = per_leader
         self.timers = Timers()
-        self.fetchers = ReplicaFetchers(self.timers, per_leader=per_leader, backoff_ms=100, diverging_in_fetch=True)
+        self.fetchers = ReplicaFetcherManager(
+            self.timers, per_leader=per_leader, backoff_ms=100, diverging_in_fetch=True
+        )
         self.steady = 0
         self.partitions = {name: self._partition(name) for name in NAMES}
         self.followed: set[TopicPartition] = set()
@@ -129,17 +131,17 @@ class World:
             if loses:
                 self._meanwhile(0.2, 0.1)
             leader = self._leader_of(fetcher)
-            answer = leader.fetch(asked) if isinstance(asked, FetchRequested) else []
+            answer = leader.fetch(asked) if isinstance(asked, ReplicaFetch) else []
             if loses and self.random.random() < 0.1:
                 answer = ErrorCode.NETWORK_EXCEPTION
             if isinstance(answer, ErrorCode):
                 fetcher.failed(asked, answer, self.now)
-            elif isinstance(asked, FetchRequested):
+            elif isinstance(asked, ReplicaFetch):
                 for _ in fetcher.fetched(asked, leader.session_id, answer, self.now):
                     if loses:
                         self._meanwhile(0.1, 0.05)
             else:
-                assert isinstance(asked, EpochsRequested)
+                assert isinstance(asked, LeaderEpochsRequest)
                 for _ in fetcher.epochs_ended(
                     asked, [(n, ErrorCode.NONE, EpochEnd(EPOCH, Offset(0))) for n in asked.named], self.now
                 ):
@@ -199,7 +201,7 @@ def test_fenced_partitions_are_followed_again() -> None:
     for name in NAMES:
         world.toggle(name)
     ((fetcher, asked),) = world.fetchers.take_requests()
-    assert isinstance(asked, FetchRequested)
+    assert isinstance(asked, ReplicaFetch)
     fenced = Fetched(ErrorCode.FENCED_LEADER_EPOCH, memoryview(b""))
     for _ in fetcher.fetched(asked, SESSIONLESS, [(name, fenced) for name in NAMES], world.now):
         pass
@@ -207,7 +209,7 @@ def test_fenced_partitions_are_followed_again() -> None:
     for name in NAMES:
         world.fetchers.follow(world.partitions[name], world.now)
     ((_, asked),) = world.fetchers.take_requests()
-    assert isinstance(asked, FetchRequested)
+    assert isinstance(asked, ReplicaFetch)
     assert [one.name for one in asked.named] == NAMES
 
 
@@ -234,17 +236,17 @@ def test_a_newly_registered_leader_gets_a_full_fetch() -> None:
     for name in NAMES:
         world.fetchers.follow(world.partitions[name], world.now)
     ((fetcher, first),) = world.fetchers.take_requests()
-    assert isinstance(first, FetchRequested)
+    assert isinstance(first, ReplicaFetch)
     world.fetchers.renew_sessions()
     for _ in fetcher.fetched(first, 7, [], world.now):
         pass
     second = fetcher.next_request()
-    assert isinstance(second, FetchRequested)
+    assert isinstance(second, ReplicaFetch)
     assert [one.name for one in second.named] == NAMES and second.session_id == SESSIONLESS
     for _ in fetcher.fetched(second, 8, [], world.now):
         pass
     third = fetcher.next_request()
-    assert isinstance(third, FetchRequested)
+    assert isinstance(third, ReplicaFetch)
     assert (third.session_id, third.named) == (8, []), "once"
 
 
@@ -252,7 +254,7 @@ def named_by(world: World) -> dict[int, list[TopicPartition]]:
     """Return the partitions that each fetcher requests next, by its number."""
     found = {}
     for fetcher, asked in world.fetchers.take_requests():
-        assert isinstance(asked, FetchRequested)
+        assert isinstance(asked, ReplicaFetch)
         found[fetcher.number] = [one.name for one in asked.named]
         fetcher.failed(asked, ErrorCode.NETWORK_EXCEPTION, world.now)
     world.steady += 100

@@ -11,7 +11,7 @@ import pytest
 
 from odradek.base.units import DAY_MS, TimestampMs, TopicPartition
 from odradek.core.cleaner.cleaning_steps import Clean, Cleaned
-from odradek.core.coordinators.durable import Written
+from odradek.core.coordinators.durable import PendingWrite
 from odradek.core.disks.flushes import Sync, Synced
 from odradek.core.kernel.moment import Moment
 from odradek.core.transactions.transaction_markers import Marker
@@ -124,7 +124,7 @@ def commits_what_is_aborted(shell: SimShell) -> None:
     completions = shell.broker.transactions.completions
     write = completions._write_marker
 
-    def mark(name: TopicPartition, marker: Marker, now: Moment) -> Written | None:
+    def mark(name: TopicPartition, marker: Marker, now: Moment) -> PendingWrite | None:
         return write(name, marker._replace(is_commit=True), now)
 
     completions._write_marker = mark
@@ -135,7 +135,7 @@ def forgets_a_marker(shell: SimShell) -> None:
     completions = shell.broker.transactions.completions
     write = completions._write_marker
 
-    def mark(name: TopicPartition, marker: Marker, now: Moment) -> Written | None:
+    def mark(name: TopicPartition, marker: Marker, now: Moment) -> PendingWrite | None:
         return write(name, marker, now) if name.partition else None
 
     completions._write_marker = mark

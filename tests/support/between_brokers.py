@@ -12,12 +12,12 @@ from odradek.api.request.sliced_answer import whole
 from odradek.api.table import BY_KEY, IN_CLUSTER
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import BrokerId, ProducerId, TopicName
-from odradek.core.broker.controller_queries import ControllerAsks
+from odradek.core.broker.controller_queries import ControllerQueries
 from odradek.core.broker.replicas import Errors
 from odradek.core.controller import events
-from odradek.core.controller.broker_request_batch import ToBroker
+from odradek.core.controller.broker_request_batch import ControlRequest
 from odradek.core.kernel.access import Operation, Principal
-from odradek.core.kernel.parked import Parked
+from odradek.core.kernel.parked import ParkedRequest
 from odradek.core.transactions.producer_ids import ProducerIdBlock
 from odradek.wire.catalog import APIS
 from odradek.wire.schema.api_keys import ApiKey, request_header_version
@@ -50,10 +50,10 @@ class BetweenBrokers:
     def __init__(self, harness: Harness) -> None:
         self.harness = harness
         self.keeps = True  # The request stays in the next two; otherwise it is freed as in a broker.
-        self.told: list[ToBroker] = []
-        self.asked: list[events.Ask[Any]] = []
+        self.told: list[ControlRequest] = []
+        self.asked: list[events.ControllerQuery[Any]] = []
         self.producer_ids: ProducerIdBlock | Refused = ProducerIdBlock(ProducerId(2000), ProducerId(2999))
-        self.asks = ControllerAsks(harness.broker.lot, self._take_producer_ids)
+        self.asks = ControllerQueries(harness.broker.purgatory, self._take_producer_ids)
         harness.broker.controller_asks = self.asks
         self.may(Operation.CLUSTER_ACTION)
 
@@ -61,12 +61,12 @@ class BetweenBrokers:
         self.harness.peer.admission = Admission(Principal("User", "other"), Granted([*on_cluster(*operations)]))
 
     def _take_producer_ids(self, broker: BrokerId, broker_epoch: int) -> ProducerIdBlock:
-        self.asked.append(events.BrokerAsk(broker, broker_epoch))
+        self.asked.append(events.BrokerQuery(broker, broker_epoch))
         if isinstance(self.producer_ids, Refused):
             raise self.producer_ids
         return self.producer_ids
 
-    def take_in(self, answer: Callable[[ToBroker], Errors | Refused] | None = None) -> int:
+    def take_in(self, answer: Callable[[ControlRequest], Errors | Refused] | None = None) -> int:
         """Let the broker, or a test in its place, handle pending requests; return their number."""
         taken = self.asks.told.take_questions()
         for one in taken:
@@ -75,7 +75,7 @@ class BetweenBrokers:
             one.complete(self._told(one.question) if answer is None else answer(one.question))
         return len(taken)
 
-    def _told(self, sent: ToBroker) -> Errors | Refused:
+    def _told(self, sent: ControlRequest) -> Errors | Refused:
         broker = self.harness.broker
         overrides: dict[TopicName, dict[str, str]] = {name: {} for name in broker.controlled.names(sent)}
         try:
@@ -99,13 +99,13 @@ class BetweenBrokers:
         version: int,
         answer: type[Answer],
         *,
-        told: Callable[[ToBroker], Errors | Refused] | None = None,
+        told: Callable[[ControlRequest], Errors | Refused] | None = None,
         decide: Callable[[Any], object] | None = None,
     ) -> Answer:
         """Send a request and wait for its response, without a deadline."""
         began = self.harness.now
         outcome = self.harness.send_frame(frame(message, version))
-        if isinstance(outcome, Parked):
+        if isinstance(outcome, ParkedRequest):
             assert self.take_in(told) + self.control(decide or not_the_controller)
         decoded = self.harness.decoded(self.harness.finished(outcome), version, answer)
         assert self.harness.now == began
@@ -118,5 +118,5 @@ def frame(message: object, version: int) -> bytes:
     return frame_of(message, version, 1, CLIENT if has_client else "")
 
 
-def not_the_controller(ask: events.Ask[Any]) -> None:
+def not_the_controller(ask: events.ControllerQuery[Any]) -> None:
     ask.error = ErrorCode.NOT_CONTROLLER

@@ -18,7 +18,7 @@ import uvloop
 from odradek.core.kernel.cluster_view import Endpoint
 from odradek.net.channels.channel import Channel
 from odradek.net.channels.channel_connection import ChannelConnection
-from odradek.net.channels.channel_requests import ChannelConfig, Failed, RequestBuilder
+from odradek.net.channels.channel_requests import ChannelConfig, FailedRequest, RequestBuilder
 from odradek.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from odradek.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from odradek.wire.schema.compile import decode, encode
@@ -134,7 +134,7 @@ class Sent:
 
     def __init__(self, channel: Channel) -> None:
         self.channel = channel
-        self.outcomes: list[tuple[int, int | Failed]] = []  # The number of the request, and of its response.
+        self.outcomes: list[tuple[int, int | FailedRequest]] = []  # The number of the request, and of its response.
         self.built: list[int] = []
         self._next = 0
 
@@ -154,10 +154,10 @@ class Sent:
 
         return RequestBuilder(AllocateProducerIdsRequest, AllocateProducerIdsResponse, build, 0, 0)
 
-    def _ended(self, number: int, outcome: AllocateProducerIdsResponse | Failed) -> None:
-        self.outcomes.append((number, outcome if isinstance(outcome, Failed) else outcome.producer_id_start))
+    def _ended(self, number: int, outcome: AllocateProducerIdsResponse | FailedRequest) -> None:
+        self.outcomes.append((number, outcome if isinstance(outcome, FailedRequest) else outcome.producer_id_start))
 
-    async def all(self) -> list[int | Failed]:
+    async def all(self) -> list[int | FailedRequest]:
         """Wait for the outcome of each request, and check that these arrived once each, in order."""
         await until(lambda: len(self.outcomes) >= self._next)
         await asyncio.sleep(0)
@@ -165,7 +165,7 @@ class Sent:
         return [outcome for _, outcome in self.outcomes]
 
     def texts(self) -> list[str]:
-        return [outcome.text for _, outcome in self.outcomes if isinstance(outcome, Failed)]
+        return [outcome.text for _, outcome in self.outcomes if isinstance(outcome, FailedRequest)]
 
 
 def config(**keywords: Any) -> ChannelConfig:

@@ -9,12 +9,12 @@ from random import Random
 
 from odradek.base.limits import UNPACKED_BYTES_MAX
 from odradek.base.units import MINUTE_MS, LeaderEpoch, Offset, ProducerEpoch, ProducerId, TimestampMs
-from odradek.log.compaction.cleanable import Cleanable, cleanable
+from odradek.log.compaction.cleanable import LogToClean, cleanable
 from odradek.log.compaction.cleaner import Cleaning, Options
 from odradek.log.compaction.replacement import swap_in
 from odradek.log.log.durability import flush_now
 from odradek.log.log.log import Log
-from odradek.record.batch_filter import Rules
+from odradek.record.batch_filter import RetentionRules
 from odradek.record.builder import RecordIn, encode_batch
 from odradek.record.compression import Codec
 from odradek.record.end_transaction_marker import EndMarker, end_marker, end_marker_batch
@@ -26,11 +26,11 @@ MIB = 1 << 20
 
 
 def options(log: Log, now: TimestampMs, memory_bytes: int = MIB, io_bytes: int = 4096) -> Options:
-    rules = Rules(now, TimestampMs(now + log.config.delete_retention_ms), UNPACKED_BYTES_MAX)
+    rules = RetentionRules(now, TimestampMs(now + log.config.delete_retention_ms), UNPACKED_BYTES_MAX)
     return Options(memory_bytes, io_bytes, 0.9, bytes(range(16)), rules)
 
 
-def begin(log: Log, now: TimestampMs, memory_bytes: int = MIB, io_bytes: int = 4096) -> tuple[Cleaning, Cleanable]:
+def begin(log: Log, now: TimestampMs, memory_bytes: int = MIB, io_bytes: int = 4096) -> tuple[Cleaning, LogToClean]:
     log.producers.high_watermark_advanced(log.recovery_point)
     found = cleanable(log, now, log.recovery_point)
     return Cleaning(log, found, options(log, now, memory_bytes, io_bytes)), found

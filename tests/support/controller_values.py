@@ -11,9 +11,9 @@ from odradek.core.configs.broker_configs import BrokerConfigs
 from odradek.core.controller.broker_request_batch import (
     AssignedState,
     BecomeLeaderOrFollower,
+    ControlRequest,
     PartitionMetadata,
     StopReplicas,
-    ToBroker,
     UpdateMetadata,
 )
 from odradek.core.kernel.cluster_view import BrokerInfo, Endpoint, LeaderAndIsr, PartitionInfo
@@ -30,8 +30,8 @@ IDS = {name: Uuid(bytes([65 + number]) * 16) for number, name in enumerate(NAMES
 BY_ID = {topic_id: name for name, topic_id in IDS.items()}
 
 
-def sent(request: BecomeLeaderOrFollower | UpdateMetadata | StopReplicas) -> ToBroker:
-    return ToBroker(BrokerId(1), 11, BrokerId(2), 7, request)
+def sent(request: BecomeLeaderOrFollower | UpdateMetadata | StopReplicas) -> ControlRequest:
+    return ControlRequest(BrokerId(1), 11, BrokerId(2), 7, request)
 
 
 def led(name: TopicPartition) -> Leading:

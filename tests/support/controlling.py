@@ -12,9 +12,9 @@ from odradek.core.controller.broker_request_batch import (
     LEADER_DURING_DELETE,
     AssignedState,
     BecomeLeaderOrFollower,
+    ControlRequest,
     PartitionMetadata,
     StopReplicas,
-    ToBroker,
     UpdateMetadata,
 )
 from odradek.core.kernel.cluster_view import LeaderAndIsr
@@ -45,7 +45,7 @@ class Controlling:
         self, request: Request, *, epoch: int | None = None, broker_epoch: int | None = None
     ) -> dict[str, ErrorCode]:
         """Send a request; return the failures by partition. Raise Refused if it is refused."""
-        sent = ToBroker(
+        sent = ControlRequest(
             US,
             self.broker_epoch if broker_epoch is None else broker_epoch,
             OTHER,

@@ -192,7 +192,7 @@ class CoordinatedElsewhere:
 
     def wake(self) -> bool:
         """Continue the completed requests, as a loop does; return False if there are none."""
-        completed = self.leader.broker.lot.take_completed()
+        completed = self.leader.broker.purgatory.take_completed()
         for parked in completed:
             talk = parked.owner
             assert isinstance(talk, Conversation)

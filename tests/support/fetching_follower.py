@@ -7,7 +7,7 @@ from odradek.api.request.outcome import Encoded
 from odradek.base.units import BrokerId
 from odradek.base.uuids import ZERO_UUID
 from odradek.core.fetch.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH
-from odradek.core.kernel.parked import Parked
+from odradek.core.kernel.parked import ParkedRequest
 from odradek.record.record_batch import iter_batches
 from odradek.wire.messages.fetch import (
     FetchPartition,
@@ -65,7 +65,7 @@ class FetchingFollower:
             topics=[topic] if parts else [],
         )
 
-    def send(self, offsets: dict[int, int], *, wait: int = 0) -> Encoded | Parked[Encoded]:
+    def send(self, offsets: dict[int, int], *, wait: int = 0) -> Encoded | ParkedRequest[Encoded]:
         outcome = self.led.harness.send(self.request(offsets, wait=wait), self.version)
         if self.epoch != FINAL_EPOCH:
             self.epoch += 1
@@ -74,7 +74,7 @@ class FetchingFollower:
     def fetch(self, offsets: dict[int, int], *, wait: int = 0) -> Told:
         return self.told(self.send(offsets, wait=wait))
 
-    def told(self, outcome: Encoded | Parked[Encoded]) -> Told:
+    def told(self, outcome: Encoded | ParkedRequest[Encoded]) -> Told:
         """Return the response for each partition; a parked fetch waits until its deadline."""
         harness = self.led.harness
         answer = harness.decoded(harness.finished(outcome), self.version, FetchResponse)
@@ -95,9 +95,9 @@ def offsets_of(told: PartitionData) -> list[int]:
     return [batch.base_offset for batch in iter_batches(memoryview(told.records or b""))]  # type: ignore[arg-type]
 
 
-def is_parked(led: Led, outcome: Encoded | Parked[Encoded]) -> bool:
+def is_parked(led: Led, outcome: Encoded | ParkedRequest[Encoded]) -> bool:
     """Return whether a fetch is parked and was not woken."""
-    if not isinstance(outcome, Parked):
+    if not isinstance(outcome, ParkedRequest):
         return False
     assert isinstance(outcome.owner, Conversation)
     return led.is_waiting(outcome)

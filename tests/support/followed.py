@@ -12,10 +12,10 @@ from odradek.base.units import LeaderEpoch, Offset, ProducerEpoch, ProducerId, T
 from odradek.base.uuids import ZERO_UUID
 from odradek.core.fetch.fetch_sessions import FINAL_EPOCH
 from odradek.core.kernel.cluster_view import BrokerInfo
-from odradek.core.kernel.parked import Parked
+from odradek.core.kernel.parked import ParkedRequest
 from odradek.core.partition.partition import Partition
 from odradek.core.replication.leader_endpoint import EpochEnd, Fetched
-from odradek.core.replication.replica_fetcher_manager import FetchRequested
+from odradek.core.replication.replica_fetcher_manager import ReplicaFetch
 from odradek.record.builder import encode_batch
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from support.asking import FETCH
@@ -89,11 +89,11 @@ class Followed:
             for fetcher, asked in self.harness.broker.fetchers.take_requests():
                 self._fetching = fetcher, asked
             fetcher, asked = self._fetching
-            assert isinstance(asked, FetchRequested)
+            assert isinstance(asked, ReplicaFetch)
             answered = [(name_of("t", one), fetched) for one, fetched in told.items()]
             for name in fetcher.fetched(asked, 1, answered, self.harness.now):
                 if name is not None:
-                    self.harness.broker.lot.happened(name)
+                    self.harness.broker.purgatory.happened(name)
         check(self.harness.broker)
 
     # A consumer's side.
@@ -108,7 +108,7 @@ class Followed:
         leader_epoch: int = -1,
         last_fetched_epoch: int = -1,
         replica_id: int = -1,
-    ) -> Encoded | Parked[Encoded]:
+    ) -> Encoded | ParkedRequest[Encoded]:
         """Fetch without a session."""
         part = FetchPartition(
             partition=0,
@@ -131,7 +131,7 @@ class Followed:
         )
         return self.harness.send(request, version)
 
-    def answered(self, outcome: Encoded | Parked[Encoded], version: int = FETCH) -> PartitionData:
+    def answered(self, outcome: Encoded | ParkedRequest[Encoded], version: int = FETCH) -> PartitionData:
         """Return the response for the only partition; a parked fetch waits until its deadline."""
         answer = self.harness.decoded(self.harness.finished(outcome), version, FetchResponse)
         assert not answer.error_code
@@ -139,11 +139,11 @@ class Followed:
         (part,) = topic.partitions
         return part
 
-    def is_waiting(self, outcome: Encoded | Parked[Encoded]) -> bool:
+    def is_waiting(self, outcome: Encoded | ParkedRequest[Encoded]) -> bool:
         """Return True if nothing has woken the fetch."""
-        if not isinstance(outcome, Parked):
+        if not isinstance(outcome, ParkedRequest):
             return False
         assert isinstance(outcome.owner, Conversation)
         self.harness.settle()
-        self.harness._completed += self.harness.broker.lot.take_completed()
+        self.harness._completed += self.harness.broker.purgatory.take_completed()
         return outcome not in self.harness._completed

@@ -8,7 +8,7 @@ from typing import TypeVar
 from odradek.api.request.admission import Admission
 from odradek.api.request.call import Peer
 from odradek.api.request.outcome import Encoded
-from odradek.core.kernel.parked import Parked
+from odradek.core.kernel.parked import ParkedRequest
 from odradek.log.files.disk import FileSlice
 from odradek.wire.client_codec import decode_response
 from support.in_memory import Harness
@@ -31,7 +31,7 @@ class HarnessClient:
         self.peer = Peer(harness.peer.listener, harness.peer.local, None, harness.peer.address)
         self.peer.admitted(admission)
         self.last_frame = b""
-        self._outcomes: deque[Encoded | Parked[Encoded]] = deque()
+        self._outcomes: deque[Encoded | ParkedRequest[Encoded]] = deque()
 
     def send(self, data: bytes) -> None:
         before, self._harness.peer = self._harness.peer, self.peer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from odradek.app.serve.building import Running
+from odradek.app.serve.building import RunningBroker
 from odradek.net.loop.pools import THREADS_MAX, Pool
 from odradek.testing import Broker
 
@@ -22,7 +22,7 @@ class HeldUp:
             began.release()
             self.gate.wait(SECONDS_MAX)
 
-        async def begin(running: Running) -> None:
+        async def begin(running: RunningBroker) -> None:
             for _ in range(2 * THREADS_MAX[pool]):
                 running.shell.in_thread(wait, lambda done: None, pool)
 

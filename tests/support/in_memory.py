@@ -23,26 +23,26 @@ from odradek.base.units import BrokerId, ProducerId, TimestampMs, TopicName
 from odradek.base.uuids import Uuid
 from odradek.core.broker.broker import Broker
 from odradek.core.broker.effects import (
+    AllocateProducerIds,
     AlterConfigs,
     Altered,
     Change,
     Changed,
     ConfigOwner,
+    CreatePartitions,
     CreateTopics,
     DeleteTopics,
     Effect,
-    GrowTopics,
-    TakeProducerIds,
 )
 from odradek.core.broker.replicas import is_held
 from odradek.core.cleaner.cleaning_steps import Clean, Cleaned
 from odradek.core.configs.broker_configs import BrokerConfigs
-from odradek.core.configs.config_validation import Dynamic, altered_broker, altered_topic
+from odradek.core.configs.config_validation import DynamicConfigTexts, altered_broker, altered_topic
 from odradek.core.coordinators.state_topics import ALONE
 from odradek.core.kernel.cluster_view import BrokerInfo, ClusterView, Endpoint
 from odradek.core.kernel.entropy import Entropy
 from odradek.core.kernel.moment import Moment
-from odradek.core.kernel.parked import Parked
+from odradek.core.kernel.parked import ParkedRequest
 from odradek.core.partition.storage import Storage, log_config
 from odradek.core.transactions.producer_ids import ProducerIdBlock
 from odradek.log.directory.directory_loading import open_log_directory
@@ -90,7 +90,7 @@ class Harness:
     def __init__(self, directory: Path, **configs: str) -> None:
         self.now = Moment(TimestampMs(NOW_MS), 1_000_000)
         self.longest_ns = 0  # The thread's processor time, for work that a loop would do in one callback.
-        self.dynamic = Dynamic({}, {})
+        self.dynamic = DynamicConfigTexts({}, {})
         self.opening_ms = 0  # The time that opening all logs takes.
         self.is_told_at_once = True  # The topics at the start.
         self.disk = RealDisk()
@@ -109,7 +109,7 @@ class Harness:
         self._open()
         self.gate: Gate = AsItIs()
         self._correlation = itertools.count(1)
-        self._completed: list[Parked[object]] = []  # Conversations whose responses are not requested yet.
+        self._completed: list[ParkedRequest[object]] = []  # Conversations whose responses are not requested yet.
 
     @contextmanager
     def callback(self) -> Iterator[None]:
@@ -162,7 +162,7 @@ class Harness:
         self._view = self.broker.view
         self._open()
 
-    def send(self, message: object, version: int) -> Encoded | Parked[Encoded]:
+    def send(self, message: object, version: int) -> Encoded | ParkedRequest[Encoded]:
         """Return the encoded response, None if there is none, or the parked request."""
         return self._send(frame_of(message, version, next(self._correlation), CLIENT))
 
@@ -170,25 +170,25 @@ class Harness:
         """Send a request with an arbitrary body after a header of version 1."""
         header = struct.pack(">hhih", api_key, version, next(self._correlation), len(CLIENT)) + CLIENT.encode()
         outcome = self._send(struct.pack(">i", len(header) + len(body)) + header + body)
-        assert not isinstance(outcome, Parked)
+        assert not isinstance(outcome, ParkedRequest)
         return outcome
 
-    def send_frame(self, frame: bytes) -> Encoded | Parked[Encoded]:
+    def send_frame(self, frame: bytes) -> Encoded | ParkedRequest[Encoded]:
         """Send arbitrary bytes as one frame; raise Malformed."""
         return self._send(frame)
 
-    def _send(self, frame: bytes) -> Encoded | Parked[Encoded]:
+    def _send(self, frame: bytes) -> Encoded | ParkedRequest[Encoded]:
         """Send on a separate conversation, so that a parked request delays no others."""
         talk = self.talk()
         talk.receive_data(frame)
         self.go_on(talk)
         return self._told(talk)
 
-    def _told(self, talk: Conversation) -> Encoded | Parked[Encoded]:
+    def _told(self, talk: Conversation) -> Encoded | ParkedRequest[Encoded]:
         for parked in talk.parked:
             return parked
-        if isinstance(talk.waits_for, Parked):
-            return cast("Parked[Encoded]", talk.waits_for)
+        if isinstance(talk.waits_for, ParkedRequest):
+            return cast("ParkedRequest[Encoded]", talk.waits_for)
         if talk.ending is not None:
             raise talk.ending.reason
         return talk.data_to_send() or None
@@ -217,19 +217,19 @@ class Harness:
         """Send, execute the broker's effects, and if there is still no response let the deadline pass."""
         return self.decoded(self.finished(self.send(message, version)), version, answer)
 
-    def finished(self, outcome: Encoded | Parked[Encoded]) -> Encoded:
+    def finished(self, outcome: Encoded | ParkedRequest[Encoded]) -> Encoded:
         """Return the response of a possibly parked request."""
-        if not isinstance(outcome, Parked):
+        if not isinstance(outcome, ParkedRequest):
             return outcome
         self.settle()
         completed = self._completed
-        completed += self.broker.lot.take_completed()
+        completed += self.broker.purgatory.take_completed()
         while outcome not in completed:
             due = self.broker.next_due()
             assert due is not None, "a parked request has a deadline"
             self.pass_time(due - self.now.steady)
             self.settle()
-            completed += self.broker.lot.take_completed()
+            completed += self.broker.purgatory.take_completed()
         completed.remove(outcome)
         talk = outcome.owner
         assert isinstance(talk, Conversation)
@@ -263,7 +263,7 @@ class Harness:
     def _carry_out(self, effect: Effect) -> None:
         self._effects.start(effect)
 
-    def _take_ids(self, _: TakeProducerIds) -> ProducerIdBlock:
+    def _take_ids(self, _: AllocateProducerIds) -> ProducerIdBlock:
         first = next(self._blocks) * 1000
         return ProducerIdBlock(ProducerId(first), ProducerId(first + 999))
 
@@ -274,7 +274,7 @@ class Harness:
                 return Changed(change.token, {topic.name: topic for topic in change.topics})
             case DeleteTopics():
                 return Changed(change.token, dict.fromkeys(change.topics))
-            case GrowTopics():
+            case CreatePartitions():
                 grown = {}
                 for name, growth in change.topics.items():
                     topic = self.broker.view.topics[name]

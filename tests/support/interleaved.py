@@ -46,5 +46,5 @@ class Begun:
                 data = b"".join(one.read() if isinstance(one, FileSlice) else bytes(one) for one in chunks)  # type: ignore[arg-type]
                 return decode_response(answer, self._version, data[4:])[1]
             harness.settle()
-            for parked in harness.broker.lot.take_completed():
+            for parked in harness.broker.purgatory.take_completed():
                 talk.answer_parked(parked, harness.now)  # type: ignore[arg-type]

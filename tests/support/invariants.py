@@ -12,12 +12,12 @@ from itertools import pairwise
 
 from odradek.core.broker.broker import Broker
 from odradek.core.coordinators.shards import Shards
-from odradek.core.fetch.fetch_sessions import FetchSessions, Session
+from odradek.core.fetch.fetch_sessions import FetchSession, FetchSessions
 from odradek.core.groups.shard.offsets import GroupOffsets
-from odradek.core.kernel.parked import BUCKET_MS, ParkingLot
+from odradek.core.kernel.parked import BUCKET_MS, Purgatory
 from odradek.core.partition.partition import Partition
 from odradek.log.log.log import SEALED_OPEN_MAX, Log
-from odradek.log.producers.producer_state import BATCHES_KEPT, NOTHING_UNSTABLE, Producers
+from odradek.log.producers.producer_state import BATCHES_KEPT, NOTHING_UNSTABLE, ProducerStateManager
 from odradek.log.segment.index import Index
 from odradek.log.segment.segment import Segment
 
@@ -32,7 +32,7 @@ def check_broker(broker: Broker) -> None:
     for partition in broker.partitions.values():
         check(partition)
     check(broker.sessions)
-    check(broker.lot)
+    check(broker.purgatory)
     for shards in broker.coordinators.shards.values():
         check(shards)
     for group_shard in broker.groups.shards:
@@ -88,7 +88,7 @@ def check_index(index: Index) -> None:
 
 
 @check.register
-def check_producers(producers: Producers) -> None:
+def check_producers(producers: ProducerStateManager) -> None:
     first_offsets = {one.id: one.first_offset for one in producers if one.has_open_transaction}
     assert producers._open == first_offsets
     unstable = [*first_offsets.values(), *(ended.first_offset for ended in producers._ended)]
@@ -134,7 +134,7 @@ def check_sessions(sessions: FetchSessions) -> None:
 
 
 @check.register
-def check_session(session: Session) -> None:
+def check_session(session: FetchSession) -> None:
     """Check a live session; it may have no partition, if its client created it without any."""
     assert session.due.keys() <= set(session.wanted.values())
     for key, wanted in session.wanted.items():
@@ -145,14 +145,14 @@ def check_session(session: Session) -> None:
 
 
 @check.register
-def check_lot(lot: ParkingLot) -> None:
-    assert Counter(lot._buckets) == Counter(lot._by_bucket.keys()), "the heap names each bucket once"
-    parked = {one: bucket for bucket, some in lot._by_bucket.items() for one in some}
-    assert len(parked) == len(lot)
+def check_lot(purgatory: Purgatory) -> None:
+    assert Counter(purgatory._buckets) == Counter(purgatory._by_bucket.keys()), "the heap names each bucket once"
+    parked = {one: bucket for bucket, some in purgatory._by_bucket.items() for one in some}
+    assert len(parked) == len(purgatory)
     for one, bucket in parked.items():
         assert one.deadline <= bucket * BUCKET_MS < one.deadline + BUCKET_MS
-        assert all(one in lot._by_key[key] for key in one.condition.keys)
-    for key, some in lot._by_key.items():
+        assert all(one in purgatory._by_key[key] for key in one.condition.keys)
+    for key, some in purgatory._by_key.items():
         assert some, "a key that nobody waits for is forgotten"
         assert all(one in parked and key in one.condition.keys for one in some)
 

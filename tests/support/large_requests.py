@@ -15,7 +15,7 @@ from typing import Any, cast
 import pytest
 
 from odradek.app.config.server_config import settings
-from odradek.app.serve.building import Running
+from odradek.app.serve.building import RunningBroker
 from odradek.base.errors import ErrorCode
 from odradek.base.uuids import Uuid
 from odradek.net.clients.client_connection import ClientConnection
@@ -79,7 +79,7 @@ class Here:
         self.directory = directory
         texts = CONFIGS | {key.replace("_", "."): value for key, value in configs.items()}
 
-        def prepare(running: Running) -> None:
+        def prepare(running: RunningBroker) -> None:
             self.running = running
             if not has_movers:
                 running.shell.movers = Movers(running.shell.loop, 0)
@@ -87,8 +87,8 @@ class Here:
         self._host = Host(settings({**places(directory, 0), **texts}), durable=True, prepare=prepare)
         self.port = self.running.listeners[0].port
 
-    def on_loop(self, do: Callable[[Running], Any]) -> Any:
-        async def done(running: Running) -> Any:
+    def on_loop(self, do: Callable[[RunningBroker], Any]) -> Any:
+        async def done(running: RunningBroker) -> Any:
             return do(running)
 
         return self._host.run_query(done)

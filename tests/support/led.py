@@ -8,7 +8,7 @@ from odradek.api.request.outcome import Encoded
 from odradek.base.errors import ErrorCode
 from odradek.base.units import BrokerId, Offset, TopicName
 from odradek.core.kernel.cluster_view import BrokerInfo, LeaderAndIsr
-from odradek.core.kernel.parked import Parked
+from odradek.core.kernel.parked import ParkedRequest
 from odradek.core.partition.alter_partition_manager import ProposedIsr
 from odradek.core.partition.leading import Leading
 from odradek.wire.messages.fetch import FetchResponse
@@ -57,19 +57,19 @@ class Led:
     def high_watermark(self) -> int:
         return self.leading.positions.high_watermark
 
-    def produce(self, value: bytes = b"a", acks: int = ALL, partition: int = 0) -> Encoded | Parked[Encoded]:
+    def produce(self, value: bytes = b"a", acks: int = ALL, partition: int = 0) -> Encoded | ParkedRequest[Encoded]:
         request = produce_request("t", value, partition=partition, acks=acks, timestamp_ms=NOW_MS)
         return self.harness.send(request, PRODUCE)
 
-    def produced(self, outcome: Encoded | Parked[Encoded]) -> tuple[ErrorCode, int]:
+    def produced(self, outcome: Encoded | ParkedRequest[Encoded]) -> tuple[ErrorCode, int]:
         answer = self.harness.decoded(self.harness.finished(outcome), PRODUCE, ProduceResponse)
         part = answer.responses[0].partition_responses[0]
         return ErrorCode(part.error_code), part.base_offset
 
-    def is_waiting(self, outcome: Encoded | Parked[Encoded]) -> bool:
+    def is_waiting(self, outcome: Encoded | ParkedRequest[Encoded]) -> bool:
         self.harness.settle()
-        self.harness._completed += self.harness.broker.lot.take_completed()
-        return isinstance(outcome, Parked) and outcome not in self.harness._completed
+        self.harness._completed += self.harness.broker.purgatory.take_completed()
+        return isinstance(outcome, ParkedRequest) and outcome not in self.harness._completed
 
     def visible(self) -> int:
         """Return the number of bytes that a consumer receives."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from odradek.api.request.outcome import Encoded
 from odradek.core.groups.classic import ClassicGroup
-from odradek.core.kernel.parked import Parked
+from odradek.core.kernel.parked import ParkedRequest
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from odradek.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from odradek.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
@@ -38,8 +38,8 @@ def join(harness: Harness, version: int = OLD, **fields: object) -> JoinGroupRes
     return harness.ask(joining(**fields), version, JoinGroupResponse)  # type: ignore[arg-type]
 
 
-def parked(outcome: Encoded | Parked[Encoded]) -> Parked[Encoded]:
-    assert isinstance(outcome, Parked)
+def parked(outcome: Encoded | ParkedRequest[Encoded]) -> ParkedRequest[Encoded]:
+    assert isinstance(outcome, ParkedRequest)
     return outcome
 
 

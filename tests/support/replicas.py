@@ -1,7 +1,7 @@
 """One partition of a few brokers, their controller, and a network that loses, repeats and reorders: a model of logs.
 
-The brokers' leaders use InSync. All else is simplified: a log is a list of distinct numbers, and a follower's fetch
-contains a copy of its log, so that the leader immediately sees where the two diverge.
+The brokers' leaders use InSyncReplicas. All else is simplified: a log is a list of distinct numbers, and a follower's
+fetch contains a copy of its log, so that the leader immediately sees where the two diverge.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import NO_BROKER, NO_EPOCH, BrokerId, Offset
 from odradek.core.kernel.cluster_view import LeaderAndIsr
 from odradek.core.partition.follower_states import NO_BROKER_EPOCH
-from odradek.core.partition.in_sync_replicas import InSync
+from odradek.core.partition.in_sync_replicas import InSyncReplicas
 from support.isr_controller import Controller
 
 LAG_MS_MAX = 10
@@ -67,7 +67,7 @@ class Replica:
         self.durable_end = Offset(0)
         self.high_watermark = Offset(0)
         self.leader, self.leader_epoch = NO_BROKER, NO_EPOCH
-        self.in_sync: InSync | None = None
+        self.in_sync: InSyncReplicas | None = None
         self.eligible: dict[BrokerId, int] = {}
 
     @property
@@ -98,7 +98,7 @@ class Replica:
         elif self.in_sync is not None:
             self.in_sync.apply_leader_and_isr(state, replicas, self.end, now)
         elif state.leader_epoch > self.leader_epoch:
-            self.in_sync = InSync(self.broker, state, replicas, self.end, now, lag_ms_max=LAG_MS_MAX)
+            self.in_sync = InSyncReplicas(self.broker, state, replicas, self.end, now, lag_ms_max=LAG_MS_MAX)
         self.leader, self.leader_epoch = state.leader, state.leader_epoch
 
     def fetched(self, fetch: Fetch, now: int) -> LeaderAndIsr | None:

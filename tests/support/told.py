@@ -21,9 +21,9 @@ from odradek.core.controller.broker_request_batch import (
     LEADER_DURING_DELETE,
     AssignedState,
     BecomeLeaderOrFollower,
+    ControlRequest,
     PartitionMetadata,
     StopReplicas,
-    ToBroker,
     UpdateMetadata,
 )
 from odradek.core.kernel.cluster_view import LeaderAndIsr, PartitionInfo, TopicInfo
@@ -36,7 +36,7 @@ Partitions = dict[TopicPartition, PartitionInfo]
 class Telling(NamedTuple):
     """One request, and the configs of its topics."""
 
-    sent: ToBroker
+    sent: ControlRequest
     overrides: Overrides
 
     @property
@@ -121,7 +121,7 @@ class OneController:
         broker = self._broker
         epoch = max(self._epoch, broker.controlled.controller_epoch)  # A test may act as another controller.
         overrides = {name: topic.configs for name, topic in topics.items()}
-        return [Telling(ToBroker(broker.id, self._epoch, broker.id, epoch, one), overrides) for one in requests]
+        return [Telling(ControlRequest(broker.id, self._epoch, broker.id, epoch, one), overrides) for one in requests]
 
     # Without threads or a scheduler in between.
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from odradek.core.fetch.fetch_sessions import FetchKey, Session, Wanted
-from odradek.core.kernel.parked import ParkingLot
+from odradek.core.fetch.fetch_sessions import CachedPartition, FetchKey, FetchSession
+from odradek.core.kernel.parked import Purgatory
 from odradek.core.partition.partition import Partition
 
 
 def fail_disk_when_notified(partition: Partition, monkeypatch: pytest.MonkeyPatch) -> None:
     """Take the partition offline as soon as it notifies the fetches that wait for it."""
-    lot = ParkingLot()
-    session, wanted = Session(lot, 0, uses_ids=False), Wanted(FetchKey("t", 0), 0, 1)
+    purgatory = Purgatory()
+    session, wanted = FetchSession(purgatory, 0, uses_ids=False), CachedPartition(FetchKey("t", 0), 0, 1)
     session.wanted[wanted.key] = wanted
     wanted.session = session
     wanted.watch(partition.watchers)
-    monkeypatch.setattr(lot, "happened", lambda key, news=None: partition.take_offline())
+    monkeypatch.setattr(purgatory, "happened", lambda key, news=None: partition.take_offline())

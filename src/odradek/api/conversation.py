@@ -2,10 +2,10 @@
 
 Its design is that of h11, with requests in place of bytes.
 
-    bytes  ──> receive ──> step ──> gate ──> dispatch ──┬─ Encoded ──────────────> data_to_send
-                             ^                          ├─ Staged ──> commit ─────>
-                             │                          ├─ Parked ──> purgatory ──>  (the next request is handled)
-                             └──── under way <──────────┴─ Steps                     (the next request waits)
+    bytes  ──> receive ──> step ──> gate ──> dispatch ──┬─ Encoded ────────────────────> data_to_send
+                             ^                          ├─ StagedRequest ──> commit ────>
+                             │                          ├─ ParkedRequest ──> purgatory ──> (the next request is handled)
+                             └──── under way <──────────┴─ Steps                           (the next request waits)
 
 `step` handles one request, a run of produces or one slice of a long request, and returns whether more can be done at
 once. The caller decides when a turn ends, and then calls `commit`. A request in steps is the only state in which a
@@ -31,10 +31,10 @@ from odradek.api.request import log_fields
 from odradek.api.request.admission import Admission
 from odradek.api.request.call import Peer
 from odradek.api.request.gate import Gate
-from odradek.api.request.outcome import PAUSE, Done, Encoded, Outcome, Resumed, Staged, Steps, Wait
+from odradek.api.request.outcome import PAUSE, Done, Encoded, Outcome, Resumption, StagedRequest, Steps, Wait
 from odradek.core.broker.broker import Broker
 from odradek.core.kernel.moment import Moment
-from odradek.core.kernel.parked import Parked
+from odradek.core.kernel.parked import ParkedRequest
 from odradek.core.kernel.work import Work
 from odradek.wire.connection import Connection
 from odradek.wire.request import Request
@@ -70,7 +70,7 @@ class Host(Protocol):
         """Count an answered request; `began` is the time that `step` was given when the request arrived."""
 
 
-class Ending:
+class CloseReason:
     """The reason why a conversation is over.
 
     Answers that are ready are sent first, unless a bug of ours has broken the conversation.
@@ -97,14 +97,14 @@ class Conversation:
         self._ready = ready
         self.peer = peer
         self.wire = wire
-        self.ending: Ending | None = None
+        self.ending: CloseReason | None = None
         self.mute_until = 0  # On the steady clock.
         self._is_throttled = False  # A throttled request waits for its answer, and later requests wait, too.
         self._is_held_up = False  # A request is in steps, throttled or muted: later requests may have to wait.
         self._held_bytes = 0  # Bytes of answers in memory that `data_to_send` has not taken yet.
         self._unhandled: deque[Request] = deque()
-        self._staged: list[tuple[Request, Staged]] = []
-        self._parked: dict[Parked[Encoded], _Waiting] = {}
+        self._staged: list[tuple[Request, StagedRequest]] = []
+        self._parked: dict[ParkedRequest[Encoded], _Waiting] = {}
         self._under_way: _UnderWay | None = None
         self._waits_for: Wait = PAUSE  # The event or work that the request in steps waits for.
         self._came: tuple[object, Exception | None] = (None, None)  # The result of that wait: a value, or an error.
@@ -145,7 +145,7 @@ class Conversation:
         return bool(self._parked) or self._waits_for is not PAUSE
 
     @property
-    def parked(self) -> Collection[Parked[Encoded]]:
+    def parked(self) -> Collection[ParkedRequest[Encoded]]:
         """Return the requests that wait for an event or a deadline, oldest first."""
         return self._parked.keys()
 
@@ -191,13 +191,13 @@ class Conversation:
                 self.commit(now, began)
                 self._end(reason, request)
                 return False
-            if isinstance(outcome, Staged):
+            if isinstance(outcome, StagedRequest):
                 staged.append((request, outcome))  # Written together with the other batches of this turn.
                 if admission.throttle_ms:
                     self.commit(now, began)
                 elif outcome.is_quick and len(staged) % QUICK_PER_STEP:
                     continue
-            elif outcome is None or isinstance(outcome, (list, Parked)):
+            elif outcome is None or isinstance(outcome, (list, ParkedRequest)):
                 self._handled(request, outcome, now, began)
             else:
                 self._under_way, self._is_held_up = (request, outcome, began), True
@@ -242,14 +242,14 @@ class Conversation:
             else:
                 self._handled(request, outcome, now, began)
 
-    def _handled(self, request: Request, outcome: Encoded | Parked[Encoded], now: Moment, began: float) -> None:
+    def _handled(self, request: Request, outcome: Encoded | ParkedRequest[Encoded], now: Moment, began: float) -> None:
         throttle_ms = self.peer.admission.throttle_ms
-        if isinstance(outcome, Parked):
+        if isinstance(outcome, ParkedRequest):
             outcome.owner = self
             self._parked[outcome] = request, began, throttle_ms
             if throttle_ms:
                 self._is_throttled = self._is_held_up = True
-            self._host.broker.lot.park(outcome)
+            self._host.broker.purgatory.park(outcome)
         else:
             self._answer((request, began, throttle_ms), outcome, now)
 
@@ -268,7 +268,7 @@ class Conversation:
     def _resume(self, under_way: _UnderWay, now: Moment) -> None:
         (value, error), self._came = self._came, (None, None)
         self._admit(under_way[0], now)  # Time has passed, so the gate checks again.
-        self._advance(under_way, Resumed(now, value, error), now)
+        self._advance(under_way, Resumption(now, value, error), now)
 
     def _admit(self, request: Request, now: Moment) -> Admission:
         admission = self._host.gate.admit(self.peer, request, now)
@@ -276,14 +276,14 @@ class Conversation:
             self.peer.admitted(admission)
         return admission
 
-    def _advance(self, under_way: _UnderWay, resumed: Resumed | None, now: Moment) -> None:
+    def _advance(self, under_way: _UnderWay, resumed: Resumption | None, now: Moment) -> None:
         request, steps, began = under_way
         try:
             wait = next(steps) if resumed is None else steps.send(resumed)
         except StopIteration as done:
             self._end_steps()
             outcome: Done = done.value
-            if isinstance(outcome, Staged):
+            if isinstance(outcome, StagedRequest):
                 self._staged.append((request, outcome))
                 self.commit(now, began)
             else:
@@ -310,7 +310,7 @@ class Conversation:
             self._host.broker.works.append(wait)
         elif wait is not PAUSE:
             wait.owner = self
-            self._host.broker.lot.park(wait)
+            self._host.broker.purgatory.park(wait)
 
     def _worked(self) -> None:
         work = self._waits_for
@@ -321,7 +321,7 @@ class Conversation:
 
     # Events.
 
-    def answer_parked(self, parked: Parked[Encoded], now: Moment) -> None:
+    def answer_parked(self, parked: ParkedRequest[Encoded], now: Moment) -> None:
         """Answer a parked request that is completed or expired, or resume the request in steps.
 
         The purgatory's owner calls this.
@@ -345,11 +345,11 @@ class Conversation:
             return
         self._answer(waiting, answer, now)
 
-    def _answer_beside(self, parked: Parked[Encoded]) -> None:
+    def _answer_beside(self, parked: ParkedRequest[Encoded]) -> None:
         """Make the answer in a thread; the parked request is then completed again, with that answer."""
         broker = self._host.broker
         work = Work(parked.then)
-        work.then = partial(broker.lot.complete, parked)
+        work.then = partial(broker.purgatory.complete, parked)
         parked.takes_long, parked.then = None, partial(_made, work)
         broker.works.append(work)
 
@@ -374,14 +374,14 @@ class Conversation:
         if isinstance(self._waits_for, Work):
             self._waits_for.then = None
         elif self._waits_for is not PAUSE:
-            self._host.broker.lot.forget(self._waits_for)
+            self._host.broker.purgatory.forget(self._waits_for)
         self._waits_for = PAUSE
 
     def leave(self) -> list[Chunk]:
         """Drop all waiting requests, because nobody receives their answers; return the answers that are ready."""
         self.stop()
         for parked in self._parked:
-            self._host.broker.lot.forget(parked)
+            self._host.broker.purgatory.forget(parked)
         self._parked.clear()
         self._ready = _nobody
         wire, self.wire = self.wire, NOBODY
@@ -390,12 +390,12 @@ class Conversation:
 
     def break_off(self) -> None:
         """End the conversation at once; answers that are ready are not sent."""
-        self.ending = Ending(ConnectionAbortedError("aborted"), is_broken=True)
+        self.ending = CloseReason(ConnectionAbortedError("aborted"), is_broken=True)
         self._ready()
 
     def _end(self, reason: Exception, request: Request) -> None:
         self._unhandled.clear()
-        self.ending = Ending(reason, request)
+        self.ending = CloseReason(reason, request)
 
     def _break(self, error: Exception, request: Request) -> None:
         """End the conversation after a bug of ours hit a request that had waited.
@@ -406,7 +406,7 @@ class Conversation:
         fields = log_fields.of_request(peer, request)
         log.error("unexpected error in %r from %s after a wait", request, peer.address, extra=fields, exc_info=error)
         self._unhandled.clear()
-        self.ending = Ending(error, request, is_broken=True)
+        self.ending = CloseReason(error, request, is_broken=True)
 
     # Large produce requests, whose rest bypasses the wire (api/produce/large_produce.py).
 
@@ -428,7 +428,7 @@ class Conversation:
         body_bytes = len(request.body) + self.wire.missing_bytes
         return large_produce.begin_large_produce(self._host.broker, self.peer, request, body_bytes, now)
 
-    def finish_large(self, large: LargeProduce, crc: int, tail: bytes, now: Moment) -> Staged | None:
+    def finish_large(self, large: LargeProduce, crc: int, tail: bytes, now: Moment) -> StagedRequest | None:
         """Stage a large produce that has been received completely.
 
         Return None if it must be handled like an ordinary request: the caller then passes it to `hand_back`.
@@ -439,7 +439,7 @@ class Conversation:
             return None
         return large.finish(crc, tail, now)
 
-    def large_done(self, request: Request, outcome: Staged, now: Moment, began: float) -> None:
+    def large_done(self, request: Request, outcome: StagedRequest, now: Moment, began: float) -> None:
         self._staged.append((request, outcome))
         self.commit(now, began)
 

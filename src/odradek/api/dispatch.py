@@ -26,9 +26,9 @@ from odradek.api.request.outcome import (
     Done,
     Encoded,
     Outcome,
-    Short,
+    ShortAnswer,
     Slices,
-    Staged,
+    StagedRequest,
     Steps,
     Wait,
     encoded,
@@ -42,7 +42,7 @@ from odradek.base.units import CorrelationId
 from odradek.core.broker.broker import Broker
 from odradek.core.broker.large_requests import Turn
 from odradek.core.kernel.moment import Moment
-from odradek.core.kernel.parked import Parked
+from odradek.core.kernel.parked import ParkedRequest
 from odradek.core.kernel.work import Work
 from odradek.wire.kafka_0_7 import explain_request
 from odradek.wire.messages.fetch import FetchRequest
@@ -65,7 +65,7 @@ _PLAIN: dict[int, Callable[[Broker, Peer, Request, Moment], Outcome]] = {
 }
 
 
-class StagedProduce(Staged):
+class StagedProduce(StagedRequest):
     """A Produce request whose batches are staged; `finish` answers it after the broker's commit."""
 
     def __init__(self, request: Request, staged: produce.PendingProduce, throttle_ms: int) -> None:
@@ -73,7 +73,7 @@ class StagedProduce(Staged):
         self._produce = staged
         self._throttle_ms = throttle_ms
 
-    def finish(self) -> Encoded | Parked[Encoded]:
+    def finish(self) -> Encoded | ParkedRequest[Encoded]:
         return encoded(self._request, self._produce.settle(), self._throttle_ms)
 
 
@@ -100,17 +100,17 @@ def dispatch(broker: Broker, peer: Peer, request: Request, now: Moment) -> Outco
         # Bytes after the body are ignored, as in Kafka.
         body: object = decode_small(api.request, request.api_version, received, REQUEST_ELEMENTS_INLINE_MAX)
     except TooManyElements:
-        return _read_beside(_Asked(api, call, request, received))
+        return _read_beside(_ApiRequest(api, call, request, received))
     except Malformed as malformed:
         raise explain_request(request, received, malformed) from None
-    return _Asked(api, call, request, received).handle(body)
+    return _ApiRequest(api, call, request, received).handle(body)
 
 
 def _apis(broker: Broker) -> dict[int, Api]:
     return table_of(broker.protocol, in_cluster=broker.controller_asks is not None).by_key
 
 
-def _read_beside(asked: _Asked) -> Steps:
+def _read_beside(asked: _ApiRequest) -> Steps:
     """Parse a large body in a thread, then handle it; only a few large requests run at a time.
 
     Raise Malformed.
@@ -156,7 +156,7 @@ def _in_turn(steps: Steps, turn: Turn) -> Steps:
         steps.close()
 
 
-class _Asked:
+class _ApiRequest:
     """One request of a known API and version, from its body to its encoded answer."""
 
     def __init__(self, api: Api, call: Call, request: Request, received: memoryview) -> None:
@@ -175,7 +175,7 @@ class _Asked:
                 try:
                     wait = slice_of(answer)
                 except StopIteration as done:
-                    answer = done.value.answer if isinstance(done.value, Short) else done.value
+                    answer = done.value.answer if isinstance(done.value, ShortAnswer) else done.value
                 else:
                     return self._in_slices([body], answer, wait, is_large=is_large)
             return self._outcome(body, answer)
@@ -205,9 +205,9 @@ class _Asked:
             answer = error
         finally:
             slices.close()
-        if isinstance(answer, Short):
+        if isinstance(answer, ShortAnswer):
             return self._outcome(kept[0], answer.answer)
-        if isinstance(answer, Parked | produce.PendingProduce):
+        if isinstance(answer, ParkedRequest | produce.PendingProduce):
             return self._outcome(kept[0], answer)
         if answer is None and not is_large:
             return None
@@ -227,7 +227,7 @@ class _Asked:
             raise resumed.error
         return cast(Encoded, resumed.value)
 
-    def _encoded(self, kept: list[object], throttle_ms: int) -> Encoded | Parked[Encoded]:
+    def _encoded(self, kept: list[object], throttle_ms: int) -> Encoded | ParkedRequest[Encoded]:
         answer, body = kept.pop(), kept.pop()
         kept.clear()
         if not isinstance(answer, Exception):

@@ -14,12 +14,12 @@ from typing import Any, cast
 from odradek.api.request.call import Call
 from odradek.base.errors import ErrorCode
 from odradek.core.configs.inter_broker_protocol import InterBrokerProtocol
-from odradek.core.kernel.parked import Parked
+from odradek.core.kernel.parked import ParkedRequest
 from odradek.wire.messages.api_versions import ApiVersion
 from odradek.wire.schema.api_keys import OWN_KEYS_FROM, ApiKey
 
 # Bodies of all kinds meet only here: each handler is typed for its own message.
-Handler = Callable[[Call, Any], object | Parked[object] | None]
+Handler = Callable[[Call, Any], object | ParkedRequest[object] | None]
 Refuser = Callable[[Call, Any, ErrorCode], object | None]
 
 

@@ -25,7 +25,7 @@ from odradek.coordination.tree import (
 
 
 @dataclass(frozen=True, slots=True)
-class _Shown:
+class _ChrootWatch:
     """A watch that receives paths below the root; equal for equal watches, so a repeated one fires once."""
 
     watch: Watch
@@ -64,7 +64,7 @@ class Chroot:
         real = [self._real(path) for path in paths]
         if watch is None:
             return self._tree.get_all(real)
-        return self._tree.get_all(real, lambda path: _Shown(watch(self._shown(path)), self._root))
+        return self._tree.get_all(real, lambda path: _ChrootWatch(watch(self._shown(path)), self._root))
 
     def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
         return self._tree.set(self._real(path), data, version)
@@ -110,4 +110,4 @@ class Chroot:
         return _below(self._root, path)
 
     def _watch(self, watch: Watch | None) -> Watch | None:
-        return None if watch is None else _Shown(watch, self._root)
+        return None if watch is None else _ChrootWatch(watch, self._root)

@@ -58,7 +58,7 @@ class NotCopied(Exception):
     """An error with one sentence for the user."""
 
 
-class Copied(NamedTuple):
+class CopyResult(NamedTuple):
     """The copied nodes, bytes of their data, and topics among them."""
 
     nodes: int
@@ -74,7 +74,7 @@ class Node(NamedTuple):
     stat: Stat
 
 
-def copy_metadata(source: Tree, target: Tree, *, source_name: str, target_name: str) -> Copied:
+def copy_metadata(source: Tree, target: Tree, *, source_name: str, target_name: str) -> CopyResult:
     """Copy everything; the names appear in messages. Raises NotCopied and the errors of the trees."""
     if source.exists(layout.CLUSTER_ID) is None:
         raise NotCopied(f"{source_name} contains no cluster")
@@ -122,7 +122,7 @@ def nodes(tree: Tree) -> Iterator[Node]:
             waiting += (f"{path}/{name}" for name in reversed(tree.children(path)))
 
 
-def _copy(source: Tree, target: Tree) -> Copied:
+def _copy(source: Tree, target: Tree) -> CopyResult:
     batch: list[Node] = []
     count = size = topics = batch_size = 0
     for node in nodes(source):
@@ -135,7 +135,7 @@ def _copy(source: Tree, target: Tree) -> Copied:
         size += len(node.data)
         topics += parent_of(node.path) == layout.TOPICS
     _write(target, batch)
-    return Copied(count, size, topics)
+    return CopyResult(count, size, topics)
 
 
 def _write(target: Tree, batch: list[Node]) -> None:

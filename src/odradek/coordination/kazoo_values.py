@@ -56,7 +56,7 @@ STATES = {
 }
 
 
-class _Fired:
+class _KazooWatch:
     """A watch in kazoo's form; equal for equal watches, so a repeated one fires once."""
 
     def __init__(self, watch: Watch) -> None:
@@ -67,7 +67,7 @@ class _Fired:
             self._watch(WatchEvent(_EVENTS[event.type], event.path))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Fired) and other._watch == self._watch
+        return isinstance(other, _KazooWatch) and other._watch == self._watch
 
     def __hash__(self) -> int:
         return hash(self._watch)
@@ -91,8 +91,8 @@ def check_delete(path: str) -> None:
         raise BadArguments(path, "the root must not be deleted")
 
 
-def fired(watch: Watch | None) -> _Fired | None:
-    return None if watch is None else _Fired(watch)
+def fired(watch: Watch | None) -> _KazooWatch | None:
+    return None if watch is None else _KazooWatch(watch)
 
 
 def stat_of(stat: ZnodeStat) -> Stat:

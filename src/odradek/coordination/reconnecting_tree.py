@@ -30,7 +30,7 @@ _LOG = logging.getLogger(__name__)
 RETRY_SECONDS = 1.0
 
 
-class RenewedTree:
+class ReconnectingTree:
     """A Tree opened by `opens` once for each session."""
 
     def __init__(self, opens: Callable[[], Tree]) -> None:

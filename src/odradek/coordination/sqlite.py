@@ -46,7 +46,7 @@ from odradek.coordination.tree import (
     check_path,
     get_each,
 )
-from odradek.coordination.watches import Caller, Watches, WatchKind
+from odradek.coordination.watches import CallbackThread, Watches, WatchKind
 
 _LOG = logging.getLogger(__name__)
 
@@ -80,7 +80,7 @@ class SqliteTree:
         self._held_up_ms = self._tend_s * 1000 + session_timeout_ms / 2  # A later check means a stalled process.
         self._awake_since_ms = 0
         self._lock = threading.RLock()
-        self._caller = Caller(f"watches of {path.name}")
+        self._caller = CallbackThread(f"watches of {path.name}")
         self._watches = Watches(self._caller)
         self._listeners: list[SessionListener] = []
         self._is_closed = self._is_expired = False

@@ -35,7 +35,7 @@ _FIRED: dict[EventKind, tuple[WatchKind, ...]] = {
 class Watches:
     """The watches set on a tree; not thread-safe, guarded by the tree's lock."""
 
-    def __init__(self, caller: Caller) -> None:
+    def __init__(self, caller: CallbackThread) -> None:
         self._caller = caller
         # A dict keeps watches in the order of their addition, each once.
         self._set: dict[tuple[WatchKind, str], dict[Watch, None]] = {}
@@ -66,7 +66,7 @@ class Watches:
         self._set.clear()
 
 
-class Caller:
+class CallbackThread:
     """A thread that calls functions one after the other, started by the first call."""
 
     def __init__(self, name: str) -> None:

@@ -41,7 +41,7 @@ FIELDS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class DecodeSelection:
     """Columns and rows to decode: offsets from start to stop - 1.
 
     An excluded column is absent from the schema.
@@ -59,7 +59,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Portion:
+class RecordBatchLimits:
     """Thresholds for emitting a RecordBatch: rows or data bytes, whichever is reached first."""
 
     rows: int = 16_384
@@ -68,14 +68,14 @@ class Portion:
     check_crc: bool = True  # Kafka's consumer setting check.crcs.
 
 
-WHOLE = Wanted()
-USUAL = Portion()
+WHOLE = DecodeSelection()
+USUAL = RecordBatchLimits()
 
 
 class ArrowDecoder:
     """Decoder from the batches of one partition, fed in order, to RecordBatches.
 
-        decoder = ArrowDecoder("topic", 0, Wanted(start=first, stop=end))
+        decoder = ArrowDecoder("topic", 0, DecodeSelection(start=first, stop=end))
         for batch in fetched.batches():
             yield from decoder.feed(batch)
         yield from decoder.flush()
@@ -85,7 +85,9 @@ class ArrowDecoder:
     batch.
     """
 
-    def __init__(self, topic: str, partition: int, wanted: Wanted = WHOLE, portion: Portion = USUAL) -> None:
+    def __init__(
+        self, topic: str, partition: int, wanted: DecodeSelection = WHOLE, portion: RecordBatchLimits = USUAL
+    ) -> None:
         self.name = f"{topic}-{partition}"
         self.wanted = wanted
         self.portion = portion
@@ -184,7 +186,11 @@ class ArrowDecoder:
 
 
 def decode_batches(
-    batches: Iterable[Batch], topic: str, partition: int, wanted: Wanted = WHOLE, portion: Portion = USUAL
+    batches: Iterable[Batch],
+    topic: str,
+    partition: int,
+    wanted: DecodeSelection = WHOLE,
+    portion: RecordBatchLimits = USUAL,
 ) -> Iterator[pa.RecordBatch]:
     """Decode all batches of one partition to RecordBatches.
 

@@ -32,7 +32,7 @@ from odradek.record.unpack import unpack
 _NO_KEYS = OffsetMap(SLOT_BYTES, bytes(SEED_BYTES))
 
 
-class Rules(NamedTuple):
+class RetentionRules(NamedTuple):
     """The current time, the horizon for new tombstones, and the maximum unpacked record size in bytes."""
 
     now: TimestampMs
@@ -40,7 +40,7 @@ class Rules(NamedTuple):
     record_bytes_max: int
 
 
-class Kept(NamedTuple):
+class FilteredBatch(NamedTuple):
     """The retained part of a batch: its own view, a new batch, or None if no record is retained."""
 
     data: Buffer | None
@@ -65,7 +65,7 @@ class BatchFilter:
     def __init__(self, offsets: OffsetMap) -> None:
         self._filter = Filter(offsets)
 
-    def keep_latest(self, batch: Batch, end: Offset, rules: Rules) -> Kept:
+    def keep_latest(self, batch: Batch, end: Offset, rules: RetentionRules) -> FilteredBatch:
         """Keep records from `end` on, and the last record below `end` of each key.
 
         Tombstones among them are removed after the batch's delete horizon.
@@ -76,16 +76,16 @@ class BatchFilter:
         count, base, time = batch.records_count, batch.base_offset, batch.base_timestamp
         data = found.run(records, count, base, time, end, keeps, None, head)
         if not found.kept:
-            return Kept(None, found.dropped)
+            return FilteredBatch(None, found.dropped)
         if found.has_tombstones and horizon is None:
             data = found.run(records, count, base, time, end, True, rules.horizon, head)
-            return Kept(_made(batch, data, records, found, rules.horizon, DELETE_HORIZON), found.dropped)
+            return FilteredBatch(_made(batch, data, records, found, rules.horizon, DELETE_HORIZON), found.dropped)
         if data is None:
-            return Kept(batch.view, 0)
-        return Kept(_made(batch, data, records, found, time, 0), found.dropped)
+            return FilteredBatch(batch.view, 0)
+        return FilteredBatch(_made(batch, data, records, found, time, 0), found.dropped)
 
 
-def stamp(batch: Batch, rules: Rules) -> Buffer:
+def stamp(batch: Batch, rules: RetentionRules) -> Buffer:
     """Return a batch with all records retained and a delete horizon; raise the errors of BatchFilter."""
     records, found = unpack(batch, rules.record_bytes_max, BATCH_DECOMPRESSED_BYTES_MAX), Filter(_NO_KEYS)
     count, base, time = batch.records_count, batch.base_offset, batch.base_timestamp

@@ -18,14 +18,14 @@ NEVER = TimestampMs(INT64_MAX)
 FIRST = Offset(0)
 
 
-class Found(NamedTuple):
+class FoundRecord(NamedTuple):
     """The timestamp and offset of a record."""
 
     timestamp: TimestampMs
     offset: Offset
 
 
-class Surveyed(NamedTuple):
+class BatchSummary(NamedTuple):
     """A summary of all records of a batch; without records, `oldest` is greater than `newest`.
 
     In a batch with log append time, all times are that time.
@@ -34,10 +34,10 @@ class Surveyed(NamedTuple):
     oldest: TimestampMs
     newest: TimestampMs
     null_keys: int
-    found: Found | None
+    found: FoundRecord | None
 
 
-def survey(batch: Batch, payload: memoryview, *, wanted: TimestampMs = NEVER, start: Offset = FIRST) -> Surveyed:
+def survey(batch: Batch, payload: memoryview, *, wanted: TimestampMs = NEVER, start: Offset = FIRST) -> BatchSummary:
     """Read every record of an unpacked batch and return a summary.
 
     `found` is the first record from offset `start` on with a timestamp of at least `wanted`. Raise
@@ -53,7 +53,7 @@ def survey(batch: Batch, payload: memoryview, *, wanted: TimestampMs = NEVER, st
         raise Refused(ErrorCode.CORRUPT_MESSAGE, f"record {bad} of {count} is malformed")
     offset = Offset(kernel.found_offset)
     if stamped is not None and count:
-        found = Found(stamped, offset) if kernel.is_found and stamped >= wanted else None
-        return Surveyed(stamped, stamped, kernel.null_keys, found)
-    found = Found(TimestampMs(kernel.found_timestamp), offset) if kernel.is_found else None
-    return Surveyed(TimestampMs(kernel.oldest), TimestampMs(kernel.newest), kernel.null_keys, found)
+        found = FoundRecord(stamped, offset) if kernel.is_found and stamped >= wanted else None
+        return BatchSummary(stamped, stamped, kernel.null_keys, found)
+    found = FoundRecord(TimestampMs(kernel.found_timestamp), offset) if kernel.is_found else None
+    return BatchSummary(TimestampMs(kernel.oldest), TimestampMs(kernel.newest), kernel.null_keys, found)

@@ -13,7 +13,7 @@ from odradek.spark.failures import told_in_a_sentence
 from odradek.spark.kafka import Kafka
 from odradek.spark.planning import tasks_of
 from odradek.spark.reading import ReadTask, cores, plan_tasks, read_task
-from odradek.spark.resolve import Found, find_partitions, offsets_at
+from odradek.spark.resolve import MatchedPartitions, find_partitions, offsets_at
 from odradek.spark.source_options import BadOption, Everywhere, ReadOptions
 
 
@@ -38,7 +38,7 @@ class BatchReader(DataSourceReader):
             yield from read_task(partition, self._options.reading)
 
 
-def ranges_of(metadata: Metadata, found: Found, options: ReadOptions) -> list[OffsetRange]:
+def ranges_of(metadata: Metadata, found: MatchedPartitions, options: ReadOptions) -> list[OffsetRange]:
     """Return the ranges that are not empty. Raise BadOption, for example for a start after its end."""
     start = offsets_at(metadata, found.partitions, options.starting, "starting", options.missing_time_is_latest)
     end = offsets_at(metadata, found.partitions, options.ending, "ending", True)

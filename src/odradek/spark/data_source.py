@@ -21,7 +21,7 @@ from odradek.spark.failures import told_in_a_sentence
 from odradek.spark.sink import BatchWriter, StreamWriter
 from odradek.spark.source_options import BadOption, Mode, ReadOptions, columns_of, read_options, write_options
 from odradek.spark.source_schema import schema_of
-from odradek.spark.stream_reader import Misconfigured, StreamReader
+from odradek.spark.stream_reader import MisconfiguredStreamReader, StreamReader
 
 
 class OdradekDataSource(DataSource):
@@ -43,7 +43,7 @@ class OdradekDataSource(DataSource):
         try:
             return StreamReader(self._read_options(schema, Mode.STREAM))
         except BadOption as error:
-            return Misconfigured(error)
+            return MisconfiguredStreamReader(error)
 
     @told_in_a_sentence()
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:

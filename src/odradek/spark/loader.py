@@ -30,7 +30,7 @@ from odradek.spark.lake_place import Place
 from odradek.spark.parquet import ParquetFiles
 from odradek.spark.planning import ranges_between, rate_limited, tasks_of
 from odradek.spark.reading import DataLoss, ReadTask, Stuck, plan_tasks, read_task
-from odradek.spark.resolve import Found, absent, find_partitions
+from odradek.spark.resolve import MatchedPartitions, absent, find_partitions
 from odradek.spark.source_options import Reading, Selection, Split
 
 RESULT = "name string, size long, modified_ms long, stats string, error string"
@@ -44,7 +44,7 @@ class LoadFailed(Exception):
 class Plan:
     """Offsets to load next, and the offsets available when this was planned."""
 
-    found: Found  # Without the omitted topics.
+    found: MatchedPartitions  # Without the omitted topics.
     start: Offsets
     end: Offsets
     latest: Offsets
@@ -117,7 +117,7 @@ class Loader:
 
     # Topics.
 
-    def _found(self) -> Found:
+    def _found(self) -> MatchedPartitions:
         """Find the topics, and omit those that cannot be loaded. Raise LoadFailed if none is left."""
         found = find_partitions(self.metadata, self.selection, missing_ok=True)
         self.left_out = {
@@ -130,7 +130,7 @@ class Loader:
             raise LoadFailed(f"No topics to load: {' '.join(self.left_out.values())}")
         for sentence in self.left_out.values():
             self._tell_once(sentence)
-        return Found(
+        return MatchedPartitions(
             tuple(at for at in found.partitions if at.topic not in self.left_out),
             {name: topic_id for name, topic_id in found.topic_ids.items() if name not in self.left_out},
         )
@@ -157,7 +157,7 @@ class Loader:
 
     # Offsets.
 
-    def _start(self, found: Found, at: TopicPartition, earliest: int, latest: int) -> int:
+    def _start(self, found: MatchedPartitions, at: TopicPartition, earliest: int, latest: int) -> int:
         loaded = self.lake.next_offset(at)
         if loaded is None or not self.lake.is_same_topic(at.topic, found.topic_ids[at.topic]):
             return earliest

@@ -23,7 +23,7 @@ from odradek.base.uuids import Uuid
 from odradek.client.cluster.cluster import Cluster
 from odradek.client.connection.client_errors import OffsetOutOfRange
 from odradek.client.consumer.fetcher import EARLIEST, LATEST, Fetched, Fetcher, list_offsets
-from odradek.record.arrow import ArrowDecoder, Portion, Wanted
+from odradek.record.arrow import ArrowDecoder, DecodeSelection, RecordBatchLimits
 from odradek.spark.checkpoint_offsets import OffsetRange
 from odradek.spark.failures import PipelineError
 from odradek.spark.source_options import Columns, Reading
@@ -31,7 +31,7 @@ from odradek.spark.source_options import Columns, Reading
 POLL_MS = 1_000
 # 10,000 to 50,000 rows cross to the JVM fastest if they are at most a few MB: 32 MB of 1 KiB rows take 1.5 times as
 # long as the same rows in batches of 4 MB.
-PORTION = Portion(rows=32_768, data_bytes=4 * MIB)
+PORTION = RecordBatchLimits(rows=32_768, data_bytes=4 * MIB)
 
 _log = logging.getLogger(__name__)
 
@@ -169,5 +169,5 @@ class _Ranges:
 
 
 def _decoder(span: OffsetRange, columns: Columns) -> ArrowDecoder:
-    wanted = Wanted(columns.key, columns.value, columns.headers, span.start, span.end)
+    wanted = DecodeSelection(columns.key, columns.value, columns.headers, span.start, span.end)
     return ArrowDecoder(span.topic, span.partition, wanted, PORTION)

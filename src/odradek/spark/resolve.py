@@ -25,14 +25,14 @@ from odradek.spark.source_options import (
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class MatchedPartitions:
     """Partitions that currently match a selection, and the current ids of their topics."""
 
     partitions: tuple[TopicPartition, ...]
     topic_ids: Mapping[str, Uuid]
 
 
-def find_partitions(metadata: Metadata, selection: Selection, *, missing_ok: bool = False) -> Found:
+def find_partitions(metadata: Metadata, selection: Selection, *, missing_ok: bool = False) -> MatchedPartitions:
     """Find the partitions. Raise NoSuchTopic for a named topic or partition that does not exist."""
     names = _names(metadata, selection)
     topics = metadata.topics(names) if names else {}
@@ -45,10 +45,10 @@ def find_partitions(metadata: Metadata, selection: Selection, *, missing_ok: boo
         partitions = existing & set(selection.partitions)
         if (absent := sorted(set(selection.partitions) - existing)) and not missing_ok:
             raise NoSuchTopic(f"Partition {', '.join(map(str, absent))} does not exist on these brokers.")
-    return Found(tuple(sorted(partitions)), {name: topic.id for name, topic in topics.items()})
+    return MatchedPartitions(tuple(sorted(partitions)), {name: topic.id for name, topic in topics.items()})
 
 
-def absent(selection: Selection, found: Found) -> list[str]:
+def absent(selection: Selection, found: MatchedPartitions) -> list[str]:
     """Return the named topics that do not exist; a pattern names none."""
     names = selection.topics if isinstance(selection, Subscribe) else ()
     return [name for name in names if name not in found.topic_ids]

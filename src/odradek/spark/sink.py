@@ -19,7 +19,7 @@ from pyspark.sql.types import BinaryType, DataType, IntegerType, StringType, Str
 
 from odradek.base.units import TopicName, TopicPartition
 from odradek.client.cluster.cluster import Cluster
-from odradek.client.producer.partitioner import Sticky
+from odradek.client.producer.partitioner import StickyPartition
 from odradek.client.producer.producer import Producer
 from odradek.record.arrow_encode import RowEncoder, partitions_of
 from odradek.spark.failures import PipelineError, told_in_a_sentence
@@ -42,7 +42,7 @@ class BadRow(PipelineError):
 
 
 @dataclass
-class Written(WriterCommitMessage):
+class TaskCommitMessage(WriterCommitMessage):
     """Number of records that one task wrote."""
 
     records: int
@@ -73,7 +73,7 @@ class BatchWriter(DataSourceArrowWriter):
 
     @told_in_a_sentence()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return Written(write_rows(iterator, self._options))
+        return TaskCommitMessage(write_rows(iterator, self._options))
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -83,20 +83,20 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     @told_in_a_sentence()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return Written(write_rows(iterator, self._options))
+        return TaskCommitMessage(write_rows(iterator, self._options))
 
 
 def write_rows(batches: Iterator[pa.RecordBatch], options: WriteOptions) -> int:
     """Write rows in a task. Return when all in-sync replicas have acknowledged every record."""
     freeze_once()
     with Cluster(options.client) as cluster:
-        writing = _Writing(Producer(cluster), options)
+        writing = _PendingRows(Producer(cluster), options)
         for batch in batches:
             writing.add(batch)
         return writing.finish()
 
 
-class _Writing:
+class _PendingRows:
     """Rows waiting to be sent, by partition."""
 
     def __init__(self, producer: Producer, options: WriteOptions) -> None:
@@ -104,7 +104,7 @@ class _Writing:
         self._options = options
         self._waiting: dict[TopicPartition, list[pa.RecordBatch]] = {}
         self._bytes: dict[TopicPartition, int] = {}
-        self._sticky: dict[str, Sticky] = {}
+        self._sticky: dict[str, StickyPartition] = {}
 
     def add(self, rows: pa.RecordBatch) -> None:
         columns = rows.select([name for name in ("key", "value", "headers") if name in rows.schema.names])
@@ -148,7 +148,7 @@ class _Writing:
         if "key" in rows.schema.names and found.null_count:
             found = pc.coalesce(found, partitions_of(rows.column("key"), count))
         if found.null_count:
-            sticky = self._sticky.setdefault(topic, Sticky(count))
+            sticky = self._sticky.setdefault(topic, StickyPartition(count))
             found = found.fill_null(sticky.current)
             sticky.turn()
         return found

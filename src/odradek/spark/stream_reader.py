@@ -33,7 +33,7 @@ from odradek.spark.failures import told_in_a_sentence
 from odradek.spark.kafka import Kafka
 from odradek.spark.planning import ranges_between, rate_limited, tasks_of
 from odradek.spark.reading import DataLoss, ReadTask, cores, plan_tasks, read_task
-from odradek.spark.resolve import Found, find_partitions, is_selected, offsets_at
+from odradek.spark.resolve import MatchedPartitions, find_partitions, is_selected, offsets_at
 from odradek.spark.settings import advise_once
 from odradek.spark.source_options import AtOffsets, BadOption, Everywhere, ReadOptions
 
@@ -224,14 +224,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._latest = self._connected().offsets(dict.fromkeys(found.partitions, LATEST)) if found.partitions else {}
         return self._latest
 
-    def _learn(self, found: Found) -> None:
+    def _learn(self, found: MatchedPartitions) -> None:
         self._recreated |= {
             name for name, now in found.topic_ids.items() if self._topic_ids.get(name, now) not in (now, ZERO_UUID)
         }
         self._topic_ids.update(found.topic_ids)
 
 
-class Misconfigured(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class MisconfiguredStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reader that raises its BadOption on every call from Spark.
 
     An error of DataSource.streamReader itself is lost: Spark 4.3 then stops the reader that it does not have, and shows

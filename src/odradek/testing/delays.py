@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 
 
-class OnItsWay:
+class DelayedDelivery:
     """One direction of a connection; `arrive` is called with each piece after its delay."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, arrive: Callable[[bytes], None]) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from odradek.app.config.server_config import Settings, settings
-from odradek.app.serve.building import Running
+from odradek.app.serve.building import RunningBroker
 from odradek.coordination.sqlite import SqliteTree
 from odradek.testing import topic_queries as topics
 from odradek.testing.configuration import NO_CONFIGS, Value, places, text, texts
@@ -175,7 +175,7 @@ class Broker(Lifetime):
     def _places(self, directory: Path, port: int) -> dict[str, str]:
         return places(directory, port)
 
-    def _prepare(self, running: Running) -> None:
+    def _prepare(self, running: RunningBroker) -> None:
         running.shell.dispatch = Injection(self.faults, running.shell)
         running.shell.wants_each = self.faults.is_armed
 

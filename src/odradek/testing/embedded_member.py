@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from odradek.app.config.server_config import Settings
-from odradek.app.serve.building import Running
+from odradek.app.serve.building import RunningBroker
 from odradek.base.units import BrokerId, TopicPartition
 from odradek.base.uuids import Uuid
 from odradek.coordination.sqlite import SqliteTree
@@ -52,7 +52,7 @@ class Member(Broker):
     def broker_epoch(self) -> int:
         """Return the epoch of the broker's registration, as known to the broker."""
 
-        async def asked(running: Running) -> int:
+        async def asked(running: RunningBroker) -> int:
             return running.shell.broker.controlled.broker_epoch
 
         return self._live().run_query(asked)
@@ -60,7 +60,7 @@ class Member(Broker):
     def query_view(self, question: Callable[[ClusterView], T]) -> T:
         """Evaluate a query on this broker's current view of the cluster."""
 
-        async def asked(running: Running) -> T:
+        async def asked(running: RunningBroker) -> T:
             return question(running.shell.broker.view)
 
         return self._live().run_query(asked)

@@ -11,11 +11,11 @@ from collections.abc import Callable, Generator
 from typing import Any, TypeAlias, cast
 
 from odradek.api.request.call import Call
-from odradek.api.request.outcome import Encoded, Resumed, Wait
+from odradek.api.request.outcome import Encoded, Resumption, Wait
 from odradek.api.table import Api
 from odradek.base.errors import ErrorCode
 from odradek.core.fetch.fetch_sessions import FetchKey
-from odradek.core.kernel.parked import Parked
+from odradek.core.kernel.parked import ParkedRequest
 from odradek.testing.encoded_frames import frame_of
 from odradek.testing.topics_named import FIELDS, name_of, names_anything, parted
 from odradek.wire.client_codec import decode_response, encode_request
@@ -26,9 +26,9 @@ from odradek.wire.request import Request
 from odradek.wire.response import encode_response
 from odradek.wire.schema.api_keys import ApiKey
 
-Answer: TypeAlias = Encoded | Parked[Encoded]
+Answer: TypeAlias = Encoded | ParkedRequest[Encoded]
 # Generator of an answer, which yields wait conditions as in Steps.
-Answering: TypeAlias = Generator[Wait, Resumed, Answer]
+Answering: TypeAlias = Generator[Wait, Resumption, Answer]
 Serve: TypeAlias = Callable[[Request], Answering]
 
 FETCH_ERROR_SINCE = 7
@@ -87,8 +87,8 @@ class ErrorAnswer:
             getattr(response, field).extend(getattr(refused, field))
             return encode_response(self._request, response)
 
-        if isinstance(outcome, Parked):
-            return Parked(outcome.condition, outcome.deadline, lambda: merged(outcome.then()))
+        if isinstance(outcome, ParkedRequest):
+            return ParkedRequest(outcome.condition, outcome.deadline, lambda: merged(outcome.then()))
         return merged(outcome)
 
     def _of_its_own(self, body: object) -> Request:
@@ -103,10 +103,10 @@ class ErrorAnswer:
 
     def _served(self, spoil: Callable[[Encoded], Encoded]) -> Answering:
         outcome = yield from self._serve(self._request)
-        if isinstance(outcome, Parked):
+        if isinstance(outcome, ParkedRequest):
             if self._api.key is ApiKey.FETCH:
                 return spoil(outcome.then())  # An error is not delayed.
-            return Parked(outcome.condition, outcome.deadline, lambda: spoil(outcome.then()))
+            return ParkedRequest(outcome.condition, outcome.deadline, lambda: spoil(outcome.then()))
         return spoil(outcome)
 
     def _spoilt_metadata(self, served: Encoded, code: ErrorCode, topic: str | None) -> Encoded:

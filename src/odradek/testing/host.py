@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import uvloop
 
 from odradek.app.config.server_config import Settings
-from odradek.app.serve.building import Running, start
+from odradek.app.serve.building import RunningBroker, start
 from odradek.coordination.sqlite import SqliteTree
 
 log = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ class Host:
         settings: Settings,
         *,
         durable: bool,
-        prepare: Callable[[Running], None],
+        prepare: Callable[[RunningBroker], None],
         loop: asyncio.AbstractEventLoop | None = None,
         opens_tree: Callable[..., SqliteTree] = SqliteTree,
     ) -> None:
@@ -57,7 +57,7 @@ class Host:
         self._thread = threading.Thread(target=self._run, name="odradek-testing", daemon=True)
         self._thread.start()
         try:
-            self._running: Running = self._ask(self._start())
+            self._running: RunningBroker = self._ask(self._start())
         except BaseException:
             self._end()
             raise
@@ -67,31 +67,31 @@ class Host:
         if self._failure is not None:
             raise BrokerFailed(f"the broker stopped after a failure: {self._failure!r}") from self._failure
 
-    def run_query(self, question: Callable[[Running], Awaitable[Result]]) -> Result:
+    def run_query(self, question: Callable[[RunningBroker], Awaitable[Result]]) -> Result:
         """Run a query on the broker's event loop and return its result, or raise BrokerFailed."""
         self.check()
         return self._ask(self._put(question))
 
     def stop(self) -> None:
         """Stop cleanly; raise an error of the shutdown after the broker has stopped."""
-        self._leave(Running.stop)
+        self._leave(RunningBroker.stop)
 
     def abandon(self) -> None:
         """Stop as if the process were killed."""
-        self._leave(Running.abandon)
+        self._leave(RunningBroker.abandon)
 
-    def _leave(self, way: Callable[[Running], Awaitable[None]]) -> None:
+    def _leave(self, way: Callable[[RunningBroker], Awaitable[None]]) -> None:
         try:
             self._ask(self._put(way) if self._abandoning is None else self._abandoned(self._abandoning))
         finally:
             self._end()
 
-    async def _start(self) -> Running:
+    async def _start(self) -> RunningBroker:
         running = await start(self._settings, self._loop, durable=self._durable, opens_tree=self._opens_tree)
         self._prepare(running)
         return running
 
-    async def _put(self, question: Callable[[Running], Awaitable[Result]]) -> Result:
+    async def _put(self, question: Callable[[RunningBroker], Awaitable[Result]]) -> Result:
         return await question(self._running)
 
     async def _abandoned(self, abandoning: asyncio.Task[None]) -> None:

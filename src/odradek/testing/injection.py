@@ -3,8 +3,8 @@
     request ──> is a fault armed for its API? ── no ──> dispatch
                        │ yes, and it matches
                        ├── an error answer                     (error_answers)
-                       ├── dispatch, then a late answer        (Late)
-                       └── close the connection: before dispatch, or when the answer is ready (Lost)
+                       ├── dispatch, then a late answer        (LateAnswer)
+                       └── close the connection: before dispatch, or when the answer is ready (LostAnswer)
 
 A request with a fault runs in steps; threads and events that it waits for continue as usual. A delayed answer is a
 parked request whose only wake-up is its deadline. If the actual request is parked too, it is woken as
@@ -18,12 +18,12 @@ from typing import Protocol, cast
 
 from odradek.api.conversation import Dispatch
 from odradek.api.request.call import Call, Peer
-from odradek.api.request.outcome import Encoded, Outcome, Staged, Steps
+from odradek.api.request.outcome import Encoded, Outcome, StagedRequest, Steps
 from odradek.api.table import BY_KEY
 from odradek.base.units import SECOND_MS, CorrelationId
 from odradek.core.broker.broker import Broker
 from odradek.core.kernel.moment import Moment
-from odradek.core.kernel.parked import Parked
+from odradek.core.kernel.parked import ParkedRequest
 from odradek.net.shell.shell import Shell
 from odradek.testing.error_answers import Answering, ErrorAnswer
 from odradek.testing.faults import Effect, Fault, Faults
@@ -45,10 +45,10 @@ class Injection:
     def __call__(self, broker: Broker, peer: Peer, request: Request, now: Moment) -> Outcome:
         if not self.faults.is_armed(request.api_key):
             return self.dispatch(broker, peer, request, now)
-        return _Faulty(self, peer, request, now).outcome()
+        return _FaultyRequest(self, peer, request, now).outcome()
 
 
-class _Faulty:
+class _FaultyRequest:
     """One request of an API with an armed fault."""
 
     def __init__(self, injection: Injection, peer: Peer, request: Request, now: Moment) -> None:
@@ -83,30 +83,30 @@ class _Faulty:
         if fault.effect is Effect.DELAY:
             # One millisecond is added because the current one has partly elapsed: the answer is never early.
             return self._late(outcome, round(fault.seconds * SECOND_MS) + 1)
-        if isinstance(outcome, Parked):
-            return Lost(self._shell, outcome).parked
+        if isinstance(outcome, ParkedRequest):
+            return LostAnswer(self._shell, outcome).parked
         raise ConnectionAbortedError(f"a test drops {fault.api.title} after it was handled")
 
     def _served(self, request: Request) -> Answering:
         """Serve the request completely, including its steps and its staged writes."""
         outcome = self._dispatch(self._broker, self._peer, request, self._now)
-        if not isinstance(outcome, list | Parked | Staged | None):
+        if not isinstance(outcome, list | ParkedRequest | StagedRequest | None):
             outcome = yield from outcome
-        if isinstance(outcome, Staged):
+        if isinstance(outcome, StagedRequest):
             self._broker.commit(self._shell.now())
             return outcome.finish()
         return outcome
 
-    def _late(self, outcome: Encoded | Parked[Encoded], delay_ms: int) -> Encoded | Parked[Encoded]:
-        if isinstance(outcome, Parked):
-            return Late(self._shell, outcome, delay_ms).parked
+    def _late(self, outcome: Encoded | ParkedRequest[Encoded], delay_ms: int) -> Encoded | ParkedRequest[Encoded]:
+        if isinstance(outcome, ParkedRequest):
+            return LateAnswer(self._shell, outcome, delay_ms).parked
         if outcome is None:
             return None  # The request gets no answer.
         answer = outcome
-        return Parked(Nothing(), self._shell.now().steady + delay_ms, lambda: answer)
+        return ParkedRequest(NeverFulfilled(), self._shell.now().steady + delay_ms, lambda: answer)
 
 
-class Nothing:
+class NeverFulfilled:
     """A condition that is never fulfilled: only the deadline ends the wait."""
 
     keys: Iterable[object] = ()
@@ -115,22 +115,22 @@ class Nothing:
         return False
 
 
-class Late:
+class LateAnswer:
     """The owner of a parked request whose answer is sent `delay_ms` after it was ready."""
 
-    def __init__(self, shell: Shell, inner: Parked[Encoded], delay_ms: int) -> None:
+    def __init__(self, shell: Shell, inner: ParkedRequest[Encoded], delay_ms: int) -> None:
         self._shell = shell
         self._delay_ms = delay_ms
         # The latest possible time; brought forward when the actual request is woken.
-        self.parked = Parked(Nothing(), inner.deadline + delay_ms, inner.then)
+        self.parked = ParkedRequest(NeverFulfilled(), inner.deadline + delay_ms, inner.then)
         inner.owner = self
-        shell.broker.lot.park(inner)
+        shell.broker.purgatory.park(inner)
 
-    def answer_parked(self, parked: Parked[Encoded], now: Moment) -> None:
-        lot = self._shell.broker.lot
-        lot.forget(self.parked)
+    def answer_parked(self, parked: ParkedRequest[Encoded], now: Moment) -> None:
+        purgatory = self._shell.broker.purgatory
+        purgatory.forget(self.parked)
         self.parked.deadline = now.steady + self._delay_ms
-        lot.park(self.parked)
+        purgatory.park(self.parked)
 
     def send(self) -> None:
         """Do nothing: the connection has nothing to send yet."""
@@ -142,17 +142,17 @@ class Breakable(Protocol):
     def break_off(self) -> None: ...
 
 
-class Lost:
+class LostAnswer:
     """The owner of a parked request whose connection is closed when the answer is ready."""
 
-    def __init__(self, shell: Shell, inner: Parked[Encoded]) -> None:
+    def __init__(self, shell: Shell, inner: ParkedRequest[Encoded]) -> None:
         self._shell = shell
-        self.parked = Parked(Nothing(), inner.deadline + AFTERWARDS_MS, inner.then)
+        self.parked = ParkedRequest(NeverFulfilled(), inner.deadline + AFTERWARDS_MS, inner.then)
         inner.owner = self
-        shell.broker.lot.park(inner)
+        shell.broker.purgatory.park(inner)
 
-    def answer_parked(self, parked: Parked[Encoded], now: Moment) -> None:
-        self._shell.broker.lot.forget(self.parked)
+    def answer_parked(self, parked: ParkedRequest[Encoded], now: Moment) -> None:
+        self._shell.broker.purgatory.forget(self.parked)
         cast(Breakable, self.parked.owner).break_off()
 
     def send(self) -> None:

@@ -20,7 +20,7 @@ from typing import Any, cast
 import uvloop
 
 from odradek.base.units import KIB, BrokerId
-from odradek.testing.delays import OnItsWay
+from odradek.testing.delays import DelayedDelivery
 from odradek.testing.network import Network
 
 LOOK_SECONDS = 0.05
@@ -101,8 +101,8 @@ class Link(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._held: list[bytes] = []
         self._is_deaf = False
-        self._sent = OnItsWay(loop, self._leaves)
-        self._received = OnItsWay(loop, self._arrives)
+        self._sent = DelayedDelivery(loop, self._leaves)
+        self._received = DelayedDelivery(loop, self._arrives)
         self._unheard: list[bytes] = []
         self._landing: bytearray | None = None  # Buffer for data that is delivered later.
 

@@ -11,7 +11,7 @@ from odradek.api.dispatch import dispatch
 from odradek.api.request.call import Peer
 from odradek.api.request.gate import Gate, OpenGate
 from odradek.api.request.outcome import Encoded
-from odradek.app.serve.building import Running
+from odradek.app.serve.building import RunningBroker
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import TopicName
 from odradek.base.uuids import ZERO_UUID
@@ -36,7 +36,7 @@ BROKER_DEFAULT = -1
 Answer = TypeVar("Answer")
 
 
-async def create_topic(running: Running, name: str, partitions: int | None, configs: Mapping[str, str]) -> None:
+async def create_topic(running: RunningBroker, name: str, partitions: int | None, configs: Mapping[str, str]) -> None:
     topic = CreatableTopic(
         name=name,
         num_partitions=BROKER_DEFAULT if partitions is None else partitions,
@@ -49,16 +49,16 @@ async def create_topic(running: Running, name: str, partitions: int | None, conf
     _check(result.error_code, result.error_message)
 
 
-async def names(running: Running) -> list[str]:
+async def names(running: RunningBroker) -> list[str]:
     """Return the topics, without the internal topics of coordinators."""
     return sorted(running.shell.broker.view.topics.keys() - INTERNAL_TOPICS)
 
 
-async def leaders(running: Running, name: str) -> list[int]:
+async def leaders(running: RunningBroker, name: str) -> list[int]:
     return [partition.leader for partition in running.shell.broker.view.topics[TopicName(name)].partitions]
 
 
-async def delete_topic(running: Running, name: str) -> None:
+async def delete_topic(running: RunningBroker, name: str) -> None:
     request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name, topic_id=ZERO_UUID)], timeout_ms=TIMEOUT_MS)
     (result,) = (await _ask(running, request, DELETE_VERSION, DeleteTopicsResponse)).responses
     _check(result.error_code, result.error_message)
@@ -69,7 +69,7 @@ def _check(code: int, detail: str | None) -> None:
         raise Refused(ErrorCode(code), detail or "")
 
 
-async def _ask(running: Running, message: object, version: int, answer: type[Answer]) -> Answer:
+async def _ask(running: RunningBroker, message: object, version: int, answer: type[Answer]) -> Answer:
     """Return the answer to one request."""
     shell, listener = running.shell, running.listeners[0]
     peer = Peer(listener.name, Endpoint(listener.name, listener.host, listener.port), None, "the test")
@@ -82,14 +82,14 @@ async def _ask(running: Running, message: object, version: int, answer: type[Ans
         if chunks and not told.done():
             told.set_result(chunks)
 
-    talk = Conversation(_PastFaults(shell.broker), peer, Connection(), go_on)
+    talk = Conversation(_FaultlessHost(shell.broker), peer, Connection(), go_on)
     talk.receive_data(frame_of(encode_request(message, version, 0, "odradek.testing")))
     go_on()
     shell.settle()
     return decode_response(answer, version, frame_of(await told)[4:])[1]
 
 
-class _PastFaults:
+class _FaultlessHost:
     """The host of a conversation that is unaffected by faults."""
 
     def __init__(self, broker: Broker) -> None:

@@ -111,7 +111,7 @@ class TlsConfig:
     @classmethod
     def parse(cls, texts: Mapping[str, str], names: Names = Names()) -> TlsConfig:
         """Parse ssl.* keys without a prefix and ignore others, or raise TlsConfigError."""
-        written = _Written(texts, names)
+        written = _ConfigTexts(texts, names)
         if written.text(ENGINE_FACTORY):
             raise TlsConfigError(
                 f"{written.named(ENGINE_FACTORY)} is a Java class, which is not supported: remove this key."
@@ -137,7 +137,7 @@ class TlsConfig:
         return tuple(store.location for store in (self.keystore, self.truststore) if store.location)
 
 
-class _Written:
+class _ConfigTexts:
     """The texts as the user wrote them, with checked access."""
 
     def __init__(self, texts: Mapping[str, str], names: Names) -> None:
@@ -159,7 +159,7 @@ class _Written:
         return tuple(filter(None, (part.strip() for part in (self.text(key) or "").split(","))))
 
 
-def _keystore(written: _Written) -> Store:
+def _keystore(written: _ConfigTexts) -> Store:
     chain, key = written.secret("ssl.keystore.certificate.chain"), written.secret("ssl.keystore.key")
     store = Store(
         "keystore",
@@ -179,7 +179,7 @@ def _keystore(written: _Written) -> Store:
     return store
 
 
-def _truststore(written: _Written) -> Store:
+def _truststore(written: _ConfigTexts) -> Store:
     store = Store(
         "truststore",
         _store_type(written, "ssl.truststore.type"),
@@ -191,7 +191,7 @@ def _truststore(written: _Written) -> Store:
     return store
 
 
-def _check_pem_texts(written: _Written, store: Store, key: str) -> None:
+def _check_pem_texts(written: _ConfigTexts, store: Store, key: str) -> None:
     kind = store.kind
     if store.certificates is not None and store.location:
         raise TlsConfigError(
@@ -212,14 +212,14 @@ def _check_pem_texts(written: _Written, store: Store, key: str) -> None:
         )
 
 
-def _store_type(written: _Written, key: str) -> str:
+def _store_type(written: _ConfigTexts, key: str) -> str:
     text = (written.text(key) or DEFAULT_STORE_TYPE).upper()
     if text not in STORE_TYPES:
         raise TlsConfigError(f"{written.named(key)} is {text}: it must be PEM or PKCS12.")
     return text
 
 
-def _client_auth(written: _Written) -> ClientAuth:
+def _client_auth(written: _ConfigTexts) -> ClientAuth:
     text = (written.text("ssl.client.auth") or "none").lower()
     try:
         return ClientAuth(text)
@@ -229,7 +229,7 @@ def _client_auth(written: _Written) -> ClientAuth:
         ) from None
 
 
-def _enabled_protocols(written: _Written) -> tuple[str, ...]:
+def _enabled_protocols(written: _ConfigTexts) -> tuple[str, ...]:
     """Return the enabled protocols without TLS 1.0 and 1.1, which Java also ignores today."""
     key = "ssl.enabled.protocols"
     names = written.list(key) or SPOKEN_PROTOCOLS
@@ -246,7 +246,7 @@ def _enabled_protocols(written: _Written) -> tuple[str, ...]:
     return spoken
 
 
-def _protocol(written: _Written) -> str:
+def _protocol(written: _ConfigTexts) -> str:
     key = "ssl.protocol"
     name = written.text(key) or "TLSv1.3"
     if name == "TLS":  # Java's name for any protocol.
@@ -256,7 +256,7 @@ def _protocol(written: _Written) -> str:
     return name
 
 
-def _checks_host_name(written: _Written) -> bool:
+def _checks_host_name(written: _ConfigTexts) -> bool:
     key = "ssl.endpoint.identification.algorithm"
     if not written.is_given(key):
         return True

@@ -13,7 +13,7 @@ from odradek.api.request.admission import Admission
 from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicName, TopicPartition
 from odradek.core.kernel.access import EVERYTHING, Operation, Principal, ResourceType, Rights
-from odradek.core.kernel.parked import Parked
+from odradek.core.kernel.parked import ParkedRequest
 from odradek.core.partition.partition import Partition
 from odradek.core.topics.topic_plans import PARTITIONS_PER_REQUEST_MAX
 from odradek.record.builder import encode_batch
@@ -173,7 +173,7 @@ def test_session_partitions_are_authorized_at_each_fetch(client: Client, names: 
 
 def test_parked_fetch_keeps_the_rights_of_its_arrival(client: Client) -> None:
     waiting = client.send(fetch_request(0, (0, -1), names=True, wait_ms=10_000), FETCH)
-    assert isinstance(waiting, Parked)
+    assert isinstance(waiting, ParkedRequest)
     client.may(WRITES)
     client.produce()
     answer = client.decoded(client.finished(waiting), FETCH, FetchResponse)

@@ -9,7 +9,7 @@ import pytest
 
 from odradek.base.errors import ErrorCode
 from odradek.base.units import ProducerEpoch, ProducerId, TopicName, TopicPartition
-from odradek.core.kernel.parked import Parked
+from odradek.core.kernel.parked import ParkedRequest
 from odradek.record.builder import encode_batch
 from odradek.record.record_batch import iter_batches
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
@@ -122,9 +122,9 @@ def test_repeated_batch_gets_the_same_response(harness: Harness, acks: int) -> N
 
 def test_repeated_batch_waits_like_the_first(harness: Harness) -> None:
     waiting = [harness.send(request(batch(5, 0), acks=-1), 9) for _ in range(3)]
-    assert all(isinstance(one, Parked) for one in waiting)
+    assert all(isinstance(one, ParkedRequest) for one in waiting)
     harness.settle()
-    assert harness.broker.lot.take_completed() == waiting
+    assert harness.broker.purgatory.take_completed() == waiting
     assert harness.broker.partitions[NAME].log.end_offset == 1
 
 
@@ -199,14 +199,14 @@ def test_aborted_transactions_are_listed_in_the_response(harness: Harness) -> No
 def test_parked_fetch_completes_at_the_marker(harness: Harness) -> None:
     transact(harness, 6, 0)
     parked = harness.send(fetch_request(0, max_wait_ms=10_000), 12)
-    assert isinstance(parked, Parked)
+    assert isinstance(parked, ParkedRequest)
     transact(harness, 6, 1)
     harness.settle()
-    assert harness.broker.lot.take_completed() == []
+    assert harness.broker.purgatory.take_completed() == []
     end(harness, 6, commit=True)
-    assert harness.broker.lot.take_completed() == []
+    assert harness.broker.purgatory.take_completed() == []
     harness.settle()
-    assert harness.broker.lot.take_completed() == [parked]
+    assert harness.broker.purgatory.take_completed() == [parked]
     found = harness.decoded(parked.then(), 12, FetchResponse).responses[0].partitions[0]
     assert (offsets(found), found.last_stable_offset) == ([0, 1, 2], 3)
 

@@ -172,12 +172,12 @@ def test_throttled_request_is_served_and_mutes_its_connection(harness: Harness, 
 
 def after_it_waited(harness: Harness, talk: Conversation) -> bytes:
     harness.settle()
-    completed = harness.broker.lot.take_completed()
+    completed = harness.broker.purgatory.take_completed()
     if not completed:
         due = harness.broker.next_due()
         assert due is not None
         harness.pass_time(max(due - harness.now.steady, 1))
-        completed = harness.broker.lot.take_completed()
+        completed = harness.broker.purgatory.take_completed()
     for parked in completed:
         talk.answer_parked(parked, harness.now)  # type: ignore[arg-type]
     harness.go_on(talk)

@@ -193,7 +193,7 @@ def test_batch_is_written_if_this_broker_is_elected_again(elsewhere: Coordinated
 def test_stopping_broker_fails_waiting_batches(elsewhere: CoordinatedElsewhere) -> None:
     talk = elsewhere.produces(elsewhere.begun(), 0)
     elsewhere.asked_alone()
-    elsewhere.leader.broker.lot.complete_all()
+    elsewhere.leader.broker.purgatory.complete_all()
     elsewhere.wake()
     assert elsewhere.codes(talk) == [AGAIN]
     assert elsewhere.end(T0) == 0

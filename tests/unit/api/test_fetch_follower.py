@@ -9,7 +9,7 @@ import pytest
 from odradek.api.request.admission import Admission
 from odradek.base.errors import ErrorCode
 from odradek.base.units import BrokerId, Offset, TopicPartition
-from odradek.core.coordinators.durable import Written
+from odradek.core.coordinators.durable import PendingWrite
 from odradek.core.kernel.access import ANONYMOUS, NO_CLUSTER_ACTION
 from odradek.core.kernel.moment import Moment
 from odradek.record.builder import encode_batch
@@ -86,7 +86,9 @@ def test_last_in_sync_follower_completes_parked_requests(
     coordinator: list[str] = []
     batch = Batch.checked(memoryview(encode_batch([(None, b"b", (), NOW_MS)])))
     append = led.harness.broker._append_state(led.leading, batch, led.harness.now)
-    led.harness.broker._steps.when_safe(Written(append), lambda now: coordinator.append("went on"), led.harness.now)
+    led.harness.broker._steps.when_safe(
+        PendingWrite(append), lambda now: coordinator.append("went on"), led.harness.now
+    )
     other.fetch({0: 2})
     assert led.is_waiting(producer) and is_parked(led, consumer) and not coordinator
     third.fetch({0: 2})

@@ -10,7 +10,7 @@ from odradek.api.fetch import plain_fetch
 from odradek.base.errors import ErrorCode
 from odradek.base.units import ProducerEpoch, ProducerId
 from odradek.core.fetch.fetch_sessions import INITIAL_EPOCH
-from odradek.core.kernel.parked import Parked
+from odradek.core.kernel.parked import ParkedRequest
 from odradek.record.end_transaction_marker import EndMarker, end_marker_batch
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from odradek.wire.messages.list_offsets import (
@@ -134,8 +134,8 @@ def test_parked_fetch_completes_at_the_high_watermark_not_the_log_end(followed: 
     if is_plain:
         followed.answered(followed.ask(1, wait_ms=WAIT_MS))  # The next request like it uses the template.
     waiting = followed.ask(1, wait_ms=WAIT_MS)
-    assert isinstance(waiting, Parked)
-    assert isinstance(waiting.condition, plain_fetch._Waiting) == is_plain
+    assert isinstance(waiting, ParkedRequest)
+    assert isinstance(waiting.condition, plain_fetch._DelayedPlainFetch) == is_plain
     followed.says(batch(1), batch(2), high_watermark=1)
     assert followed.is_waiting(waiting)
     followed.says(high_watermark=2)
@@ -156,8 +156,8 @@ def test_parked_fetch_completes_at_a_new_leader_epoch(followed: Followed, is_pla
     if is_plain:
         followed.answered(followed.ask(1, wait_ms=WAIT_MS, leader_epoch=0))
     waiting = followed.ask(1, wait_ms=WAIT_MS, leader_epoch=0)
-    assert isinstance(waiting, Parked)
-    assert isinstance(waiting.condition, plain_fetch._Waiting) == is_plain
+    assert isinstance(waiting, ParkedRequest)
+    assert isinstance(waiting.condition, plain_fetch._DelayedPlainFetch) == is_plain
     followed.is_led_anew()
     assert not followed.is_waiting(waiting)
     assert error_of(followed.answered(waiting)) is ErrorCode.FENCED_LEADER_EPOCH

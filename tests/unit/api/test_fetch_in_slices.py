@@ -11,7 +11,7 @@ from odradek.api.conversation import Conversation
 from odradek.base.errors import ErrorCode
 from odradek.base.limits import PARTITIONS_PER_FETCH_SESSION_MAX, SLICE_ELEMENTS
 from odradek.core.fetch.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, SESSIONLESS
-from odradek.core.kernel.parked import Parked
+from odradek.core.kernel.parked import ParkedRequest
 from odradek.record.builder import encode_batch
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from odradek.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
@@ -122,14 +122,14 @@ def test_session_returns_only_new_records(harness: Harness) -> None:
 
 def test_parked_fetch_completes_at_any_partition_and_delays_no_other(harness: Harness) -> None:
     waiting = harness.send(fetch(), VERSION)
-    assert isinstance(waiting, Parked) and isinstance(waiting.owner, Conversation)
+    assert isinstance(waiting, ParkedRequest) and isinstance(waiting.owner, Conversation)
     talk = waiting.owner
     talk_has_more = harness.talk()
     talk_has_more.receive_data(frame_of(fetch([0], wait=0), VERSION, 2, "c"))
     harness.go_on(talk_has_more)
     assert talk_has_more.data_to_send(), "another connection is answered"
     produce(harness, MANY // 2)
-    assert harness.broker.lot.take_completed() == [waiting]
+    assert harness.broker.purgatory.take_completed() == [waiting]
     talk.answer_parked(waiting, harness.now)
     assert served(rest(harness, talk)) == [MANY // 2]
 
@@ -147,9 +147,9 @@ def test_bytes_during_slices_and_wait_are_added(harness: Harness) -> None:
     produce(harness, 0)
     harness.go_on(talk)
     waiting = talk.waits_for
-    assert isinstance(waiting, Parked)
+    assert isinstance(waiting, ParkedRequest)
     produce(harness, 0)
-    assert harness.broker.lot.take_completed() == [waiting]
+    assert harness.broker.purgatory.take_completed() == [waiting]
     talk.answer_parked(waiting, harness.now)
     assert served(rest(harness, talk)) == [0]
 
@@ -166,19 +166,19 @@ def test_deadline_starts_at_the_arrival_of_the_request(harness: Harness) -> None
     talk = began(harness, fetch(), slices=2)
     harness.pass_time(WAIT_MS - 10)
     harness.go_on(talk)
-    assert isinstance(talk.waits_for, Parked)
+    assert isinstance(talk.waits_for, ParkedRequest)
     harness.pass_time(10)
-    assert harness.broker.lot.take_completed() == [talk.waits_for]
+    assert harness.broker.purgatory.take_completed() == [talk.waits_for]
 
 
 def test_disconnect_between_two_slices_leaves_no_state(harness: Harness) -> None:
     talk = began(harness, fetch(), slices=3)
     talk.leave()
     waiting = harness.send(fetch(), VERSION)
-    assert isinstance(waiting, Parked) and isinstance(waiting.owner, Conversation)
+    assert isinstance(waiting, ParkedRequest) and isinstance(waiting.owner, Conversation)
     waiting.owner.leave()
     produce(harness, *range(MANY))
-    assert not harness.broker.lot and not harness.broker.lot.take_completed()
+    assert not harness.broker.purgatory and not harness.broker.purgatory.take_completed()
 
 
 def test_session_partitions_are_bounded(harness: Harness) -> None:

@@ -12,9 +12,9 @@ from odradek.api.request.admission import Admission
 from odradek.base.errors import ErrorCode
 from odradek.base.limits import SLICE_ELEMENTS
 from odradek.base.units import LeaderEpoch, Offset, ProducerEpoch, ProducerId, TimestampMs, TopicName, TopicPartition
-from odradek.core.fetch.fetch_sessions import EVICTION_MS, FINAL_EPOCH, INITIAL_EPOCH, Session
+from odradek.core.fetch.fetch_sessions import EVICTION_MS, FINAL_EPOCH, INITIAL_EPOCH, FetchSession
 from odradek.core.kernel.moment import Moment
-from odradek.core.kernel.parked import Parked
+from odradek.core.kernel.parked import ParkedRequest
 from odradek.core.partition.partition import Partition
 from odradek.log.files.disk import DiskFailed, FileSlice
 from odradek.log.log.log import Log
@@ -73,7 +73,7 @@ class Reader:
 
     def told(self, outcome: object) -> dict[int, PartitionData]:
         """Return the response by partition; the fetch has completed, or its deadline is awaited."""
-        if isinstance(outcome, Parked) and not is_waiting(self.harness, outcome):
+        if isinstance(outcome, ParkedRequest) and not is_waiting(self.harness, outcome):
             assert isinstance(outcome.owner, Conversation)
             outcome.owner.answer_parked(outcome, self.harness.now)
             outcome = outcome.owner.data_to_send()
@@ -87,13 +87,13 @@ class Reader:
     ) -> dict[int, PartitionData]:
         return self.told(self.harness.send(self.request(offsets or {}, forgotten=forgotten), VERSION))
 
-    def wait(self, offsets: dict[int, int] | None = None) -> Parked[object]:
+    def wait(self, offsets: dict[int, int] | None = None) -> ParkedRequest[object]:
         outcome = self.harness.send(self.request(offsets or {}, wait=FOR_LONG_MS), VERSION)
-        assert isinstance(outcome, Parked)
+        assert isinstance(outcome, ParkedRequest)
         return outcome
 
     @property
-    def session(self) -> Session:
+    def session(self) -> FetchSession:
         session = self.harness.broker.sessions.find_session(self.session_id)
         assert session is not None
         return session
@@ -150,8 +150,8 @@ def transactional(sequence: int) -> bytes:
     )
 
 
-def is_waiting(harness: Harness, parked: Parked[object]) -> bool:
-    return any(parked in bucket for bucket in harness.broker.lot._by_bucket.values())
+def is_waiting(harness: Harness, parked: ParkedRequest[object]) -> bool:
+    return any(parked in bucket for bucket in harness.broker.purgatory._by_bucket.values())
 
 
 def test_changed_partitions_are_read_and_returned(harness: Harness) -> None:
@@ -269,7 +269,7 @@ def test_fetch_whose_read_finds_a_failed_disk_completes_once(harness: Harness, m
 
     monkeypatch.setattr(Log, "read", fails)
     produce(harness, 3)
-    assert harness.broker.lot.take_completed() == [parked]
+    assert harness.broker.purgatory.take_completed() == [parked]
     assert not partition(harness, 3).is_online
     (told,) = one.told(parked).values()
     assert told.error_code == ErrorCode.KAFKA_STORAGE_ERROR
@@ -370,7 +370,7 @@ def test_records_are_returned_once_they_are_visible(harness: Harness) -> None:
     waiting = one.wait()
     topic = TopicProduceData(name="t", partition_data=[PartitionProduceData(index=1, records=BATCH)])
     written = harness.send(ProduceRequest(acks=-1, timeout_ms=1_000, topic_data=[topic]), 9)
-    assert isinstance(written, Parked) and is_waiting(harness, waiting)
+    assert isinstance(written, ParkedRequest) and is_waiting(harness, waiting)
     assert partition(harness, 1).positions.high_watermark == Offset(0)
     harness.settle()
     assert not is_waiting(harness, waiting)

@@ -191,8 +191,8 @@ def test_client_without_a_client_id_joins(harness: Harness) -> None:
 def test_parked_join_returns_not_coordinator_when_the_broker_stops(harness: Harness) -> None:
     stable(harness)
     waiting = parked(harness.send(joining(), OLD))
-    harness.broker.lot.complete_all()
-    assert harness.broker.lot.take_completed() == [waiting]
+    harness.broker.purgatory.complete_all()
+    assert harness.broker.purgatory.take_completed() == [waiting]
     answer = harness.decoded(waiting.then(), OLD, JoinGroupResponse)
     assert (answer.error_code, answer.member_id) == (ErrorCode.NOT_COORDINATOR, "")
 
@@ -208,7 +208,7 @@ def leader_told(harness: Harness) -> tuple[Conversation, Work]:
     other = harness.decoded(harness.finished(waiting), OLD, JoinGroupResponse)
     leading = parked(harness.send(joining(leader.member_id, protocols=LARGE), OLD))
     assert not join(harness, member_id=other.member_id, protocols=LARGE).error_code
-    assert harness.broker.lot.take_completed() == [leading]
+    assert harness.broker.purgatory.take_completed() == [leading]
     talk = leading.owner
     assert isinstance(talk, Conversation)
     talk.answer_parked(leading, harness.now)
@@ -229,7 +229,7 @@ def test_leader_of_a_large_group_may_disconnect_during_encoding(harness: Harness
     talk, _ = leader_told(harness)
     talk.leave()
     harness.go_on(talk)
-    for one in harness.broker.lot.take_completed():
+    for one in harness.broker.purgatory.take_completed():
         talk.answer_parked(one, harness.now)
     assert not talk.data_to_send() and talk.ending is None
 
@@ -238,7 +238,7 @@ def test_failed_encoding_thread_breaks_the_conversation(harness: Harness) -> Non
     talk, work = leader_told(harness)
     work.error = RuntimeError("a bug")
     work.on_finished()
-    (one,) = harness.broker.lot.take_completed()
+    (one,) = harness.broker.purgatory.take_completed()
     talk.answer_parked(one, harness.now)
     assert talk.ending is not None and talk.ending.is_broken and not talk.is_waiting
 

@@ -15,7 +15,7 @@ from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.core.controller.events import AlteredPartition, AlterPartitions, ShutDown
 from odradek.core.kernel.access import Operation
 from odradek.core.kernel.cluster_view import RECOVERING, LeaderAndIsr
-from odradek.core.kernel.parked import Parked
+from odradek.core.kernel.parked import ParkedRequest
 from odradek.core.transactions.producer_ids import ProducerIdBlock
 from odradek.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from odradek.wire.messages.alter_partition import (
@@ -291,7 +291,7 @@ def test_requests_without_cluster_action_are_refused(between: BetweenBrokers) ->
 def test_request_without_a_controller_response_closes_the_connection(between: BetweenBrokers) -> None:
     for message, version in ((wants((*T, [(0, [2])]), version=3), 3), (ControlledShutdownRequest(broker_id=TWO), 3)):
         outcome = between.harness.send(message, version)
-        assert isinstance(outcome, Parked)
+        assert isinstance(outcome, ParkedRequest)
         with pytest.raises(ConnectionAbortedError, match="timed out"):
             between.harness.finished(outcome)
 

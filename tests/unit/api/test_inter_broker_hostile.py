@@ -18,14 +18,14 @@ from odradek.base.units import BrokerId, LeaderEpoch, TopicPartition
 from odradek.core.controller.broker_request_batch import (
     AssignedState,
     BecomeLeaderOrFollower,
+    ControlRequest,
     PartitionMetadata,
     StopReplicas,
-    ToBroker,
     UpdateMetadata,
 )
 from odradek.core.controller.events import AlteredPartition, AlterPartitions
 from odradek.core.kernel.cluster_view import LeaderAndIsr
-from odradek.core.kernel.parked import Parked
+from odradek.core.kernel.parked import ParkedRequest
 from odradek.wire.catalog import APIS
 from odradek.wire.messages.alter_partition import (
     AlterPartitionRequest,
@@ -72,8 +72,8 @@ def as_in_a_broker() -> Iterator[None]:
     gc.unfreeze()
 
 
-def sent(request: BecomeLeaderOrFollower | UpdateMetadata | StopReplicas) -> ToBroker:
-    return ToBroker(US, 10, OTHER, 7, request)
+def sent(request: BecomeLeaderOrFollower | UpdateMetadata | StopReplicas) -> ControlRequest:
+    return ControlRequest(US, 10, OTHER, 7, request)
 
 
 def check_holds(between: BetweenBrokers) -> None:
@@ -90,7 +90,7 @@ class Fails:
         between.keeps = False
         self.names: set[object] = set()
 
-    def __call__(self, one: ToBroker) -> dict[TopicPartition, ErrorCode]:
+    def __call__(self, one: ControlRequest) -> dict[TopicPartition, ErrorCode]:
         self.names.update(one.request.partitions)
         return dict(FAILED)
 
@@ -188,7 +188,7 @@ class Decides:
     def __init__(self, random: Random) -> None:
         self.random = random
 
-    def told(self, one: ToBroker) -> dict[Any, ErrorCode]:
+    def told(self, one: ControlRequest) -> dict[Any, ErrorCode]:
         names = list(one.request.partitions)
         return {name: ErrorCode.KAFKA_STORAGE_ERROR for name in names if self.random.random() < 0.3}
 
@@ -211,7 +211,7 @@ def check_answer(between: BetweenBrokers, key: ApiKey, version: int, data: bytes
     harness = between.harness
     try:
         outcome = harness.send_frame(data)
-        if isinstance(outcome, Parked):
+        if isinstance(outcome, ParkedRequest):
             assert between.take_in(decides.told) + between.control(decides)
         answer = harness.finished(outcome)
     except Malformed:

@@ -15,14 +15,14 @@ from odradek.core.broker.replicas import Errors
 from odradek.core.controller.broker_request_batch import (
     AssignedState,
     BecomeLeaderOrFollower,
+    ControlRequest,
     PartitionMetadata,
     StopReplicas,
-    ToBroker,
     UpdateMetadata,
 )
 from odradek.core.kernel.access import Operation
 from odradek.core.kernel.cluster_view import LeaderAndIsr
-from odradek.core.kernel.parked import Parked
+from odradek.core.kernel.parked import ParkedRequest
 from odradek.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from odradek.wire.messages.stop_replica import (
     StopReplicaPartitionState,
@@ -61,8 +61,8 @@ def between(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BetweenBrokers:
     return BetweenBrokers(Harness(tmp_path))
 
 
-def sent(request: BecomeLeaderOrFollower | UpdateMetadata | StopReplicas, broker_epoch: int = 10) -> ToBroker:
-    return ToBroker(US, broker_epoch, OTHER, 7, request)
+def sent(request: BecomeLeaderOrFollower | UpdateMetadata | StopReplicas, broker_epoch: int = 10) -> ControlRequest:
+    return ControlRequest(US, broker_epoch, OTHER, 7, request)
 
 
 def become(version: int) -> LeaderAndIsrRequest:
@@ -158,7 +158,7 @@ def test_one_request_stops_and_deletes_replicas(between: BetweenBrokers, version
     topics = [StopReplicaTopicState(topic_name="t", partition_states=states)]
     request = StopReplicaRequest(controller_id=OTHER, controller_epoch=7, topic_states=topics)
 
-    def failed(one: ToBroker) -> Errors:
+    def failed(one: ControlRequest) -> Errors:
         assert isinstance(one.request, StopReplicas)
         return {name: ErrorCode.FENCED_LEADER_EPOCH for name in one.request.partitions if one.request.deletes}
 
@@ -242,7 +242,7 @@ def test_requests_without_cluster_action_are_refused(between: BetweenBrokers) ->
 def test_request_not_handled_in_time_closes_the_connection(between: BetweenBrokers) -> None:
     """The controller retries; the late execution changes nothing."""
     outcome = between.harness.send(become(7), 7)
-    assert isinstance(outcome, Parked)
+    assert isinstance(outcome, ParkedRequest)
     with pytest.raises(ConnectionAbortedError, match="timed out"):
         between.harness.finished(outcome)
     assert between.take_in() == 1

@@ -8,7 +8,7 @@ from typing import TypeVar
 import pytest
 
 from odradek.api.cluster import alter_partition, controlled_shutdown, leader_and_isr, stop_replica, update_metadata
-from odradek.api.cluster.alter_partition_requests import Altered, from_response, to_message, version_for
+from odradek.api.cluster.alter_partition_requests import AlterPartitionResult, from_response, to_message, version_for
 from odradek.api.transactions import allocate_producer_ids
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import NO_EPOCH, BrokerId
@@ -95,7 +95,7 @@ def test_proposed_isrs_round_trip(version: int) -> None:
         assert ask.isr_epochs == (known if version >= 3 else {})
 
 
-def response(made: list[ProposedIsr], answers: list[Altered], version: int) -> AlterPartitionResponse:
+def response(made: list[ProposedIsr], answers: list[AlterPartitionResult], version: int) -> AlterPartitionResponse:
     """Return a response with each partition in a topic entry of its own, in any order."""
     topics = []
     for one, answer in zip(made, answers, strict=True):
@@ -120,9 +120,11 @@ def test_responses_to_proposed_isrs_round_trip(version: int) -> None:
     for _ in range(ROUNDS):
         made = proposals(maker, version, BrokerId(1))
         answers = [
-            Altered(ErrorCode.NONE, maker.state(recovers=version >= 1, has_controller=False))
+            AlterPartitionResult(ErrorCode.NONE, maker.state(recovers=version >= 1, has_controller=False))
             if maker.random.random() < 0.5
-            else Altered(maker.random.choice((ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.INELIGIBLE_REPLICA)))
+            else AlterPartitionResult(
+                maker.random.choice((ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.INELIGIBLE_REPLICA))
+            )
             for _ in made
         ]
         message = travelled(response(made, answers, version), version)
@@ -134,9 +136,11 @@ def test_proposals_missing_in_the_response_fail(version: int) -> None:
     made = proposals(ValueMaker("without"), version, BrokerId(1))
     assert len(made) > 1
     refused = AlterPartitionResponse(throttle_time_ms=0, error_code=ErrorCode.NOT_CONTROLLER, topics=[])
-    assert from_response(made, refused, IDS, version) == [Altered(ErrorCode.NOT_CONTROLLER)] * len(made)
+    assert from_response(made, refused, IDS, version) == [AlterPartitionResult(ErrorCode.NOT_CONTROLLER)] * len(made)
     nothing = AlterPartitionResponse(throttle_time_ms=0, error_code=0, topics=[])
-    assert from_response(made, nothing, IDS, version) == [Altered(ErrorCode.UNKNOWN_SERVER_ERROR)] * len(made)
+    assert from_response(made, nothing, IDS, version) == [AlterPartitionResult(ErrorCode.UNKNOWN_SERVER_ERROR)] * len(
+        made
+    )
 
 
 def test_proposals_of_topics_without_an_id_use_a_version_with_names() -> None:
@@ -149,9 +153,9 @@ def test_proposals_of_topics_without_an_id_use_a_version_with_names() -> None:
 
 def test_unknown_error_codes_become_unknown_server_error() -> None:
     made = proposals(ValueMaker("unknown"), 3, BrokerId(1))[:1]
-    message = response(made, [Altered(ErrorCode.NONE, made[0].proposal)], 3)
+    message = response(made, [AlterPartitionResult(ErrorCode.NONE, made[0].proposal)], 3)
     message.topics[0].partitions[0].error_code = 9999
-    assert from_response(made, message, IDS, 3) == [Altered(ErrorCode.UNKNOWN_SERVER_ERROR)]
+    assert from_response(made, message, IDS, 3) == [AlterPartitionResult(ErrorCode.UNKNOWN_SERVER_ERROR)]
     answer = AllocateProducerIdsResponse(throttle_time_ms=0, error_code=9999, producer_id_start=0, producer_id_len=1)
     with pytest.raises(Refused, match="UNKNOWN_SERVER_ERROR"):
         allocate_producer_ids.from_response(answer)

@@ -52,7 +52,7 @@ def asked(harness: Harness, data: bytes) -> Conversation:
 
 
 def woken(harness: Harness, talk: Conversation) -> None:
-    for parked in harness.broker.lot.take_completed():
+    for parked in harness.broker.purgatory.take_completed():
         assert parked.owner is talk
         talk.answer_parked(parked, harness.now)  # type: ignore[arg-type]
     while talk.step(harness.now, 0):

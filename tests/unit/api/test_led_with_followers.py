@@ -13,7 +13,7 @@ from odradek.api.request.outcome import Encoded
 from odradek.base.errors import ErrorCode
 from odradek.base.units import NO_BROKER
 from odradek.core.kernel.access import ANONYMOUS, Operation, ResourceType
-from odradek.core.kernel.parked import Parked
+from odradek.core.kernel.parked import ParkedRequest
 from odradek.record.builder import encode_batch
 from odradek.wire.connection import Connection
 from odradek.wire.messages.delete_records import (
@@ -135,8 +135,8 @@ def test_large_produce_waits_for_followers(led: Led, other: FetchingFollower, th
     staged = large.finish(large.arrival.batch.crc, b"\0", led.harness.now)
     assert staged is not None
     outcome = staged.finish()
-    assert isinstance(outcome, Parked)
-    led.harness.broker.lot.park(outcome)
+    assert isinstance(outcome, ParkedRequest)
+    led.harness.broker.purgatory.park(outcome)
     for follower, fetch in zip((other, third), fetches, strict=True):
         assert not is_parked(led, fetch)
         assert offsets_of(follower.told(fetch)[0]) == [1]
@@ -228,13 +228,13 @@ def test_epoch_end_requires_cluster_action_or_describe(led: Led, broker: int) ->
 # Deleting records.
 
 
-def delete_below(led: Led, offset: int) -> Encoded | Parked[Encoded]:
+def delete_below(led: Led, offset: int) -> Encoded | ParkedRequest[Encoded]:
     parts = [DeleteRecordsPartition(partition_index=0, offset=offset)]
     request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="t", partitions=parts)], timeout_ms=60_000)
     return led.harness.send(request, 2)
 
 
-def deleted(led: Led, outcome: Encoded | Parked[Encoded]) -> tuple[ErrorCode, int]:
+def deleted(led: Led, outcome: Encoded | ParkedRequest[Encoded]) -> tuple[ErrorCode, int]:
     answer = led.harness.decoded(led.harness.finished(outcome), 2, DeleteRecordsResponse)
     (part,) = answer.topics[0].partitions
     return ErrorCode(part.error_code), part.low_watermark
@@ -303,7 +303,7 @@ def test_leader_alone_in_the_isr_waits_for_its_disk(tmp_path: Path, flush_messag
     led.answers(led.proposed())
     after = led.produce()
     if flush_messages is not None:
-        assert not isinstance(after, Parked), "nobody waits for the disk"
+        assert not isinstance(after, ParkedRequest), "nobody waits for the disk"
         assert not broker.flushes.are_open
         return
     assert positions.high_watermark == positions.durable_end == 1

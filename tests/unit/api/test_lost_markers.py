@@ -10,7 +10,7 @@ from odradek.api.request.outcome import Encoded
 from odradek.api.table import BY_KEY, IN_CLUSTER
 from odradek.base.errors import ErrorCode
 from odradek.base.units import NO_BROKER, TopicName, TopicPartition
-from odradek.core.kernel.parked import Parked
+from odradek.core.kernel.parked import ParkedRequest
 from odradek.wire.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -30,7 +30,7 @@ def between_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(BY_KEY, key, IN_CLUSTER[key])
 
 
-def ends(led: Led, version: int) -> Encoded | Parked[Encoded]:
+def ends(led: Led, version: int) -> Encoded | ParkedRequest[Encoded]:
     topic = WritableTxnMarkerTopic(name="t", partition_indexes=[0])
     marker = WritableTxnMarker(
         producer_id=1, producer_epoch=0, transaction_result=True, topics=[topic], coordinator_epoch=0
@@ -38,7 +38,7 @@ def ends(led: Led, version: int) -> Encoded | Parked[Encoded]:
     return led.harness.send(WriteTxnMarkersRequest(markers=[marker]), version)
 
 
-def told(led: Led, outcome: Encoded | Parked[Encoded], version: int) -> ErrorCode:
+def told(led: Led, outcome: Encoded | ParkedRequest[Encoded], version: int) -> ErrorCode:
     answer = led.harness.decoded(led.harness.finished(outcome), version, WriteTxnMarkersResponse)
     return ErrorCode(answer.markers[0].topics[0].partitions[0].error_code)
 

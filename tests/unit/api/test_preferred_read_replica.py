@@ -11,7 +11,7 @@ from odradek.base.errors import ErrorCode
 from odradek.base.units import BrokerId
 from odradek.core.fetch.fetch_sessions import FINAL_EPOCH
 from odradek.core.kernel.cluster_view import BrokerInfo, Endpoint
-from odradek.core.kernel.parked import Parked
+from odradek.core.kernel.parked import ParkedRequest
 from odradek.core.partition.replica_selector import LEADER_SELECTOR, RACK_AWARE_SELECTOR
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from support.asking import LEADER
@@ -146,7 +146,7 @@ def test_leader_epoch_is_checked_first(tmp_path: Path) -> None:
 def test_redirected_fetch_does_not_wait(tmp_path: Path) -> None:
     racks = Racks(tmp_path)
     outcome = racks.send("b", 2, wait_ms=WAIT_MS)
-    assert not isinstance(outcome, Parked)
+    assert not isinstance(outcome, ParkedRequest)
     assert racks.told(outcome).preferred_read_replica == THIRD
 
 
@@ -156,8 +156,8 @@ def test_parked_fetch_is_redirected_with_the_next_record(tmp_path: Path, is_plai
     if is_plain:
         racks.told(racks.send("b", 2, wait_ms=WAIT_MS))
     waiting = racks.send("b", 2, wait_ms=WAIT_MS)
-    assert isinstance(waiting, Parked)
-    assert isinstance(waiting.condition, plain_fetch._Waiting) == is_plain
+    assert isinstance(waiting, ParkedRequest)
+    assert isinstance(waiting.condition, plain_fetch._DelayedPlainFetch) == is_plain
     racks.set_racks()
     racks.led.produce(acks=LEADER)
     racks.led.fetches(OTHER, THIRD)

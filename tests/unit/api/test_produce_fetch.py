@@ -9,7 +9,7 @@ import pytest
 from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicName
 from odradek.base.uuids import ZERO_UUID
-from odradek.core.kernel.parked import Parked
+from odradek.core.kernel.parked import ParkedRequest
 from odradek.record.builder import encode_batch
 from odradek.record.compression import Codec
 from odradek.record.record_batch import Batch, iter_batches
@@ -126,10 +126,10 @@ def test_fetch_works_in_every_version(harness: Harness, version: int) -> None:
 
 def test_acks_all_waits_for_the_sync_and_is_invisible_before(harness: Harness) -> None:
     parked = harness.send(request(harness, batch(b"a")), 9)
-    assert isinstance(parked, Parked)
+    assert isinstance(parked, ParkedRequest)
     assert values(fetch(harness, 0, max_wait_ms=0)) == []
     harness.settle()
-    assert harness.broker.lot.take_completed() == [parked]
+    assert harness.broker.purgatory.take_completed() == [parked]
     assert values(fetch(harness, 0)) == [b"a"]
 
 
@@ -138,15 +138,15 @@ def test_one_sync_completes_all_parked_requests(harness: Harness) -> None:
     assert len(harness.broker.take_effects()) == 1
     waiting += [harness.send(request(harness, batch(b"b")), 9) for _ in range(2)]
     assert harness.broker.take_effects() == []  # One round at a time.
-    assert harness.broker.lot.take_completed() == []
-    assert len(waiting) == len(harness.broker.lot)
+    assert harness.broker.purgatory.take_completed() == []
+    assert len(waiting) == len(harness.broker.purgatory)
 
 
 def test_flush_messages_relaxes_acks_all(tmp_path: Path) -> None:
     harness = Harness(tmp_path)
     create(harness, flush_messages="3")
-    assert not isinstance(harness.send(request(harness, batch(b"a", b"b")), 9), Parked)
-    assert isinstance(harness.send(request(harness, batch(b"c"), LEADER), 9), Parked)
+    assert not isinstance(harness.send(request(harness, batch(b"a", b"b")), 9), ParkedRequest)
+    assert isinstance(harness.send(request(harness, batch(b"c"), LEADER), 9), ParkedRequest)
     harness.settle()
     assert values(fetch(harness, 0)) == [b"a", b"b", b"c"]
 
@@ -159,11 +159,11 @@ def test_acks_0_gets_no_response(harness: Harness) -> None:
 def test_parked_fetch_waits_for_min_bytes(harness: Harness) -> None:
     one = batch(b"x" * 100)
     parked = harness.send(fetch_request(harness, 0, min_bytes=2 * len(one)), 12)
-    assert isinstance(parked, Parked)
+    assert isinstance(parked, ParkedRequest)
     produce(harness, bytes(one), acks=LEADER)
-    assert harness.broker.lot.take_completed() == []
+    assert harness.broker.purgatory.take_completed() == []
     produce(harness, bytes(one), acks=LEADER)
-    (woken,) = harness.broker.lot.take_completed()
+    (woken,) = harness.broker.purgatory.take_completed()
     assert woken is parked
     answer = harness.decoded(parked.then(), 12, FetchResponse)
     assert len(values(answer.responses[0].partitions[0])) == 2

@@ -89,7 +89,7 @@ class Replicated:
     def wake(self) -> None:
         """Execute the broker's effects, and continue the completed requests."""
         self.harness.settle()
-        while completed := self.harness.broker.lot.take_completed():
+        while completed := self.harness.broker.purgatory.take_completed():
             for parked in completed:
                 talk = parked.owner
                 assert isinstance(talk, Conversation)

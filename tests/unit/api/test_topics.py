@@ -10,7 +10,7 @@ from odradek.api.table import BY_KEY
 from odradek.base.errors import ErrorCode
 from odradek.base.units import NO_BROKER, TopicName
 from odradek.base.uuids import ZERO_UUID
-from odradek.core.kernel.parked import Parked
+from odradek.core.kernel.parked import ParkedRequest
 from odradek.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from odradek.wire.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -294,7 +294,7 @@ def test_metadata_waits_for_the_first_update_after_the_start(harness: Harness, c
     harness.broker.view.controller = NO_BROKER
     message = MetadataRequest(topics=[MetadataRequestTopic(name="flights")], allow_auto_topic_creation=False)
     waiting = harness.send(message, 8)
-    assert isinstance(waiting, Parked)
+    assert isinstance(waiting, ParkedRequest)
     if comes:
         controller.tells({"flights": 1}, is_full=True)
     (told,) = harness.decoded(harness.finished(waiting), 8, MetadataResponse).topics

@@ -14,7 +14,7 @@ from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicName, TopicPartition
 from odradek.core.disks.flushes import Sync
 from odradek.core.kernel.cluster_view import CONSUMER_OFFSETS, TRANSACTION_STATE
-from odradek.core.kernel.parked import Parked
+from odradek.core.kernel.parked import ParkedRequest
 from odradek.wire.messages.produce import ProduceResponse
 from odradek.wire.messages.txn_offset_commit import TxnOffsetCommitResponse
 from support.group_offsets import GroupOffsets
@@ -46,7 +46,7 @@ class Syncs:
         (sync,) = [effect for effect in self._waiting if name in effect.flushes]
         assert list(sync.flushes) == [name]
         self._harness.broker.on_event(sync.run(), self._harness.now)
-        return [*self._harness.broker.lot.take_completed()]
+        return [*self._harness.broker.purgatory.take_completed()]
 
 
 def begun(harness: Harness, *, is_plain: bool) -> Transactional:
@@ -63,8 +63,8 @@ def begun(harness: Harness, *, is_plain: bool) -> Transactional:
     return producer
 
 
-def parked(outcome: Encoded | Parked[Encoded]) -> Parked[Encoded]:
-    assert isinstance(outcome, Parked)
+def parked(outcome: Encoded | ParkedRequest[Encoded]) -> ParkedRequest[Encoded]:
+    assert isinstance(outcome, ParkedRequest)
     return outcome
 
 

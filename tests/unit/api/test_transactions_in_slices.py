@@ -10,7 +10,7 @@ import pytest
 from odradek.base.errors import ErrorCode
 from odradek.base.limits import SLICE_ELEMENTS
 from odradek.base.units import TopicName, TopicPartition
-from odradek.core.kernel.parked import Parked
+from odradek.core.kernel.parked import ParkedRequest
 from odradek.core.transactions.completion import MARKED_AT_ONCE
 from odradek.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -194,7 +194,7 @@ def test_a_transaction_of_many_partitions_ends_some_at_a_time(producer: Transact
     harness = producer.harness
     assert set(producer.write_all("x", {index: [b"a"] for index in range(MANY)})) == {NONE}
     outcome = harness.send(producer.end_request(commit=commit), 3)
-    assert isinstance(outcome, Parked)
+    assert isinstance(outcome, ParkedRequest)
     harness.settle()
     marked = [ended(harness)]
     while marked[-1] < MANY:

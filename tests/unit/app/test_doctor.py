@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from odradek import __version__
-from odradek.app.doctor.advertised import Entrance, advice_for, corrected, unusable
+from odradek.app.doctor.advertised import BootstrapServer, advice_for, corrected, unusable
 from odradek.app.doctor.client_versions import CLIENTS, USES, examine_clients
 from odradek.app.doctor.described_cluster import Cluster, Identity
 from odradek.app.doctor.examination import examine
@@ -505,9 +505,9 @@ def test_command_config_file_enables_tls(
 # Decisions that need no server.
 
 
-def entrance(ip: str, node: int | None, *brokers: Broker) -> Entrance:
+def entrance(ip: str, node: int | None, *brokers: Broker) -> BootstrapServer:
     identity = None if node is None else Identity(node, {})
-    return Entrance((ip, 9092), ip, Cluster("c", 1, brokers, ()), identity, WAIT_SECONDS)
+    return BootstrapServer((ip, 9092), ip, Cluster("c", 1, brokers, ()), identity, WAIT_SECONDS)
 
 
 def test_advertised_localhost_is_valid_only_for_local_connections() -> None:

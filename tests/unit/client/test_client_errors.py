@@ -15,7 +15,7 @@ from odradek.client.connection.client_errors import (
     UnknownTopic,
     answer_error,
 )
-from odradek.client.connection.retry import Backoff, Patience, is_retriable
+from odradek.client.connection.retry import Backoff, RetryDeadline, is_retriable
 
 
 @pytest.mark.parametrize(
@@ -72,10 +72,10 @@ def test_backoff_doubles_up_to_its_bound() -> None:
 def test_patience_raises_the_last_error_at_its_deadline() -> None:
     config = ClientConfig("a:1", retry_backoff_ms=1, retry_backoff_max_ms=1)
     error = KafkaUnavailable("away")
-    patience = Patience(config, 20)
+    patience = RetryDeadline(config, 20)
     with pytest.raises(KafkaUnavailable) as raised:
         for _ in range(1000):
             patience.again(error)
     assert raised.value is error
     with pytest.raises(errors.NotKafka):
-        Patience(config, 60_000).again(errors.NotKafka("no"))
+        RetryDeadline(config, 60_000).again(errors.NotKafka("no"))

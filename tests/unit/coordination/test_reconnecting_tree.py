@@ -11,7 +11,7 @@ from queue import SimpleQueue
 import pytest
 
 from odradek.coordination import reconnecting_tree as renewed
-from odradek.coordination.reconnecting_tree import RenewedTree
+from odradek.coordination.reconnecting_tree import ReconnectingTree
 from odradek.coordination.sqlite import SqliteTree
 from odradek.coordination.tree import NoNode, SessionExpired, SessionState, Unavailable
 from support.waiting import SECONDS_MAX, until
@@ -38,7 +38,7 @@ def opens(path: Path) -> SqliteTree:
     return SqliteTree(path, poll_ms=5)
 
 
-def end(other: SqliteTree, tree: RenewedTree) -> None:
+def end(other: SqliteTree, tree: ReconnectingTree) -> None:
     """Expire the session of `tree` from another one, and wait until its owner notices."""
     with other._write() as writer:
         writer.end_session(tree.session_id)
@@ -51,7 +51,7 @@ def sessions(path: Path) -> int:
     return len(list(path.parent.glob("*.session-*")))
 
 
-def registered(tree: RenewedTree, calls: SimpleQueue[int]) -> Callable[[], None]:
+def registered(tree: ReconnectingTree, calls: SimpleQueue[int]) -> Callable[[], None]:
     """Return a callback for renewed sessions that creates an ephemeral node again, as a broker does."""
 
     def again() -> None:
@@ -62,7 +62,7 @@ def registered(tree: RenewedTree, calls: SimpleQueue[int]) -> Callable[[], None]
 
 
 def test_expired_session_is_replaced(path: Path, other: SqliteTree) -> None:
-    tree = RenewedTree(partial(opens, path))
+    tree = ReconnectingTree(partial(opens, path))
     states: SimpleQueue[SessionState] = SimpleQueue()
     calls: SimpleQueue[int] = SimpleQueue()
     tree.on_session(states.put)
@@ -86,7 +86,7 @@ def test_expired_session_is_replaced(path: Path, other: SqliteTree) -> None:
 
 
 def test_reconnecting_tree_implements_tree(path: Path, other: SqliteTree) -> None:
-    tree = RenewedTree(partial(opens, path))
+    tree = ReconnectingTree(partial(opens, path))
     events: SimpleQueue[object] = SimpleQueue()
     assert tree.create("/a", b"1") == "/a"
     assert tree.get("/a", events.put)[0] == b"1"
@@ -112,7 +112,7 @@ def test_operations_between_two_sessions_are_refused(path: Path, other: SqliteTr
         assert may_open.wait(SECONDS_MAX)
         return opens(path)
 
-    tree = RenewedTree(when_it_may)
+    tree = ReconnectingTree(when_it_may)
     calls: SimpleQueue[int] = SimpleQueue()
     tree.renewed = registered(tree, calls)
     may_open.clear()
@@ -136,7 +136,7 @@ def test_opening_an_unreachable_tree_is_retried(path: Path, other: SqliteTree) -
         return opens(path)
 
     tries: list[int] = []
-    tree = RenewedTree(sometimes)
+    tree = ReconnectingTree(sometimes)
     calls: SimpleQueue[int] = SimpleQueue()
     tree.renewed = registered(tree, calls)
     end(other, tree)
@@ -147,7 +147,7 @@ def test_opening_an_unreachable_tree_is_retried(path: Path, other: SqliteTree) -
 
 def test_failed_registration_is_retried_in_another_session(path: Path, other: SqliteTree) -> None:
     other.create("/ours")
-    tree = RenewedTree(partial(opens, path))
+    tree = ReconnectingTree(partial(opens, path))
     calls: SimpleQueue[int] = SimpleQueue()
     tree.renewed = registered(tree, calls)
     end(other, tree)
@@ -165,7 +165,7 @@ def test_session_that_expires_during_its_registration_is_replaced_once(path: Pat
         opened.append(opens(path))
         return opened[-1]
 
-    tree = RenewedTree(counted)
+    tree = ReconnectingTree(counted)
     calls: SimpleQueue[int] = SimpleQueue()
     states: SimpleQueue[SessionState] = SimpleQueue()
     again = registered(tree, calls)
@@ -201,7 +201,7 @@ def test_close_while_a_session_is_opened_leaves_no_session(path: Path, other: Sq
         opened.append(opens(path))
         return opened[-1]
 
-    tree = RenewedTree(when_it_may)
+    tree = ReconnectingTree(when_it_may)
     end(other, tree)
     assert is_opening.wait(SECONDS_MAX)
     tree.close()
@@ -210,7 +210,7 @@ def test_close_while_a_session_is_opened_leaves_no_session(path: Path, other: Sq
 
 
 def test_abandoned_session_is_ended_by_the_next_process(path: Path, other: SqliteTree) -> None:
-    tree = RenewedTree(partial(opens, path))
+    tree = ReconnectingTree(partial(opens, path))
     tree.create("/ours", ephemeral=True)
     tree.abandon()
     assert sessions(path) == 2
@@ -222,4 +222,4 @@ def test_failure_to_open_the_first_session_is_raised(tmp_path: Path) -> None:
     path = tmp_path / "tree.sqlite"
     path.mkdir()
     with pytest.raises(Unavailable):
-        RenewedTree(partial(opens, path))
+        ReconnectingTree(partial(opens, path))

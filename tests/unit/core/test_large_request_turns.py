@@ -6,7 +6,7 @@ from odradek.base.limits import LARGE_REQUEST_BYTES, MIDDLING_REQUESTS_AT_ONCE, 
 from odradek.base.units import TimestampMs
 from odradek.core.broker.large_requests import LargeRequests, Turn
 from odradek.core.kernel.moment import Moment
-from odradek.core.kernel.parked import Parked, ParkingLot
+from odradek.core.kernel.parked import ParkedRequest, Purgatory
 from odradek.core.kernel.promise import Promise
 from odradek.core.kernel.work import Work
 
@@ -22,28 +22,28 @@ def came(turns: list[Turn]) -> list[bool]:
 
 
 def test_large_requests_take_turns_in_arrival_order() -> None:
-    lot = ParkingLot()
-    requests = LargeRequests(lot)
+    purgatory = Purgatory()
+    requests = LargeRequests(purgatory)
     asked = [requests.request_turn(LARGE, at(0)) for _ in range(3)]
     assert came(asked) == [True, False, False]
     waiting = asked[1].parked(at(0))
-    lot.park(waiting)
+    purgatory.park(waiting)
     asked[0].end_turn()
     assert came(asked) == [True, True, False]
-    assert lot.take_completed() == [waiting]
+    assert purgatory.take_completed() == [waiting]
     asked[0].end_turn()
     assert came(asked) == [True, True, False], "it ends once"
 
 
 def test_smaller_requests_do_not_wait_behind_a_large_request() -> None:
-    requests = LargeRequests(ParkingLot())
+    requests = LargeRequests(Purgatory())
     requests.request_turn(LARGE, at(0))
     smaller = [requests.request_turn(LARGE_REQUEST_BYTES, at(0)) for _ in range(MIDDLING_REQUESTS_AT_ONCE + 1)]
     assert came(smaller) == [True] * MIDDLING_REQUESTS_AT_ONCE + [False]
 
 
 def test_abandoned_request_is_skipped_in_the_queue() -> None:
-    requests = LargeRequests(ParkingLot())
+    requests = LargeRequests(Purgatory())
     asked = [requests.request_turn(LARGE, at(0)) for _ in range(3)]
     asked[1].end_turn()
     asked[0].end_turn()
@@ -51,7 +51,7 @@ def test_abandoned_request_is_skipped_in_the_queue() -> None:
 
 
 def test_stalled_request_gives_up_its_turn() -> None:
-    requests = LargeRequests(ParkingLot())
+    requests = LargeRequests(Purgatory())
     asked = [requests.request_turn(LARGE, at(0)) for _ in range(3)]
     asked[0].steps(at(TURN_STUCK_MS // 2))
     asked[1].steps(at(TURN_STUCK_MS))
@@ -65,7 +65,7 @@ def test_stalled_request_gives_up_its_turn() -> None:
 
 
 def test_request_with_work_on_a_thread_keeps_its_turn() -> None:
-    requests = LargeRequests(ParkingLot())
+    requests = LargeRequests(Purgatory())
     asked = [requests.request_turn(LARGE, at(0)) for _ in range(2)]
     asked[0].waits(Work(lambda: None))
     asked[1].steps(at(10 * TURN_STUCK_MS))
@@ -76,9 +76,9 @@ def test_request_with_work_on_a_thread_keeps_its_turn() -> None:
 
 
 def test_parked_request_gives_up_its_turn() -> None:
-    requests = LargeRequests(ParkingLot())
+    requests = LargeRequests(Purgatory())
     asked = [requests.request_turn(LARGE, at(0)) for _ in range(2)]
     asked[0].waits(None)
     assert came(asked) == [True, False]
-    asked[0].waits(Parked(Promise[bool](), 0, lambda: None))
+    asked[0].waits(ParkedRequest(Promise[bool](), 0, lambda: None))
     assert came(asked) == [True, True]

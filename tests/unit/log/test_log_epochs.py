@@ -7,14 +7,14 @@ from simdisk import SimDisk
 
 from odradek.base.units import LeaderEpoch, Offset
 from odradek.log.files.disk import DiskFailed
-from odradek.log.producers.leader_epoch_cache import LeaderEpochs
+from odradek.log.producers.leader_epoch_cache import LeaderEpochFileCache
 from odradek.log.segment.checkpoints import read_epochs
 
 FILE = "/leader-epoch-checkpoint"
 
 
-def epochs(*entries: tuple[int, int]) -> LeaderEpochs:
-    cache = LeaderEpochs(SimDisk(), "", [])
+def epochs(*entries: tuple[int, int]) -> LeaderEpochFileCache:
+    cache = LeaderEpochFileCache(SimDisk(), "", [])
     for epoch, start in entries:
         cache.assign(LeaderEpoch(epoch), Offset(start))
     return cache
@@ -91,7 +91,7 @@ def test_cache_is_truncated_at_both_ends() -> None:
 
 def test_the_file_follows_every_change() -> None:
     disk = SimDisk()
-    cache = LeaderEpochs(disk, "", [])
+    cache = LeaderEpochFileCache(disk, "", [])
     cache.assign(LeaderEpoch(1), Offset(0))
     cache.assign(LeaderEpoch(2), Offset(7))
     assert read_epochs(disk, "") == cache.entries == [(1, 0), (2, 7)]
@@ -101,7 +101,7 @@ def test_the_file_follows_every_change() -> None:
 
 def test_change_with_a_failed_write_is_undone() -> None:
     disk = SimDisk()
-    cache = LeaderEpochs(disk, "", [])
+    cache = LeaderEpochFileCache(disk, "", [])
     cache.assign(LeaderEpoch(1), Offset(0))
     disk.room = 2
     with pytest.raises(DiskFailed):

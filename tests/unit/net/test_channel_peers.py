@@ -12,7 +12,7 @@ import pytest
 
 from odradek.core.kernel.cluster_view import Endpoint
 from odradek.net.channels.channel import Channel
-from odradek.net.channels.channel_requests import Failed, Reason, RequestBuilder
+from odradek.net.channels.channel_requests import FailedRequest, FailureReason, RequestBuilder
 from odradek.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from odradek.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from support.channel_peer import (
@@ -100,11 +100,11 @@ async def cuts_the_body(asked: Asked, writer: Writer) -> None:
 
 class Bad(NamedTuple):
     behave: Behaviour
-    reason: Reason
+    reason: FailureReason
     text: str
 
 
-LOST, OVER, INVALID = Reason.CONNECTION_LOST, Reason.TIMED_OUT, Reason.INVALID_RESPONSE
+LOST, OVER, INVALID = FailureReason.CONNECTION_LOST, FailureReason.TIMED_OUT, FailureReason.INVALID_RESPONSE
 CLOSED_TEXT, OVER_TEXT = "the connection was closed", f"no response within {TIMEOUT_MS} ms"
 BAD = [
     Bad(says_nothing, OVER, OVER_TEXT),
@@ -144,11 +144,11 @@ def test_each_request_fails_once_with_the_reason(bad: Bad, in_flight_max: int) -
             sent = Sent(channel)
             sent.send(5)
             outcomes = await sent.all()
-            assert {one.reason for one in outcomes if isinstance(one, Failed)} == {bad.reason}
+            assert {one.reason for one in outcomes if isinstance(one, FailedRequest)} == {bad.reason}
             assert len(sent.texts()) == 5 and all(bad.text in text for text in sent.texts())
             sent.send()
             await until(lambda: len(sent.outcomes) == 6)
-            if bad.reason is not Reason.TIMED_OUT:
+            if bad.reason is not FailureReason.TIMED_OUT:
                 assert (await sent.all())[-1] == 5
             channel.close()
 
@@ -177,7 +177,7 @@ def test_requests_are_resent_until_they_are_answered(
             lines = [record for record in caplog.records if record.name == LOGGER]
             first = lines[0].getMessage()
             assert bad.text in first and first.endswith("; 5 requests queued")
-            if bad.reason is not Reason.TIMED_OUT:
+            if bad.reason is not FailureReason.TIMED_OUT:
                 assert [record.levelname for record in lines] == ["WARNING", "INFO"]
             channel.close()
 
@@ -231,7 +231,7 @@ def test_data_for_a_peer_that_does_not_read_is_bounded() -> None:
             for _ in range(1_000):
                 channel.send(builder, outcomes.append)
             await until(lambda: len(outcomes) == 1_000)
-            assert {one.reason for one in outcomes if isinstance(one, Failed)} == {Reason.TIMED_OUT}
+            assert {one.reason for one in outcomes if isinstance(one, FailedRequest)} == {FailureReason.TIMED_OUT}
             assert 10 < built < 250
             channel.close()
 
@@ -312,7 +312,7 @@ def test_each_request_has_one_outcome_with_an_erratic_peer(seed: int, in_flight_
             whims.has_enough = retries
             outcomes = await sent.all()
             for number, outcome in enumerate(outcomes):  # The peer may have applied a failed request.
-                assert outcome == number or isinstance(outcome, Failed)
+                assert outcome == number or isinstance(outcome, FailedRequest)
             assert not retries or outcomes == list(range(len(outcomes)))
             assert any(isinstance(one, int) for one in outcomes)
             sent.send(20)

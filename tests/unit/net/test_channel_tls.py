@@ -12,7 +12,7 @@ import pytest
 
 from odradek.core.kernel.cluster_view import Endpoint
 from odradek.net.channels.channel import Channel
-from odradek.net.channels.channel_requests import Failed, Reason, RequestBuilder
+from odradek.net.channels.channel_requests import FailedRequest, FailureReason, RequestBuilder
 from odradek.tls.ssl_contexts import Contexts, client_context, server_context
 from odradek.tls.tls_config import TlsConfig
 from odradek.wire.messages.metadata import MetadataRequest, MetadataResponse
@@ -55,7 +55,7 @@ def asks_client(directory: Path, authority: Authority) -> dict[str, str]:
     }
 
 
-async def failure(peer: Peer, tls: Contexts | None) -> Failed:
+async def failure(peer: Peer, tls: Contexts | None) -> FailedRequest:
     """Return the failure of a request, the same each time."""
     channel = Channel(
         asyncio.get_running_loop(), peer.endpoint, config(connect_timeout_ms=20_000), name="broker 2", tls=tls
@@ -65,7 +65,7 @@ async def failure(peer: Peer, tls: Contexts | None) -> Failed:
     (first,) = await sent.all()
     sent.send()
     _, second = await sent.all()
-    assert isinstance(first, Failed) and first == second
+    assert isinstance(first, FailedRequest) and first == second
     channel.close()
     return first
 
@@ -103,7 +103,7 @@ def test_untrusted_certificate_is_refused(authority: Authority, tmp_path: Path) 
     async def work() -> None:
         async with Peer(context=server(tmp_path, authority.known())) as peer:
             failed = await failure(peer, client(tmp_path, Authority()))
-            assert failed.reason is Reason.CANNOT_CONNECT
+            assert failed.reason is FailureReason.CANNOT_CONNECT
             assert failed.text.startswith("the broker's certificate is not trusted: ")
 
     run(work)
@@ -113,7 +113,7 @@ def test_certificate_of_another_host_is_refused(authority: Authority, tmp_path: 
     async def work() -> None:
         async with Peer(context=server(tmp_path, authority.known("elsewhere.example"))) as peer:
             failed = await failure(peer, client(tmp_path, authority))
-            assert failed.reason is Reason.CANNOT_CONNECT
+            assert failed.reason is FailureReason.CANNOT_CONNECT
             assert failed.text.startswith("the broker's certificate does not match the address: ")
 
     run(work)
@@ -142,7 +142,7 @@ def test_broker_requires_a_client_certificate(authority: Authority, tmp_path: Pa
         if shows_own:
             assert isinstance(outcomes[0], MetadataResponse)
         else:
-            assert isinstance(outcomes[0], Failed)
+            assert isinstance(outcomes[0], FailedRequest)
             assert outcomes[0].text == "the broker requires a client certificate: set ssl.keystore.location"
         channel.close()
 
@@ -161,10 +161,13 @@ def test_mismatch_of_plain_text_and_tls_is_reported(authority: Authority, tmp_pa
         peer = Peer()
         peer.port = server_.sockets[0].getsockname()[1]
         failed = await failure(peer, client(tmp_path, authority))
-        assert failed == Failed(Reason.CANNOT_CONNECT, "the peer does not use TLS")
+        assert failed == FailedRequest(FailureReason.CANNOT_CONNECT, "the peer does not use TLS")
         server_.close()
         async with Peer(context=server(tmp_path, authority.known())) as secure:
-            assert (await failure(secure, None)).reason in (Reason.INVALID_RESPONSE, Reason.CONNECTION_LOST)
+            assert (await failure(secure, None)).reason in (
+                FailureReason.INVALID_RESPONSE,
+                FailureReason.CONNECTION_LOST,
+            )
 
     run(work)
 
@@ -199,7 +202,7 @@ def test_peer_stalled_in_the_handshake_is_closed(
         )
         sent = Sent(channel)
         sent.send(2)
-        assert await sent.all() == [Failed(Reason.CANNOT_CONNECT, "timed out")] * 2
+        assert await sent.all() == [FailedRequest(FailureReason.CANNOT_CONNECT, "timed out")] * 2
         await until(lambda: closed == 1)
         sent.send()
         await asyncio.sleep(0.05)

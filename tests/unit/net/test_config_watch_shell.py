@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from odradek.app.serve.building import Running
+from odradek.app.serve.building import RunningBroker
 from odradek.base.errors import ErrorCode
 from odradek.base.units import BrokerId
 from odradek.coordination import tree_layout as layout
@@ -40,7 +40,7 @@ class Watched:
         assert self.broker._host is not None
         self.broker._host.run_query(self._watch)
 
-    async def _watch(self, running: Running) -> None:
+    async def _watch(self, running: RunningBroker) -> None:
         self.line = Line(running._tree)
         changes = running.shell.effects.writers.alter_configs.__self__  # type: ignore[attr-defined]  # Of ConfigChanges.
         running.shell.watch_configs(ConfigWatch(self.line, ME, changes))  # type: ignore[arg-type]

@@ -28,7 +28,7 @@ PROGRAM = """
 import sys
 from odradek.api.table import BY_KEY
 from odradek.app.serve import server
-from odradek.core.kernel.parked import Parked
+from odradek.core.kernel.parked import ParkedRequest
 from odradek.net.cluster.metadata_changes import MetadataChanges
 
 class Condition:
@@ -38,7 +38,7 @@ def at_once(call, body):
     raise FAILURE
 
 def late(call, body):
-    return Parked(Condition(), call.now.steady + 50, lambda: at_once(call, body))
+    return ParkedRequest(Condition(), call.now.steady + 50, lambda: at_once(call, body))
 
 def unencodable(call, body):
     answer = BY_KEY[2].refuse(call, body, 0)

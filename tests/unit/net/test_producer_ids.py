@@ -7,7 +7,7 @@ import pytest
 from odradek.base.errors import ErrorCode
 from odradek.base.units import BrokerId
 from odradek.coordination.tree_layout import BadZnodeError
-from odradek.core.broker.effects import TakeProducerIds
+from odradek.core.broker.effects import AllocateProducerIds
 from odradek.core.transactions.producer_ids import ProducerIdBlock
 from odradek.net.cluster.tree_metadata import Metadata
 from odradek.testing import Broker
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.waits
 def test_repaired_znode_gives_ids_again(monkeypatch: pytest.MonkeyPatch) -> None:
     take, failures = Metadata.take_producer_ids, [BadZnodeError("garbled")]
 
-    def fails_once(metadata: Metadata, broker_id: BrokerId, effect: TakeProducerIds) -> ProducerIdBlock | None:
+    def fails_once(metadata: Metadata, broker_id: BrokerId, effect: AllocateProducerIds) -> ProducerIdBlock | None:
         if failures:
             raise failures.pop()
         return take(metadata, broker_id, effect)

@@ -13,7 +13,7 @@ from odradek.base.uuids import Uuid
 from odradek.core.broker.effects import Changed, CreateTopics
 from odradek.core.kernel.cluster_view import BrokerInfo, PartitionInfo, TopicInfo
 from odradek.net.channels.broker_channels import BrokerChannels
-from odradek.net.cluster.broker_queries import BrokerAsks
+from odradek.net.cluster.broker_queries import BrokerRequests
 from odradek.wire.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
 from odradek.wire.schema.compile import encode
 from support.channel_peer import Asked, Peer, Writer, framed, run
@@ -42,7 +42,7 @@ def test_silent_controller_is_reported_once(tmp_path: Path, caplog: pytest.LogCa
             view = harness.broker.view
             view.brokers = {**view.brokers, OTHER: BrokerInfo(OTHER, (peer.endpoint,))}
             channels = BrokerChannels(loop, f"broker-{US}", view, "PLAINTEXT", None)
-            asks = BrokerAsks(SimpleNamespace(loop=loop), harness.broker, channels)  # type: ignore[arg-type]
+            asks = BrokerRequests(SimpleNamespace(loop=loop), harness.broker, channels)  # type: ignore[arg-type]
             counts = []
             for controller in (GONE, GONE, GONE, OTHER, GONE, GONE):
                 answered: asyncio.Future[Changed] = loop.create_future()

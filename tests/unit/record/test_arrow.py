@@ -11,14 +11,14 @@ import pytest
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import Offset, TimestampMs
 from odradek.record import arrow
-from odradek.record.arrow import ArrowDecoder, Portion, Wanted, decode_batches
+from odradek.record.arrow import ArrowDecoder, DecodeSelection, RecordBatchLimits, decode_batches
 from odradek.record.builder import RecordIn, encode_batch
 from odradek.record.compression import Codec
 from odradek.record.record_batch import Batch, iter_batches
 from support.record_kernels import LIVES, kernel
 
 Row = dict[str, Any]
-ALL = Wanted(headers=True)
+ALL = DecodeSelection(headers=True)
 
 
 @pytest.fixture(params=LIVES, autouse=True)
@@ -27,9 +27,9 @@ def life(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
     return str(request.param)
 
 
-def rows(batches: Sequence[Batch], wanted: Wanted = ALL, **portion: Any) -> list[Row]:
+def rows(batches: Sequence[Batch], wanted: DecodeSelection = ALL, **portion: Any) -> list[Row]:
     result: list[Row] = []
-    for record_batch in decode_batches(batches, "topic", 3, wanted, Portion(**portion)):
+    for record_batch in decode_batches(batches, "topic", 3, wanted, RecordBatchLimits(**portion)):
         record_batch.validate(full=True)
         result += record_batch.to_pylist()
     return result
@@ -46,7 +46,7 @@ def plain(count: int, base_offset: int = 0, **more: Any) -> Batch:
 
 
 def test_schema_matches_sparks_kafka_source() -> None:
-    assert str(Wanted(headers=True).schema()).splitlines() == [
+    assert str(DecodeSelection(headers=True).schema()).splitlines() == [
         "key: binary",
         "value: binary",
         "topic: string",
@@ -59,7 +59,7 @@ def test_schema_matches_sparks_kafka_source() -> None:
         "      child 0, key: string",
         "      child 1, value: binary",
     ]
-    assert Wanted(key=False, value=False).schema().names == [
+    assert DecodeSelection(key=False, value=False).schema().names == [
         "topic",
         "partition",
         "offset",
@@ -81,7 +81,7 @@ def test_all_columns_are_decoded(codec: Codec) -> None:
 
 def test_unselected_columns_are_omitted() -> None:
     batch = batch_of([(b"k", b"v", [("h", None)], 1)])
-    assert list(rows([batch], Wanted(key=False))[0]) == [
+    assert list(rows([batch], DecodeSelection(key=False))[0]) == [
         "value",
         "topic",
         "partition",
@@ -89,12 +89,12 @@ def test_unselected_columns_are_omitted() -> None:
         "timestamp",
         "timestampType",
     ]
-    assert rows([batch], Wanted(value=False))[0]["key"] == b"k"
+    assert rows([batch], DecodeSelection(value=False))[0]["key"] == b"k"
 
 
 def test_rows_are_limited_to_the_offset_range() -> None:
     run = b"".join(bytes(plain(10, base).view) for base in range(0, 50, 10))
-    got = rows(list(iter_batches(run)), Wanted(start=15, stop=32))
+    got = rows(list(iter_batches(run)), DecodeSelection(start=15, stop=32))
     assert [row["offset"] for row in got] == list(range(15, 32))
     assert [row["value"] for row in got] == [b"%d" % offset for offset in range(15, 32)]
 
@@ -124,14 +124,14 @@ def test_batch_with_log_append_time_starts_a_record_batch() -> None:
 )
 def test_record_batches_are_cut_to_the_portion(portion: dict[str, Any], sizes: list[int]) -> None:
     batches = [plain(12, base) for base in (0, 12, 24)]
-    decoded = list(decode_batches(batches, "t", 0, Wanted(), Portion(**portion)))
+    decoded = list(decode_batches(batches, "t", 0, DecodeSelection(), RecordBatchLimits(**portion)))
     assert [len(record_batch) for record_batch in decoded] == sizes
     assert [row["offset"] for record_batch in decoded for row in record_batch.to_pylist()] == list(range(36))
 
 
 def test_later_portions_do_not_overwrite_earlier_ones() -> None:
     """Buffers are handed over, not shared with the next portion."""
-    decoder = ArrowDecoder("t", 0, portion=Portion(rows=5))
+    decoder = ArrowDecoder("t", 0, portion=RecordBatchLimits(rows=5))
     kept = [table for base in range(0, 100, 5) for table in decoder.feed(plain(5, base))]
     assert [row["value"] for table in kept for row in table.to_pylist()] == [b"%d" % i for i in range(100)]
     assert decoder.rows == 0 and decoder.flush() == []
@@ -152,7 +152,9 @@ def test_checksum_mismatch_is_raised_after_the_preceding_rows() -> None:
 
 
 def test_malformed_record_is_raised_after_the_preceding_rows() -> None:
-    decoder = decode_batches([plain(5), broken(-1), plain(5, 10)], "topic", 3, portion=Portion(check_crc=False))
+    decoder = decode_batches(
+        [plain(5), broken(-1), plain(5, 10)], "topic", 3, portion=RecordBatchLimits(check_crc=False)
+    )
     assert next(decoder)["offset"].to_pylist() == [0, 1, 2, 3, 4]
     with pytest.raises(Refused, match="record 4 of 5 is malformed"):
         next(decoder)

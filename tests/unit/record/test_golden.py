@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from odradek.record.arrow import Wanted, decode_batches
+from odradek.record.arrow import DecodeSelection, decode_batches
 from odradek.record.builder import seal_batch
 from odradek.record.compression import Codec
 from odradek.record.record_batch import Batch, iter_batches
@@ -42,7 +42,9 @@ def test_all_records_are_decoded(path: Path) -> None:
 @pytest.mark.parametrize("path", SEGMENTS, ids=lambda path: path.stem)
 def test_arrow_rows_match_the_records(path: Path) -> None:
     batches = list(iter_batches(path.read_bytes()))
-    rows = [row for table in decode_batches(batches, "t", 0, Wanted(headers=True)) for row in table.to_pylist()]
+    rows = [
+        row for table in decode_batches(batches, "t", 0, DecodeSelection(headers=True)) for row in table.to_pylist()
+    ]
     records = [record for batch in batches for record in decode(batch)]
     assert [(row["offset"], row["key"], row["value"]) for row in rows] == [(r.offset, r.key, r.value) for r in records]
     assert [[(h["key"], h["value"]) for h in row["headers"] or ()] for row in rows] == [

@@ -5,7 +5,7 @@ import pytest
 from odradek.base.units import TopicName, TopicPartition
 from odradek.spark.batch_reader import ranges_of
 from odradek.spark.checkpoint_offsets import EARLIEST, LATEST
-from odradek.spark.resolve import Found
+from odradek.spark.resolve import MatchedPartitions
 from odradek.spark.source_options import BadOption, Mode, read_options
 
 FIRST, LAST = 5, 10
@@ -26,7 +26,7 @@ class Log:
 
 def ranges(**options):
     given = {"kafka.bootstrap.servers": "a:1", "subscribe": "t", **options}
-    found = ranges_of(Log(), Found(PARTITIONS, {}), read_options(given, Mode.BATCH))
+    found = ranges_of(Log(), MatchedPartitions(PARTITIONS, {}), read_options(given, Mode.BATCH))
     return [(span.partition, span.start, span.end) for span in found]
 
 

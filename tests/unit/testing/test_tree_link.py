@@ -11,7 +11,7 @@ import pytest
 
 from odradek.base.units import BrokerId
 from odradek.coordination import reconnecting_tree as renewed
-from odradek.coordination.reconnecting_tree import RenewedTree
+from odradek.coordination.reconnecting_tree import ReconnectingTree
 from odradek.coordination.sqlite import SqliteTree
 from odradek.coordination.tree import SessionExpired, SessionState, TreeFailed, Unavailable, WatchEvent
 from odradek.testing.network import Network, Partition, Shared, cuts_between
@@ -122,7 +122,7 @@ def test_session_not_expired_by_another_process_continues(way: Way) -> None:
 
 def test_session_is_renewed_after_healing(way: Way, other: SqliteTree, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(renewed, "RETRY_SECONDS", 0.01)
-    tree = RenewedTree(partial(way.open, SHORT_MS))
+    tree = ReconnectingTree(partial(way.open, SHORT_MS))
     tree.renewed = lambda: tree.create("/ephemeral", ephemeral=True)
     tree.create("/ephemeral", ephemeral=True)
     try:

@@ -39,7 +39,7 @@ Names = Mapping[Uuid, TopicName]
 _partition = maker(ResponsePartitionData)
 
 
-class Parsed(NamedTuple):
+class ParsedAlterPartition(NamedTuple):
     """The parsed request, and the errors of partitions that need no decision by the controller."""
 
     ask: AlterPartitions
@@ -101,12 +101,12 @@ def _told(index: int, answer: AlteredPartition, version: int) -> ResponsePartiti
     )
 
 
-def from_message(request: AlterPartitionRequest, version: int, names: Names) -> Parsed:
+def from_message(request: AlterPartitionRequest, version: int, names: Names) -> ParsedAlterPartition:
     """Return the parsed request in one step, without slices."""
     return whole(parsed(request, version, names))
 
 
-def parsed(request: AlterPartitionRequest, version: int, names: Names) -> Parts[Parsed]:
+def parsed(request: AlterPartitionRequest, version: int, names: Names) -> Parts[ParsedAlterPartition]:
     """Return the leader's request; topics whose id is not among `names` are left out.
 
     An invalid recovery state is refused, because no broker could read it once written.
@@ -131,7 +131,7 @@ def parsed(request: AlterPartitionRequest, version: int, names: Names) -> Parts[
                 epochs[partition] = {BrokerId(each.broker_id): each.broker_epoch for each in one.new_isr_with_epochs}
             yield
         yield
-    return Parsed(AlterPartitions(broker, request.broker_epoch, wanted, epochs), refused)
+    return ParsedAlterPartition(AlterPartitions(broker, request.broker_epoch, wanted, epochs), refused)
 
 
 def _name(topic: RequestTopicData, version: int, names: Names) -> TopicName | None:

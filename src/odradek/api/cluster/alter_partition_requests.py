@@ -27,7 +27,7 @@ from odradek.wire.messages.alter_partition import (
 TopicIds = Mapping[TopicName, Uuid]
 
 
-class Altered(NamedTuple):
+class AlterPartitionResult(NamedTuple):
     """The answer to one proposal: the partition's state, or the error."""
 
     error: ErrorCode
@@ -78,13 +78,13 @@ def _partition(index: int, one: ProposedIsr, version: int) -> RequestPartitionDa
 
 def from_response(
     proposed: Sequence[ProposedIsr], response: AlterPartitionResponse, topic_ids: TopicIds, version: int
-) -> list[Altered]:
+) -> list[AlterPartitionResult]:
     """Return the answer to each proposal in order, UNKNOWN_SERVER_ERROR for a missing one.
 
     `topic_ids` are the ids with which the message was made.
     """
     if response.error_code:
-        return [Altered(error_code(response.error_code))] * len(proposed)
+        return [AlterPartitionResult(error_code(response.error_code))] * len(proposed)
     by_id = version >= BY_ID_FROM
     found = {
         (topic.topic_id if by_id else topic.topic_name, one.partition_index): one
@@ -99,11 +99,11 @@ def from_response(
     return answers
 
 
-def _altered(proposal: LeaderAndIsr, told: ResponsePartitionData | None) -> Altered:
+def _altered(proposal: LeaderAndIsr, told: ResponsePartitionData | None) -> AlterPartitionResult:
     if told is None:
-        return Altered(ErrorCode.UNKNOWN_SERVER_ERROR)
+        return AlterPartitionResult(ErrorCode.UNKNOWN_SERVER_ERROR)
     if told.error_code:
-        return Altered(error_code(told.error_code))
+        return AlterPartitionResult(error_code(told.error_code))
     state = LeaderAndIsr(
         BrokerId(told.leader_id),
         LeaderEpoch(told.leader_epoch),
@@ -112,7 +112,7 @@ def _altered(proposal: LeaderAndIsr, told: ResponsePartitionData | None) -> Alte
         proposal.controller_epoch,  # The response has none, and no code compares it.
         told.partition_epoch,
     )
-    return Altered(ErrorCode.NONE, state)
+    return AlterPartitionResult(ErrorCode.NONE, state)
 
 
 def to_event(proposed: Sequence[ProposedIsr], broker: BrokerId, broker_epoch: int) -> AlterPartitions:
@@ -122,10 +122,10 @@ def to_event(proposed: Sequence[ProposedIsr], broker: BrokerId, broker_epoch: in
     return AlterPartitions(broker, broker_epoch, wanted, epochs)
 
 
-def from_event(proposed: Iterable[ProposedIsr], event: AlterPartitions) -> list[Altered]:
+def from_event(proposed: Iterable[ProposedIsr], event: AlterPartitions) -> list[AlterPartitionResult]:
     """Return the answer to each proposal in order, after the controller has answered the event."""
     if event.error:
-        return [Altered(event.error) for _ in proposed]
+        return [AlterPartitionResult(event.error) for _ in proposed]
     assert event.answer is not None, "an event without an error has a result"
     answers = (event.answer[one.leading.name] for one in proposed)
-    return [Altered(answer.error, answer.state) for answer in answers]
+    return [AlterPartitionResult(answer.error, answer.state) for answer in answers]

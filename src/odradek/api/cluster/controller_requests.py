@@ -11,7 +11,12 @@ from typing import NamedTuple
 from odradek.api.cluster import leader_and_isr, stop_replica, update_metadata
 from odradek.api.request.topic_states import Errors
 from odradek.core.configs.inter_broker_protocol import InterBrokerProtocol
-from odradek.core.controller.broker_request_batch import BecomeLeaderOrFollower, StopReplicas, ToBroker, UpdateMetadata
+from odradek.core.controller.broker_request_batch import (
+    BecomeLeaderOrFollower,
+    ControlRequest,
+    StopReplicas,
+    UpdateMetadata,
+)
 from odradek.core.kernel.cluster_view import PLAINTEXT
 from odradek.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from odradek.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
@@ -33,7 +38,7 @@ def versions_of(protocol: InterBrokerProtocol) -> Versions:
     return Versions(protocol.leader_and_isr, protocol.update_metadata, protocol.stop_replica)
 
 
-def version_of(sent: ToBroker, versions: Versions) -> int:
+def version_of(sent: ControlRequest, versions: Versions) -> int:
     """Return the version in which a request is sent."""
     match sent.request:
         case BecomeLeaderOrFollower() as become:
@@ -44,7 +49,7 @@ def version_of(sent: ToBroker, versions: Versions) -> int:
             return versions.stop_replica
 
 
-def to_message(sent: ToBroker, versions: Versions, listener: str = PLAINTEXT) -> Request:
+def to_message(sent: ControlRequest, versions: Versions, listener: str = PLAINTEXT) -> Request:
     """Return the message; `listener` is inter.broker.listener.name, the brokers' own listener."""
     version = version_of(sent, versions)
     match sent.request:
@@ -56,7 +61,7 @@ def to_message(sent: ToBroker, versions: Versions, listener: str = PLAINTEXT) ->
             return stop_replica.to_message(sent, stop, version)
 
 
-def errors(sent: ToBroker, response: Response) -> Errors | None:
+def errors(sent: ControlRequest, response: Response) -> Errors | None:
     """Return the failed partitions; None if the broker refused the whole request."""
     if response.error_code:
         return None

@@ -13,7 +13,12 @@ from odradek.base.errors import ErrorCode, error_code
 from odradek.base.units import NO_OFFSET, BrokerId, LeaderEpoch, Offset, TopicName, TopicPartition
 from odradek.base.uuids import Uuid
 from odradek.core.replication.leader_endpoint import EpochEnd, Fetch, Fetched, OffsetsForLeaderEpoch
-from odradek.core.replication.replica_fetcher_manager import EpochsRequested, FetchRequested, Named, OffsetsRequested
+from odradek.core.replication.replica_fetcher_manager import (
+    LeaderEpochsRequest,
+    LeaderOffsetsRequest,
+    PartitionRequest,
+    ReplicaFetch,
+)
 from odradek.wire.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -54,12 +59,12 @@ class FetchSettings(NamedTuple):
 # Fetch.
 
 
-def fetch_version(asked: FetchRequested, newest: int) -> int:
+def fetch_version(asked: ReplicaFetch, newest: int) -> int:
     """Return the version to send: one with names if a topic has no id (created before Kafka 2.8)."""
     return newest if asked.by_id else min(newest, BY_ID_SINCE - 1)
 
 
-def fetch_message(asked: FetchRequested, settings: FetchSettings, version: int) -> FetchRequest:
+def fetch_message(asked: ReplicaFetch, settings: FetchSettings, version: int) -> FetchRequest:
     """Return the message, with each topic once."""
     topics: dict[tuple[TopicName, Uuid], FetchTopic] = {}
     for one in asked.named:
@@ -93,7 +98,7 @@ def fetch_message(asked: FetchRequested, settings: FetchSettings, version: int) 
     )
 
 
-def _forgotten(forgotten: Iterable[Named]) -> list[ForgottenTopic]:
+def _forgotten(forgotten: Iterable[PartitionRequest]) -> list[ForgottenTopic]:
     topics: dict[tuple[TopicName, Uuid], ForgottenTopic] = {}
     for one in forgotten:
         key = one.name.topic, one.topic_id
@@ -131,7 +136,7 @@ def _fetched(data: PartitionData) -> Fetched:
 # OffsetForLeaderEpoch.
 
 
-def epochs_message(asked: EpochsRequested, broker: BrokerId) -> OffsetForLeaderEpochRequest:
+def epochs_message(asked: LeaderEpochsRequest, broker: BrokerId) -> OffsetForLeaderEpochRequest:
     topics: dict[TopicName, OffsetForLeaderTopic] = {}
     for name, one in asked.named.items():
         assert isinstance(one.ask, OffsetsForLeaderEpoch), "the request is an OffsetForLeaderEpoch"
@@ -156,7 +161,7 @@ def epochs_ended(response: OffsetForLeaderEpochResponse) -> Iterator[tuple[Topic
 # ListOffsets.
 
 
-def offsets_message(asked: OffsetsRequested, broker: BrokerId, timestamp: int) -> ListOffsetsRequest:
+def offsets_message(asked: LeaderOffsetsRequest, broker: BrokerId, timestamp: int) -> ListOffsetsRequest:
     topics: dict[TopicName, ListOffsetsTopic] = {}
     for name, one in asked.named.items():
         topic = topics.setdefault(name.topic, ListOffsetsTopic(name=name.topic, partitions=[]))

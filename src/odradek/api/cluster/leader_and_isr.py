@@ -30,7 +30,7 @@ from odradek.api.request.topic_states import (
 from odradek.base.errors import ErrorCode
 from odradek.base.units import BrokerId, TopicName, TopicPartition
 from odradek.base.uuids import ZERO_UUID, Uuid
-from odradek.core.controller.broker_request_batch import AssignedState, BecomeLeaderOrFollower, ToBroker
+from odradek.core.controller.broker_request_batch import AssignedState, BecomeLeaderOrFollower, ControlRequest
 from odradek.core.kernel.cluster_view import PLAINTEXT, RECOVERED, BrokerInfo, Endpoint
 from odradek.wire.messages.leader_and_isr import (
     LeaderAndIsrLiveLeader,
@@ -112,7 +112,9 @@ def last_version(become: BecomeLeaderOrFollower) -> int:
     return ANSWERED_BY_ID_FROM - 1 if ZERO_UUID in become.topic_ids.values() else LAST
 
 
-def to_message(sent: ToBroker, become: BecomeLeaderOrFollower, version: int, listener: str) -> LeaderAndIsrRequest:
+def to_message(
+    sent: ControlRequest, become: BecomeLeaderOrFollower, version: int, listener: str
+) -> LeaderAndIsrRequest:
     """Return the message; `listener` is inter.broker.listener.name, the brokers' own listener."""
     request = LeaderAndIsrRequest(
         controller_id=sent.controller,

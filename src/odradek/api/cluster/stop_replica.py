@@ -20,7 +20,7 @@ from odradek.api.request.sliced_answer import CHEAP, Parts, whole
 from odradek.api.request.topic_states import Errors, by_topic, errors_by_partition
 from odradek.base.errors import ErrorCode
 from odradek.base.units import NO_EPOCH, LeaderEpoch, TopicName, TopicPartition
-from odradek.core.controller.broker_request_batch import StopReplicas, ToBroker
+from odradek.core.controller.broker_request_batch import ControlRequest, StopReplicas
 from odradek.wire.messages.stop_replica import (
     StopReplicaPartitionError,
     StopReplicaPartitionState,
@@ -70,7 +70,7 @@ def _named(body: StopReplicaRequest) -> Iterator[TopicPartition]:
     return (one for one, _, _ in _asked(body))
 
 
-def to_message(sent: ToBroker, stop: StopReplicas, version: int) -> StopReplicaRequest:
+def to_message(sent: ControlRequest, stop: StopReplicas, version: int) -> StopReplicaRequest:
     """Return the StopReplica message in a version."""
     request = StopReplicaRequest(
         controller_id=sent.controller,

@@ -19,7 +19,7 @@ from odradek.api.request.sliced_answer import Parts, whole
 from odradek.api.request.topic_states import brokers, each, leader_and_isr, states_and_ids, topic_states
 from odradek.base.errors import ErrorCode
 from odradek.base.units import BrokerId, TopicPartition
-from odradek.core.controller.broker_request_batch import PartitionMetadata, ToBroker, UpdateMetadata
+from odradek.core.controller.broker_request_batch import ControlRequest, PartitionMetadata, UpdateMetadata
 from odradek.core.kernel.cluster_view import PLAINTEXT, BrokerInfo, Endpoint
 from odradek.wire.messages.update_metadata import (
     UpdateMetadataBroker,
@@ -53,7 +53,7 @@ def refuse(call: Call, body: UpdateMetadataRequest, code: ErrorCode) -> UpdateMe
     return UpdateMetadataResponse(error_code=code)
 
 
-def to_message(sent: ToBroker, update: UpdateMetadata, version: int) -> UpdateMetadataRequest:
+def to_message(sent: ControlRequest, update: UpdateMetadata, version: int) -> UpdateMetadataRequest:
     """Return the UpdateMetadata message in a version."""
     request = UpdateMetadataRequest(
         controller_id=sent.controller,

@@ -46,7 +46,7 @@ Told = TypeVar("Told")
 Judged = list[tuple[R, ConfigOwner | Refused]]  # Each resource with its owner, or the reason why it is not changed.
 
 
-class Ended:
+class DelayedAlterConfigs:
     """The condition that one AlterConfigs has ended, with its result."""
 
     def __init__(self, change: AlterConfigs) -> None:
@@ -80,7 +80,9 @@ def altered(
     if not edits:
         return (yield from _answer(judged, None, told, answer))
     asker = of_call(call, api)
-    ended = Ended(call.broker.changes.request_change(lambda token: AlterConfigs(token, edits, asker, is_dry)))
+    ended = DelayedAlterConfigs(
+        call.broker.changes.request_change(lambda token: AlterConfigs(token, edits, asker, is_dry))
+    )
     deadline = call.now.steady + TIMEOUT_MS
     return (yield from parked(ended, deadline, len(judged), lambda: _answer(judged, ended, told, answer)))
 
@@ -173,7 +175,7 @@ _OPERATIONS = frozenset(map(int, Operation))
 
 def _answer(
     judged: Judged[R],
-    ended: Ended | None,
+    ended: DelayedAlterConfigs | None,
     told: Callable[[R, Refused | None], Told],
     answer: Callable[[list[Told]], object],
 ) -> Parts[object]:

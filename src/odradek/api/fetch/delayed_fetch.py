@@ -11,7 +11,7 @@ from typing import cast
 from odradek.api.fetch.fetch_answer import Read, size_of
 from odradek.api.fetch.fetch_read import FetchRead
 from odradek.api.request.sliced_answer import Parts
-from odradek.core.fetch.fetch_sessions import Wanted
+from odradek.core.fetch.fetch_sessions import CachedPartition
 from odradek.core.partition.partition import Partition
 from odradek.wire.messages.fetch import PartitionData
 
@@ -26,10 +26,10 @@ class DelayedFetch:
     def __init__(self, fetch: FetchRead) -> None:
         self._fetch = fetch
         self._session = fetch.session
-        self._named: dict[Hashable, Wanted] = {}
-        self._sizes: dict[Wanted, int] = {}
+        self._named: dict[Hashable, CachedPartition] = {}
+        self._sizes: dict[CachedPartition, int] = {}
         self._total = 0
-        self._read: list[tuple[Wanted, Partition | None, PartitionData]] = []
+        self._read: list[tuple[CachedPartition, Partition | None, PartitionData]] = []
 
     def watch(self, read: Read) -> Parts[DelayedFetch]:
         """Start watching the partitions that were read, from the state found in them."""
@@ -44,7 +44,7 @@ class DelayedFetch:
             yield
         return self
 
-    def _watch(self, wanted: Wanted, partition: Partition) -> None:
+    def _watch(self, wanted: CachedPartition, partition: Partition) -> None:
         if self._session is None:
             self._named.update(dict.fromkeys(self._fetch.params.keys(partition), wanted))
         elif wanted.session is self._session:
@@ -74,9 +74,9 @@ class DelayedFetch:
     def fulfilled_by(self, key: Hashable, news: object) -> bool:
         if self._session is None:
             return self._look_at(self._named[key])
-        return news is None or self._look_at(cast(Wanted, news))  # None: the session is over.
+        return news is None or self._look_at(cast(CachedPartition, news))  # None: the session is over.
 
-    def _look_at(self, wanted: Wanted) -> bool:
+    def _look_at(self, wanted: CachedPartition) -> bool:
         """Recount the partition's available bytes; return whether the fetch can be answered now."""
         partition = self._fetch.partition(wanted)
         if partition is not None:

@@ -33,16 +33,16 @@ from odradek.api.fetch.fetch_read import FetchRead
 from odradek.api.fetch.follower_fetch import follower_of
 from odradek.api.request.admission import Admission
 from odradek.api.request.call import Call
-from odradek.api.request.outcome import Short, Slices, Wait
+from odradek.api.request.outcome import ShortAnswer, Slices, Wait
 from odradek.api.request.sliced_answer import Parts, first_wait, nothing, whole
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.limits import SLICE_ELEMENTS
 from odradek.base.tuples import new_tuple
 from odradek.base.units import NO_BROKER, NO_EPOCH, BrokerId
 from odradek.base.uuids import Uuid
-from odradek.core.fetch.fetch_sessions import FetchKey, FetchRound, Rules, Wanted
+from odradek.core.fetch.fetch_sessions import CachedPartition, FetchContext, FetchKey, ReadPermissions
 from odradek.core.kernel.access import Operation, ResourceType
-from odradek.core.kernel.parked import Parked
+from odradek.core.kernel.parked import ParkedRequest
 from odradek.core.partition.positions import ISOLATION_LEVELS
 from odradek.wire.messages.fetch import (
     FetchableTopicResponse,
@@ -54,10 +54,10 @@ from odradek.wire.messages.fetch import (
 
 TOPIC_IDS_SINCE = 13
 TOP_LEVEL_ERROR_SINCE = 7
-Answering: TypeAlias = Generator[Wait, object, FetchResponse | Parked[FetchResponse]]
+Answering: TypeAlias = Generator[Wait, object, FetchResponse | ParkedRequest[FetchResponse]]
 
 
-def handle(call: Call, body: FetchRequest) -> FetchResponse | Parked[FetchResponse] | Slices:
+def handle(call: Call, body: FetchRequest) -> FetchResponse | ParkedRequest[FetchResponse] | Slices:
     if body.isolation_level not in ISOLATION_LEVELS:
         raise Refused(ErrorCode.INVALID_REQUEST, f"Unknown isolation level {body.isolation_level}")
     if _is_long(call, body):
@@ -69,13 +69,15 @@ def handle(call: Call, body: FetchRequest) -> FetchResponse | Parked[FetchRespon
     return answer_begun(call, body, begun)
 
 
-def answer_begun(call: Call, body: FetchRequest, begun: FetchRound) -> FetchResponse | Parked[FetchResponse] | Slices:
+def answer_begun(
+    call: Call, body: FetchRequest, begun: FetchContext
+) -> FetchResponse | ParkedRequest[FetchResponse] | Slices:
     """Answer or park a short request whose partitions are in `begun`, or due in its session."""
     answering = _answer(call, body, FetchRead(call, body, begun))
     try:
         return _when_waited(answering, first_wait(answering))
     except StopIteration as done:
-        answer: FetchResponse | Parked[FetchResponse] = done.value
+        answer: FetchResponse | ParkedRequest[FetchResponse] = done.value
         return answer
 
 
@@ -89,15 +91,15 @@ def _answer(call: Call, body: FetchRequest, fetch: FetchRead) -> Answering:
     # read.
     if fetch.params.follower is not None and delayed.look_again():
         return fetch.answer()
-    return Parked(delayed, deadline, fetch.answer)
+    return ParkedRequest(delayed, deadline, fetch.answer)
 
 
 def _when_waited(answering: Answering, wait: Wait) -> Slices:
     yield wait
-    return Short((yield from answering))
+    return ShortAnswer((yield from answering))
 
 
-def answer_waiting(call: Call, body: FetchRequest, begun: FetchRound) -> FetchResponse:
+def answer_waiting(call: Call, body: FetchRequest, begun: FetchContext) -> FetchResponse:
     """Answer a short request that waited elsewhere, with the data that can be read now."""
     return FetchRead(call, body, begun).answer()
 
@@ -129,7 +131,7 @@ def _in_slices(call: Call, body: FetchRequest) -> Slices:
     if body.max_wait_ms > 0 and not fetch.is_enough:
         arrived = yield from DelayedFetch(fetch).watch(read)
         if not arrived.look_again():
-            yield Parked(arrived, deadline, nothing)
+            yield ParkedRequest(arrived, deadline, nothing)
         read = yield from fetch.read_patiently()
         call.leave(read)
     return (yield from fetch.respond(read))
@@ -144,8 +146,8 @@ def refuse(call: Call, body: FetchRequest, code: ErrorCode) -> FetchResponse:
     )
 
 
-def wanted_of(topic: FetchTopic, part: FetchPartition, by_id: bool) -> Wanted:
-    return Wanted(
+def wanted_of(topic: FetchTopic, part: FetchPartition, by_id: bool) -> CachedPartition:
+    return CachedPartition(
         new_tuple(FetchKey, (Uuid(topic.topic_id) if by_id else topic.topic, part.partition)),
         part.fetch_offset,
         part.partition_max_bytes,
@@ -155,10 +157,10 @@ def wanted_of(topic: FetchTopic, part: FetchPartition, by_id: bool) -> Wanted:
     )
 
 
-def _begin(call: Call, body: FetchRequest) -> Parts[FetchRound]:
+def _begin(call: Call, body: FetchRequest) -> Parts[FetchContext]:
     """Merge the request into its session. Raise Refused."""
     by_id = call.version >= TOPIC_IDS_SINCE
-    wanted: dict[FetchKey, Wanted] = {}
+    wanted: dict[FetchKey, CachedPartition] = {}
     call.leave(wanted)
     for topic in body.topics:
         for part in topic.partitions:
@@ -196,10 +198,10 @@ def _is_privileged(call: Call, body: FetchRequest) -> bool:
     return follower_of(body, call.version) is not None and call.may(Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
 
 
-def _rules(call: Call, body: FetchRequest) -> Rules:
+def _rules(call: Call, body: FetchRequest) -> ReadPermissions:
     follower = follower_of(body, call.version)
     return rules_of(call.admission, body.isolation_level, NO_BROKER if follower is None else follower.broker)
 
 
-def rules_of(admission: Admission, isolation_level: int, follower: BrokerId = NO_BROKER) -> Rules:
-    return Rules(admission.principal, admission.version, isolation_level, follower)
+def rules_of(admission: Admission, isolation_level: int, follower: BrokerId = NO_BROKER) -> ReadPermissions:
+    return ReadPermissions(admission.principal, admission.version, isolation_level, follower)

@@ -8,8 +8,8 @@ from odradek.api.request.sliced_answer import Parts
 from odradek.base.errors import ErrorCode
 from odradek.base.units import NO_BROKER, BrokerId, LeaderEpoch, Offset
 from odradek.base.uuids import ZERO_UUID, Uuid
-from odradek.core.fetch.fetch_sessions import FetchRound, Wanted
-from odradek.core.partition.partition import Partition, Readable
+from odradek.core.fetch.fetch_sessions import CachedPartition, FetchContext
+from odradek.core.partition.partition import LogReadInfo, Partition
 from odradek.wire.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -29,10 +29,10 @@ _NEVER_READ = {
 }
 _partition_data = maker(PartitionData)
 
-Read: TypeAlias = list[tuple[Wanted, PartitionData]]
+Read: TypeAlias = list[tuple[CachedPartition, PartitionData]]
 
 
-def found(index: int, readable: Readable, read_committed: bool) -> PartitionData:
+def found(index: int, readable: LogReadInfo, read_committed: bool) -> PartitionData:
     """Return the result of a read of a partition."""
     return _partition_data(
         partition_index=index,
@@ -96,7 +96,7 @@ def is_final(data: PartitionData) -> bool:
     return bool(data.error_code) or data.diverging_epoch.end_offset >= 0 or data.preferred_read_replica != NO_BROKER
 
 
-def respond(begun: FetchRound, read: Read) -> Parts[FetchResponse]:
+def respond(begun: FetchContext, read: Read) -> Parts[FetchResponse]:
     """Make the response, without unchanged partitions of an incremental fetch; note returned positions."""
     topics: dict[str | Uuid, FetchableTopicResponse] = {}
     for wanted, data in read:

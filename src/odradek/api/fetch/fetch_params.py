@@ -15,7 +15,7 @@ from odradek.api.fetch.follower_fetch import follower_of
 from odradek.api.request.call import Call
 from odradek.api.templates.fetch_template import ANY_REPLICA_SINCE
 from odradek.base.units import NO_OFFSET, BrokerId, Offset, TopicName
-from odradek.core.fetch.fetch_sessions import LogEnd, Wanted, Watchers
+from odradek.core.fetch.fetch_sessions import CachedPartition, LogEnd, Watchers
 from odradek.core.kernel.access import CLUSTER_NAME, Operation, ResourceType, Rights
 from odradek.core.partition.partition import Partition
 from odradek.core.partition.positions import READ_COMMITTED
@@ -93,7 +93,7 @@ class FetchParams:
         name = partition.topic_partition
         return (name,) if self.follower is None else (name, LogEnd(name))
 
-    def has_changed(self, partition: Partition, wanted: Wanted, data: PartitionData) -> bool:
+    def has_changed(self, partition: Partition, wanted: CachedPartition, data: PartitionData) -> bool:
         """Return whether a partition may have news since `data` was read."""
         if not self.is_served_by(partition) or partition.positions.high_watermark != data.high_watermark:
             return True

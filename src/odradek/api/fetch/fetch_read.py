@@ -18,8 +18,8 @@ from odradek.base.limits import SLICE_ELEMENTS
 from odradek.base.tuples import new_tuple
 from odradek.base.units import TopicName, TopicPartition
 from odradek.base.uuids import Uuid
-from odradek.core.fetch.disk_waits import Cold, DiskWait, Place
-from odradek.core.fetch.fetch_sessions import FetchKey, FetchRound, Session, Wanted
+from odradek.core.fetch.disk_waits import ColdRead, DiskWait, Place
+from odradek.core.fetch.fetch_sessions import CachedPartition, FetchContext, FetchKey, FetchSession
 from odradek.core.partition.partition import Partition
 from odradek.wire.messages.fetch import FetchRequest, FetchResponse, LeaderIdAndEpoch, PartitionData
 
@@ -34,7 +34,7 @@ class FetchRead:
     It keeps nothing of the request's bytes.
     """
 
-    def __init__(self, call: Call, body: FetchRequest, begun: FetchRound) -> None:
+    def __init__(self, call: Call, body: FetchRequest, begun: FetchContext) -> None:
         self.broker = call.broker
         self.params = FetchParams(call, body)
         self._names_leader = call.version >= CURRENT_LEADER_SINCE
@@ -45,16 +45,16 @@ class FetchRead:
         self._takes_in = self.params.follower is not None  # Record the follower's position until the fetch waits.
         self._size = 0  # Bytes of records in the last read.
         self._has_final = False  # The last read has a result that waiting cannot change.
-        self._cold: list[Cold] = []  # Reads that the last read left out.
+        self._cold: list[ColdRead] = []  # Reads that the last read left out.
 
-    def partition(self, wanted: Wanted) -> Partition | None:
+    def partition(self, wanted: CachedPartition) -> Partition | None:
         """Return the partition, None if it is not on this broker."""
         name = self._name(wanted.key)
         if name is None:
             return None
         return self.broker.partitions.get(new_tuple(TopicPartition, (name, wanted.key.partition)))
 
-    def is_served_by_any(self, partition: Partition, wanted: Wanted) -> bool:
+    def is_served_by_any(self, partition: Partition, wanted: CachedPartition) -> bool:
         """Return whether one record is enough and the partition has one.
 
         This check is cheap, because thousands of fetches may wait for the same record.
@@ -67,12 +67,12 @@ class FetchRead:
         """Note that the fetch has to wait: later reads bring no news about the follower."""
         self._takes_in = False
 
-    def available(self, wanted: Wanted) -> int | None:
+    def available(self, wanted: CachedPartition) -> int | None:
         """Return how many bytes the fetch could get from one partition; None if it would get an error."""
         data = self._read(wanted, self.partition(wanted), self._max_bytes, at_least_one=True)
         return None if self._has_new_start(wanted, data) or is_final(data) else size_of(data)
 
-    def _has_new_start(self, wanted: Wanted, data: PartitionData) -> bool:
+    def _has_new_start(self, wanted: CachedPartition, data: PartitionData) -> bool:
         """Return whether a waiting follower does not know the log start offset yet.
 
         A client that deletes records waits until the follower knows it.
@@ -91,7 +91,7 @@ class FetchRead:
         return not (self._round.wanted or self._round.is_incremental)
 
     @property
-    def session(self) -> Session | None:
+    def session(self) -> FetchSession | None:
         """Return the session of an incremental fetch; None for a fetch that waits only for named partitions."""
         return self._round.session if self._round.is_incremental else None
 
@@ -135,7 +135,7 @@ class FetchRead:
             at_least_one = left == self._max_bytes
             try:
                 data = self._read(wanted, partition, left, at_least_one, cached)
-            except Cold as cold:
+            except ColdRead as cold:
                 self._cold.append(cold)
                 yield
                 continue
@@ -150,7 +150,7 @@ class FetchRead:
             yield
         return read
 
-    def _try_rest(self, wanted: Wanted, partition: Partition | None) -> bool:
+    def _try_rest(self, wanted: CachedPartition, partition: Partition | None) -> bool:
         """Remove a session's partition without news from the due ones, unread; return whether it was removed."""
         session, params = self.session, self.params
         if session is None or wanted.session is not session or params.follower is not None or self._max_bytes < 0:
@@ -175,7 +175,7 @@ class FetchRead:
         session.await_change(wanted, partition.watchers)
         return True
 
-    def _try_rest_of_follower(self, wanted: Wanted, partition: Partition | None, data: PartitionData) -> bool:
+    def _try_rest_of_follower(self, wanted: CachedPartition, partition: Partition | None, data: PartitionData) -> bool:
         """Do the work of `_try_rest` for a follower, after the read; a new log start is returned at once.
 
         A new high watermark is returned with the next records, or when the wait ends. Otherwise the follower that
@@ -197,7 +197,7 @@ class FetchRead:
         return True
 
     def _read(
-        self, wanted: Wanted, partition: Partition | None, left: int, at_least_one: bool, cached: bool = False
+        self, wanted: CachedPartition, partition: Partition | None, left: int, at_least_one: bool, cached: bool = False
     ) -> PartitionData:
         index, params = wanted.key.partition, self.params
         try:

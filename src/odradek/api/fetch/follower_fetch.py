@@ -15,7 +15,7 @@ from typing import NamedTuple
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import BrokerId, Offset
 from odradek.core.broker.broker import Broker
-from odradek.core.fetch.fetch_sessions import Wanted
+from odradek.core.fetch.fetch_sessions import CachedPartition
 from odradek.core.kernel.moment import Moment
 from odradek.core.partition.follower_states import NO_BROKER_EPOCH
 from odradek.core.partition.partition import Partition
@@ -39,7 +39,9 @@ def follower_of(body: FetchRequest, version: int) -> FetchingFollower | None:
     return None if state.replica_id < 0 else FetchingFollower(BrokerId(state.replica_id), state.replica_epoch)
 
 
-def take_in(broker: Broker, partition: Partition, follower: FetchingFollower, wanted: Wanted, now: Moment) -> None:
+def take_in(
+    broker: Broker, partition: Partition, follower: FetchingFollower, wanted: CachedPartition, now: Moment
+) -> None:
     """Record a follower's position and wake the requests that wait for it.
 
     The follower is a replica whose log does not diverge from ours. Raise Refused if the position is out of range, or
@@ -60,7 +62,7 @@ def take_in(broker: Broker, partition: Partition, follower: FetchingFollower, wa
         broker.moved(leading.name, now)
 
 
-def may_rest(partition: Partition, follower: FetchingFollower, wanted: Wanted) -> bool:
+def may_rest(partition: Partition, follower: FetchingFollower, wanted: CachedPartition) -> bool:
     """Return whether a follower has all of a partition and is in sync, so that only a change matters.
 
     A follower outside the ISR joins it by a fetch, so all of its fetches are recorded.

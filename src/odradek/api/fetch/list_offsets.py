@@ -78,7 +78,7 @@ class Reader(NamedTuple):
     only_leader: bool
 
 
-class Pending(NamedTuple):
+class PendingLookup(NamedTuple):
     """A partition whose answer needs a lookup in the log."""
 
     part: ListOffsetsPartition
@@ -86,7 +86,7 @@ class Pending(NamedTuple):
     reader: Reader
 
 
-Part: TypeAlias = ListOffsetsPartitionResponse | Pending
+Part: TypeAlias = ListOffsetsPartitionResponse | PendingLookup
 Topics: TypeAlias = list[tuple[TopicName, list[Part]]]
 
 
@@ -151,7 +151,7 @@ def _parts(
         else:
             one = _partition(call, name, parts[0], reader)
             found.append(one)
-            if isinstance(one, Pending):
+            if isinstance(one, PendingLookup):
                 questions.append(one.question)
         yield
     return found
@@ -163,7 +163,7 @@ def _partition(call: Call, topic: TopicName, part: ListOffsetsPartition, reader:
         place = _place(call, partition, part.timestamp, reader)
         if isinstance(place, Question):
             if not place.is_answered:
-                return Pending(part, place, reader)
+                return PendingLookup(part, place, reader)
             place = _told(call, place, reader)
     except Refused as refused:
         return _refused(part.partition_index, refused.code)
@@ -188,7 +188,7 @@ def _response(call: Call, topics: Topics) -> Parts[ListOffsetsResponse]:
     for name, parts in topics:
         partitions = []
         for part in parts:
-            partitions.append(_looked_up(call, name, part) if isinstance(part, Pending) else part)
+            partitions.append(_looked_up(call, name, part) if isinstance(part, PendingLookup) else part)
             if not len(partitions) % CHEAP:
                 yield
         answers.append(ListOffsetsTopicResponse(name=name, partitions=partitions))
@@ -196,7 +196,7 @@ def _response(call: Call, topics: Topics) -> Parts[ListOffsetsResponse]:
     return ListOffsetsResponse(topics=answers)
 
 
-def _looked_up(call: Call, topic: TopicName, pending: Pending) -> ListOffsetsPartitionResponse:
+def _looked_up(call: Call, topic: TopicName, pending: PendingLookup) -> ListOffsetsPartitionResponse:
     """Return the result of a finished lookup; the topic may have been deleted or recreated since."""
     part, question, reader = pending
     try:

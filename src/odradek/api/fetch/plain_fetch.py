@@ -17,7 +17,7 @@ from typing import cast
 from odradek.api.fetch.fetch import TOPIC_IDS_SINCE, answer_begun, answer_waiting, rules_of, wanted_of
 from odradek.api.fetch.fetch_params import may_read
 from odradek.api.request.call import Call, Peer
-from odradek.api.request.outcome import NO_BODY, Encoded, Short, Slices, Steps, encoded, has_slices, slice_of
+from odradek.api.request.outcome import NO_BODY, Encoded, ShortAnswer, Slices, Steps, encoded, has_slices, slice_of
 from odradek.api.templates.fetch_template import FetchTemplate, numbers_of
 from odradek.api.templates.template_cache import BODY_BYTES_MAX, PARTITIONS_MAX
 from odradek.base.errors import Refused
@@ -25,12 +25,12 @@ from odradek.base.limits import SLICE_ELEMENTS
 from odradek.base.units import NO_EPOCH, CorrelationId, Offset, TopicName, TopicPartition
 from odradek.base.uuids import Uuid
 from odradek.core.broker.broker import Broker
-from odradek.core.fetch.disk_waits import Cold
-from odradek.core.fetch.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, SESSIONLESS, FetchRound, Session
+from odradek.core.fetch.disk_waits import ColdRead
+from odradek.core.fetch.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, SESSIONLESS, FetchContext, FetchSession
 from odradek.core.kernel.moment import Moment
-from odradek.core.kernel.parked import Parked
+from odradek.core.kernel.parked import ParkedRequest
 from odradek.core.partition.leading import Leading
-from odradek.core.partition.partition import Partition, Readable
+from odradek.core.partition.partition import LogReadInfo, Partition
 from odradek.core.partition.positions import ISOLATION_LEVELS
 from odradek.core.partition.replica_selector import preferred_read_replica
 from odradek.wire.messages.fetch import FetchRequest, FetchResponse
@@ -42,7 +42,7 @@ _VERSION_MIN = 4
 _NO_REPLICA = -1
 
 
-def answer(broker: Broker, peer: Peer, request: Request, now: Moment) -> Encoded | Parked[Encoded] | Steps:
+def answer(broker: Broker, peer: Peer, request: Request, now: Moment) -> Encoded | ParkedRequest[Encoded] | Steps:
     """Answer or park a plain request, or wait for a disk; return None if the request is not plain."""
     found = peer.fetch_templates.match_request(request)
     if found is None:
@@ -55,7 +55,7 @@ def answer(broker: Broker, peer: Peer, request: Request, now: Moment) -> Encoded
             return None
     elif session is None or session.epoch != epoch or not _has_all(session, template):
         return None
-    asked = _Asked(broker, peer, request, now, template, session, offsets)
+    asked = _PlainFetchRequest(broker, peer, request, now, template, session, offsets)
     if session is not None and len(session.wanted) > 1:
         return _answer_of_many(asked, session)
     if len(offsets) > 1:
@@ -74,7 +74,7 @@ def answer(broker: Broker, peer: Peer, request: Request, now: Moment) -> Encoded
     return asked.answered([readable])
 
 
-def _answer_named(asked: _Asked) -> Encoded | Parked[Encoded]:
+def _answer_named(asked: _PlainFetchRequest) -> Encoded | ParkedRequest[Encoded]:
     """Answer or park a request of several partitions without a session."""
     template, found = asked.template, _read_all(asked)
     if found is None:
@@ -84,7 +84,7 @@ def _answer_named(asked: _Asked) -> Encoded | Parked[Encoded]:
     return asked.parked() if template.may_wait else None
 
 
-def _answer_of_many(asked: _Asked, session: Session) -> Encoded | Parked[Encoded] | Steps:
+def _answer_of_many(asked: _PlainFetchRequest, session: FetchSession) -> Encoded | ParkedRequest[Encoded] | Steps:
     """Answer a request in a session of several partitions; it may name only some that are due."""
     if session.rules != rules_of(asked.peer.admission, asked.template.isolation_level):
         return None  # All partitions of the session are sent again.
@@ -95,7 +95,7 @@ def _answer_of_many(asked: _Asked, session: Session) -> Encoded | Parked[Encoded
     if found is not None and _size_of(found) >= asked.template.min_bytes:
         return asked.answered(found)
     asked.request.body = NO_BODY
-    begun = FetchRound([], session, is_incremental=True)
+    begun = FetchContext([], session, is_incremental=True)
     made = answer_begun(asked.call(), asked.template.body, begun)
     return _when_read(asked.request, made) if has_slices(made) else encoded(asked.request, made)
 
@@ -107,11 +107,11 @@ def _when_read(request: Request, slices: Slices) -> Steps:
         while True:
             wait = slice_of(slices, (yield wait))
     except StopIteration as done:
-        short: Short = done.value
+        short: ShortAnswer = done.value
         return encoded(request, short.answer)
 
 
-def _read_all(asked: _Asked, *, each_has_records: bool = False) -> list[Readable] | None:
+def _read_all(asked: _PlainFetchRequest, *, each_has_records: bool = False) -> list[LogReadInfo] | None:
     """Read all partitions that the request names; return None if `_read` does for one of them.
 
     With `each_has_records`, also return None if a partition has no records: the answer in a session omits it.
@@ -136,11 +136,11 @@ def _read_all(asked: _Asked, *, each_has_records: bool = False) -> list[Readable
     return found
 
 
-def _size_of(found: list[Readable]) -> int:
+def _size_of(found: list[LogReadInfo]) -> int:
     return sum([one.records.size for one in found])
 
 
-class _Asked:
+class _PlainFetchRequest:
     """A Fetch request that matches a template."""
 
     def __init__(  # noqa: PLR0917
@@ -150,7 +150,7 @@ class _Asked:
         request: Request,
         now: Moment,
         template: FetchTemplate,
-        session: Session | None,
+        session: FetchSession | None,
         offsets: tuple[Offset, ...],
     ) -> None:
         self.broker = broker
@@ -176,7 +176,7 @@ class _Asked:
         listener, rack = self.peer.listener, self.template.rack
         return preferred_read_replica(leading, broker.view, listener, rack, offset) is not None
 
-    def names_all_that_is_due(self, session: Session) -> bool:
+    def names_all_that_is_due(self, session: FetchSession) -> bool:
         """Return whether the request names all partitions that are due, in the order of service."""
         if len(session.due) > len(self.offsets):
             return False
@@ -193,12 +193,12 @@ class _Asked:
             wanted.fetch_offset = self.offsets[number]
             session.due[wanted] = None
 
-    def parked(self) -> Parked[Encoded]:
+    def parked(self) -> ParkedRequest[Encoded]:
         """Return the request parked until there is one record."""
-        waiting = _Waiting(self)
-        return Parked(waiting, self.now.steady + self.template.max_wait_ms, waiting.answer)
+        waiting = _DelayedPlainFetch(self)
+        return ParkedRequest(waiting, self.now.steady + self.template.max_wait_ms, waiting.answer)
 
-    def answered(self, found: list[Readable]) -> Encoded:
+    def answered(self, found: list[LogReadInfo]) -> Encoded:
         """Return the answer's frame with the data read of each partition."""
         rows: list[tuple[int, ...]] = []
         records: list[Splice] = []
@@ -210,7 +210,7 @@ class _Asked:
         return self.template.answer.frame_with(self.request.correlation_id, rows, records)
 
 
-def _partition(asked: _Asked, number: int) -> Partition | None:
+def _partition(asked: _PlainFetchRequest, number: int) -> Partition | None:
     """Return a partition that this broker may serve in the request's leader epoch; None for any other."""
     template = asked.template
     partition = template.partitions[number].find_replica(asked.broker)
@@ -226,7 +226,7 @@ def _partition(asked: _Asked, number: int) -> Partition | None:
     return partition if epoch in (NO_EPOCH, partition.info.leader_epoch) else None
 
 
-def _has_all(session: Session, template: FetchTemplate) -> bool:
+def _has_all(session: FetchSession, template: FetchTemplate) -> bool:
     """Return whether the session has all partitions of the template."""
     return all(one.key in session.wanted for one in template.wanted)
 
@@ -239,7 +239,7 @@ def _read(  # noqa: PLR0917
     offset: Offset,
     bytes_max: int,
     at_least_one: bool = True,
-) -> Readable | None:
+) -> LogReadInfo | None:
     """Read one partition.
 
     Return None for an error, an aborted transaction to return, or data that is not in memory.
@@ -252,18 +252,18 @@ def _read(  # noqa: PLR0917
         readable = partition.read(
             offset, bytes_max, at_least_one=at_least_one, read_committed=template.is_read_committed, cached=True
         )
-    except (Refused, Cold):
+    except (Refused, ColdRead):
         return None
     return None if readable.aborted else readable
 
 
-class _Waiting:
+class _DelayedPlainFetch:
     """A plain fetch, of one partition or without a session, that waits for one record and then answers.
 
     It is answered with the rights that the request had on arrival.
     """
 
-    def __init__(self, asked: _Asked) -> None:
+    def __init__(self, asked: _PlainFetchRequest) -> None:
         self.keys = asked.template.numbers  # Each partition and its number in the request.
         self._asked = asked
         self._call = asked.call()
@@ -298,7 +298,7 @@ class _Waiting:
         wanted = asked.wanted or [
             one.at(offset) for one, offset in zip(asked.template.wanted, asked.offsets, strict=True)
         ]
-        begun = FetchRound(wanted, asked.session, is_incremental=asked.session is not None)
+        begun = FetchContext(wanted, asked.session, is_incremental=asked.session is not None)
         return encode_response(asked.request, answer_waiting(self._call, asked.template.body, begun))
 
 

@@ -17,7 +17,7 @@ from odradek.api.request.outcome import PAUSE, Slices
 from odradek.api.request.sliced_answer import CHEAP, Parts, settled
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.uuids import Uuid
-from odradek.core.coordinators.settled import Settled
+from odradek.core.coordinators.settled import CommittedRead
 from odradek.core.groups.assignors.spec import Assignment
 from odradek.core.groups.consumer import ConsumerGroup
 from odradek.core.groups.consumer import rebalance_steps as steps
@@ -44,7 +44,7 @@ def handle(call: Call, body: ConsumerGroupDescribeRequest) -> Slices:
             led[where] = None
         count += 1 + len(group.members)
         yield PAUSE
-    writes = Settled(led)
+    writes = CommittedRead(led)
     call.leave(found)
 
     def answer() -> Parts[Response]:
@@ -83,7 +83,7 @@ def _find(
     return described, shard.log.leading
 
 
-def _settled(group: wire.DescribedGroup, leading: Leading | None, writes: Settled) -> wire.DescribedGroup:
+def _settled(group: wire.DescribedGroup, leading: Leading | None, writes: CommittedRead) -> wire.DescribedGroup:
     code = ErrorCode.NONE if leading is None else writes.code_of(leading)
     return _refused(group.group_id, Refused(code)) if code else group
 

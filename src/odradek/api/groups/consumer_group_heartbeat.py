@@ -17,7 +17,7 @@ from odradek.base.uuids import Uuid
 from odradek.core.groups.assignors.spec import Assignment, Partitions
 from odradek.core.groups.consumer import REPLAYS, heartbeating
 from odradek.core.groups.consumer import rebalance_steps as steps
-from odradek.core.groups.consumer.heartbeating import Beat, Heartbeat
+from odradek.core.groups.consumer.heartbeating import Heartbeat, HeartbeatResult
 from odradek.core.groups.shard.group import CONSUMER
 from odradek.core.kernel.access import Operation, ResourceType
 from odradek.record.internal.internal_codec import compile_writers
@@ -100,7 +100,7 @@ def _refused(refused: Refused) -> Response:
     )
 
 
-def _answer(beat: Beat) -> Response:
+def _answer(beat: HeartbeatResult) -> Response:
     assignment = None
     if beat.assignment is not None:
         listed = [

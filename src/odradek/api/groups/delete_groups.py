@@ -17,7 +17,7 @@ from odradek.api.request.call import Call
 from odradek.api.request.outcome import PAUSE, Slices, Wait
 from odradek.api.request.sliced_answer import CHEAP, WRITE_PARTS, Parts, pauses, settled
 from odradek.base.errors import ErrorCode, Refused
-from odradek.core.coordinators.settled import Settled
+from odradek.core.coordinators.settled import CommittedRead
 from odradek.core.groups.group_offset_delete import AT_ONCE_MAX, LongDelete, delete_group
 from odradek.core.kernel.access import Operation, ResourceType
 from odradek.core.kernel.work import Work
@@ -48,7 +48,7 @@ def handle(call: Call, body: DeleteGroupsRequest) -> Slices:
             result.error_code, result.error_message = refused.code, refused.detail or None
         results.append(result)
         yield PAUSE
-    writes = Settled(written)
+    writes = CommittedRead(written)
     call.leave((deleted, seen))
 
     def answer() -> Parts[DeleteGroupsResponse]:

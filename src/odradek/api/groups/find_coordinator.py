@@ -15,7 +15,7 @@ from __future__ import annotations
 from odradek.api.request.call import Call
 from odradek.api.request.outcome import Slices
 from odradek.api.request.sliced_answer import CHEAP, Parts, parked
-from odradek.api.topics.topic_changes import TopicsChanged
+from odradek.api.topics.topic_changes import DelayedTopicChange
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import NO_BROKER, SECOND_MS
 from odradek.core.coordinators.state_topics import partition_for
@@ -44,7 +44,7 @@ def handle(call: Call, body: FindCoordinatorRequest) -> Slices:
     if change is None:
         return (yield from _answer(call, body))
     deadline, count = call.now.steady + CREATION_MS_MAX, len(_keys(call, body))
-    return (yield from parked(TopicsChanged(change), deadline, count, lambda: _answer(call, body)))
+    return (yield from parked(DelayedTopicChange(change), deadline, count, lambda: _answer(call, body)))
 
 
 def refuse(call: Call, body: FindCoordinatorRequest, code: ErrorCode) -> FindCoordinatorResponse:

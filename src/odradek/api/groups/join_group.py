@@ -28,7 +28,7 @@ from odradek.base.limits import ANSWER_BYTES_INLINE_MAX, REQUEST_ELEMENTS_INLINE
 from odradek.core.groups import membership
 from odradek.core.groups.classic.messages import JoinGroup, JoinGroupResult
 from odradek.core.kernel.access import Operation, ResourceType
-from odradek.core.kernel.parked import NEVER, Parked
+from odradek.core.kernel.parked import NEVER, ParkedRequest
 from odradek.core.kernel.work import Work
 from odradek.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 
@@ -38,7 +38,7 @@ PROTOCOLS_MAX = 1_000  # Clients name a handful.
 MEMBER_ID_REQUIRED_SINCE, NO_PROTOCOL_SINCE, SKIP_ASSIGNMENT_SINCE = 4, 7, 9
 
 
-def handle(call: Call, body: JoinGroupRequest) -> JoinGroupResponse | Parked[JoinGroupResponse] | Slices:
+def handle(call: Call, body: JoinGroupRequest) -> JoinGroupResponse | ParkedRequest[JoinGroupResponse] | Slices:
     call.check(Operation.READ, ResourceType.GROUP, body.group_id)
     if body.group_id:
         _check_session_timeout(call, body)
@@ -50,7 +50,7 @@ def handle(call: Call, body: JoinGroupRequest) -> JoinGroupResponse | Parked[Joi
     joined = promise.value
     if joined is not None:
         return _answer_beside(call, joined) if _takes_long(joined) else _answer(call, joined)
-    parked = Parked(promise, NEVER, lambda: _answer(call, promise.value or stopped))
+    parked = ParkedRequest(promise, NEVER, lambda: _answer(call, promise.value or stopped))
     parked.takes_long = lambda: _takes_long(promise.value or stopped)
     return parked
 

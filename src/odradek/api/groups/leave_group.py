@@ -18,9 +18,9 @@ from odradek.api.request.outcome import Slices
 from odradek.api.request.sliced_answer import CHEAP, Parts, pauses, settled
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.limits import SLICE_ELEMENTS
-from odradek.core.coordinators.durable import Written
+from odradek.core.coordinators.durable import PendingWrite
 from odradek.core.groups import membership
-from odradek.core.groups.classic.messages import Leaver, Left
+from odradek.core.groups.classic.messages import LeaveGroupResult, Leaver
 from odradek.core.kernel.access import Operation, ResourceType
 from odradek.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
 from odradek.wire.schema.schema import maker
@@ -34,7 +34,7 @@ def handle(call: Call, body: LeaveGroupRequest) -> Slices:
     call.check(Operation.READ, ResourceType.GROUP, body.group_id)
     members = _members(call, body)
     codes: list[ErrorCode] = []
-    written: Written | None = None
+    written: PendingWrite | None = None
     for start in range(0, max(len(members), 1), SLICE_ELEMENTS):
         some = members[start : start + SLICE_ELEMENTS]
         left = _leave(
@@ -58,7 +58,7 @@ def _members(call: Call, body: LeaveGroupRequest) -> Sequence[MemberIdentity]:
     return [MemberIdentity(member_id=body.member_id)] if call.version < MANY_SINCE else body.members
 
 
-def _leave(call: Call, group_id: str, leavers: Sequence[Leaver]) -> Left:
+def _leave(call: Call, group_id: str, leavers: Sequence[Leaver]) -> LeaveGroupResult:
     """Remove the members. Raise Refused for all of them."""
     shard = call.broker.groups.shard_of(group_id)
     try:
@@ -66,7 +66,7 @@ def _leave(call: Call, group_id: str, leavers: Sequence[Leaver]) -> Left:
     except Refused as refused:
         if refused.code is not ErrorCode.UNKNOWN_MEMBER_ID:
             raise
-        return Left([refused.code] * len(leavers))
+        return LeaveGroupResult([refused.code] * len(leavers))
 
 
 def _answer(call: Call, members: Sequence[MemberIdentity], codes: Sequence[ErrorCode]) -> Parts[LeaveGroupResponse]:

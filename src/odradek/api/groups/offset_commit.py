@@ -21,13 +21,13 @@ from typing import Any
 
 from odradek.api.groups.offsets_to_commit import made_ready, offsets_of
 from odradek.api.request.call import Call
-from odradek.api.request.known_partitions import Asked, Codes, Partitions
+from odradek.api.request.known_partitions import Codes, Partitions, RequestedTopic
 from odradek.api.request.outcome import Slices, Wait
 from odradek.api.request.sliced_answer import CHEAP, Parts, settled
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.limits import SLICE_ELEMENTS
 from odradek.base.uuids import Uuid
-from odradek.core.groups.group_offset_commit import Committed, Committer, commit
+from odradek.core.groups.group_offset_commit import Committer, OffsetCommitResult, commit
 from odradek.core.groups.long_commit import LongCommit
 from odradek.core.kernel.access import Operation, ResourceType, Rights
 from odradek.core.kernel.cluster_view import ClusterView
@@ -74,7 +74,7 @@ def admit(
     view: ClusterView, rights: Rights, body: OffsetCommitRequest, version: int
 ) -> Parts[Partitions[OffsetCommitRequestPartition]]:
     """Return the partitions for which the request may commit offsets, with the errors of the others."""
-    asked = ((Asked(topic.name, Uuid(topic.topic_id)), topic.partitions) for topic in body.topics)
+    asked = ((RequestedTopic(topic.name, Uuid(topic.topic_id)), topic.partitions) for topic in body.topics)
     partitions: Partitions[OffsetCommitRequestPartition] = Partitions()
     yield from partitions.find_partitions(view, rights, asked, by_id=version >= TOPIC_IDS_SINCE)
     return partitions
@@ -98,7 +98,7 @@ def refuse(call: Call, body: OffsetCommitRequest, code: ErrorCode) -> OffsetComm
 
 def _commit(
     call: Call, body: OffsetCommitRequest, partitions: Partitions[OffsetCommitRequestPartition]
-) -> Generator[Wait, Any, Committed]:
+) -> Generator[Wait, Any, OffsetCommitResult]:
     """Commit the offsets as one batch in the log, however many there are. Raise Refused."""
     shard_of, committer = call.broker.groups.shard_of, committer_of(body, call.version)
     shard = shard_of(body.group_id, may_be_empty=True)

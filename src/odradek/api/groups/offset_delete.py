@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from odradek.api.request.call import Call
-from odradek.api.request.known_partitions import Asked, Partitions
+from odradek.api.request.known_partitions import Partitions, RequestedTopic
 from odradek.api.request.outcome import Slices
 from odradek.api.request.sliced_answer import CHEAP, Parts, pauses, settled
 from odradek.base.errors import ErrorCode
 from odradek.base.limits import SLICE_ELEMENTS
-from odradek.core.coordinators.durable import Written
+from odradek.core.coordinators.durable import PendingWrite
 from odradek.core.groups.group_offset_delete import delete
 from odradek.core.kernel.access import Operation, ResourceType
 from odradek.wire.messages.offset_delete import (
@@ -32,7 +32,7 @@ _partition = maker(OffsetDeleteResponsePartition)
 
 def handle(call: Call, body: OffsetDeleteRequest) -> Slices:
     call.check(Operation.DELETE, ResourceType.GROUP, body.group_id)
-    asked = ((Asked(topic.name), topic.partitions) for topic in body.topics)
+    asked = ((RequestedTopic(topic.name), topic.partitions) for topic in body.topics)
     partitions: Partitions[OffsetDeleteRequestPartition] = Partitions()
     yield from partitions.find_partitions(call.broker.view, call.rights, asked, by_id=False)
     codes, written = yield from _delete(call, body.group_id, partitions)
@@ -49,13 +49,13 @@ def handle(call: Call, body: OffsetDeleteRequest) -> Slices:
 
 def _delete(
     call: Call, group_id: str, partitions: Partitions[OffsetDeleteRequestPartition]
-) -> Parts[tuple[list[ErrorCode], Written | None]]:
+) -> Parts[tuple[list[ErrorCode], PendingWrite | None]]:
     """Delete the offsets, a hundred at a time; check the group's subscriptions each time.
 
     Return each partition's error code and the last write. Raise Refused.
     """
     codes: list[ErrorCode] = []
-    written: Written | None = None
+    written: PendingWrite | None = None
     for start in range(0, max(len(partitions.known), 1), SLICE_ELEMENTS):
         some = partitions.known[start : start + SLICE_ELEMENTS]
         places = [(topic.name, wanted.partition_index) for _, topic, wanted in some]

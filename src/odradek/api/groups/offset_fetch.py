@@ -21,15 +21,15 @@ from typing import NamedTuple
 
 from odradek.api.request import repeated_names as describing
 from odradek.api.request.call import Call
-from odradek.api.request.known_partitions import Asked
+from odradek.api.request.known_partitions import RequestedTopic
 from odradek.api.request.outcome import Slices
 from odradek.api.request.sliced_answer import CHEAP, Parts, pauses, settled, whole
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.limits import SLICE_ELEMENTS
 from odradek.base.units import NO_EPOCH, TopicName
 from odradek.base.uuids import ZERO_UUID, Uuid
-from odradek.core.coordinators.settled import Settled
-from odradek.core.groups.group_offset_fetch import Fetched, GroupReader, nothing_for
+from odradek.core.coordinators.settled import CommittedRead
+from odradek.core.groups.group_offset_fetch import CommittedOffset, GroupReader, nothing_for
 from odradek.core.kernel.access import Operation, ResourceType
 from odradek.core.partition.leading import Leading
 from odradek.wire.messages.offset_fetch import (
@@ -59,7 +59,7 @@ _partition_of_one = maker(OffsetFetchResponsePartition)
 Topic = OffsetFetchRequestTopic | OffsetFetchRequestTopics
 
 
-class _Group(NamedTuple):
+class _RequestedGroup(NamedTuple):
     """The request's part for one group; `topics` is None for all."""
 
     id: str
@@ -68,13 +68,13 @@ class _Group(NamedTuple):
     topics: Sequence[Topic] | None
 
 
-class _Told(NamedTuple):
+class _GroupAnswer(NamedTuple):
     """The answer about a group.
 
     It is valid once all writes to `leading` are safe, or at once if that is None.
     """
 
-    group: _Group
+    group: _RequestedGroup
     answer: OffsetFetchResponseGroup
     leading: Leading | None
 
@@ -88,9 +88,9 @@ def handle(call: Call, body: OffsetFetchRequest) -> Slices:
         answer, leading = yield from _find(call, group, body.require_stable)
         if leading is not None:
             read[leading] = None
-        told.append(_Told(group, answer, leading))
+        told.append(_GroupAnswer(group, answer, leading))
         count += 1 + sum(len(topic.partitions) for topic in answer.topics)
-    writes = Settled(read)
+    writes = CommittedRead(read)
     call.leave(told)
     return (yield from settled(writes, call.now, count, lambda: _answer(call, told, writes)))
 
@@ -106,19 +106,25 @@ def _refused_all(call: Call, body: OffsetFetchRequest, code: ErrorCode) -> Parts
     return (yield from _shaped(call, answers))
 
 
-def _groups(call: Call, body: OffsetFetchRequest) -> Iterator[_Group]:
+def _groups(call: Call, body: OffsetFetchRequest) -> Iterator[_RequestedGroup]:
     if call.version < MANY_GROUPS_SINCE:
-        yield _Group(body.group_id, None, NO_EPOCH, body.topics)
+        yield _RequestedGroup(body.group_id, None, NO_EPOCH, body.topics)
         return
     for group in body.groups:
-        yield _Group(group.group_id, group.member_id, group.member_epoch, group.topics)
+        yield _RequestedGroup(group.group_id, group.member_id, group.member_epoch, group.topics)
 
 
-def _asked(topic: Topic) -> Asked:
-    return Asked(topic.name, Uuid(topic.topic_id)) if isinstance(topic, OffsetFetchRequestTopics) else Asked(topic.name)
+def _asked(topic: Topic) -> RequestedTopic:
+    return (
+        RequestedTopic(topic.name, Uuid(topic.topic_id))
+        if isinstance(topic, OffsetFetchRequestTopics)
+        else RequestedTopic(topic.name)
+    )
 
 
-def _find(call: Call, group: _Group, is_stable: bool) -> Parts[tuple[OffsetFetchResponseGroup, Leading | None]]:
+def _find(
+    call: Call, group: _RequestedGroup, is_stable: bool
+) -> Parts[tuple[OffsetFetchResponseGroup, Leading | None]]:
     try:
         call.check(Operation.DESCRIBE, ResourceType.GROUP, group.id)
         shard = call.broker.groups.shard_of(group.id, may_be_empty=True)
@@ -169,7 +175,7 @@ def _topics(call: Call, reader: GroupReader, asked: Sequence[Topic]) -> Parts[li
 
 
 def _one_topic(
-    call: Call, reader: GroupReader, asked: Asked, partitions: list[int]
+    call: Call, reader: GroupReader, asked: RequestedTopic, partitions: list[int]
 ) -> Parts[OffsetFetchResponseTopics]:
     view, name, topic_id = call.broker.view, TopicName(asked.name), asked.id
     if call.version >= TOPIC_IDS_SINCE:
@@ -188,7 +194,7 @@ def _one_topic(
     return _topic(name, topic_id, found)
 
 
-def _nothing(asked: Asked, partitions: list[int], code: ErrorCode) -> Parts[OffsetFetchResponseTopics]:
+def _nothing(asked: RequestedTopic, partitions: list[int], code: ErrorCode) -> Parts[OffsetFetchResponseTopics]:
     nothing, found = nothing_for(code), []
     for index in partitions:
         found.append(_partition(index, nothing))
@@ -196,7 +202,7 @@ def _nothing(asked: Asked, partitions: list[int], code: ErrorCode) -> Parts[Offs
     return _topic(asked.name, asked.id, found)
 
 
-def _answer(call: Call, told: list[_Told], writes: Settled) -> Parts[OffsetFetchResponse]:
+def _answer(call: Call, told: list[_GroupAnswer], writes: CommittedRead) -> Parts[OffsetFetchResponse]:
     answers = []
     for group, answer, leading in told:
         code = ErrorCode.NONE if leading is None else writes.code_of(leading)
@@ -206,7 +212,7 @@ def _answer(call: Call, told: list[_Told], writes: Settled) -> Parts[OffsetFetch
     return (yield from _shaped(call, answers))
 
 
-def _refused(call: Call, group: _Group, code: ErrorCode) -> Parts[OffsetFetchResponseGroup]:
+def _refused(call: Call, group: _RequestedGroup, code: ErrorCode) -> Parts[OffsetFetchResponseGroup]:
     """Return a group's error; a response before v2 has room for it only in each partition."""
     if call.version >= ERROR_OF_ALL_SINCE:
         return _told(group, [], code)
@@ -217,7 +223,7 @@ def _refused(call: Call, group: _Group, code: ErrorCode) -> Parts[OffsetFetchRes
 
 
 def _told(
-    group: _Group, topics: list[OffsetFetchResponseTopics], code: ErrorCode = ErrorCode.NONE
+    group: _RequestedGroup, topics: list[OffsetFetchResponseTopics], code: ErrorCode = ErrorCode.NONE
 ) -> OffsetFetchResponseGroup:
     return _group_told(group_id=group.id, error_code=code, topics=topics)
 
@@ -226,7 +232,7 @@ def _topic(name: str, topic_id: Uuid, partitions: list[OffsetFetchResponsePartit
     return _topic_told(name=name, topic_id=topic_id, partitions=partitions)
 
 
-def _partition(index: int, fetched: Fetched) -> OffsetFetchResponsePartitions:
+def _partition(index: int, fetched: CommittedOffset) -> OffsetFetchResponsePartitions:
     return _partition_told(
         partition_index=index,
         committed_offset=fetched.offset,

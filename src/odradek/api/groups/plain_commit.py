@@ -24,7 +24,7 @@ from odradek.core.broker.broker import Broker
 from odradek.core.groups.group_offset_commit import NO_RETENTION
 from odradek.core.groups.repeated_commit import RepeatedCommit
 from odradek.core.kernel.moment import Moment
-from odradek.core.kernel.parked import Parked
+from odradek.core.kernel.parked import ParkedRequest
 from odradek.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from odradek.wire.request import Request
 
@@ -33,7 +33,7 @@ PARTITIONS_MAX = SLICE_ELEMENTS
 BODY_BYTES_MAX = 8 * KIB
 
 
-def answer(broker: Broker, peer: Peer, request: Request, now: Moment) -> Encoded | Parked[Encoded]:
+def answer(broker: Broker, peer: Peer, request: Request, now: Moment) -> Encoded | ParkedRequest[Encoded]:
     """Commit and answer a plain request; return None if the request is not plain."""
     found = peer.commit_templates.match_request(request)
     if found is None:

@@ -16,7 +16,7 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.core.groups import membership
 from odradek.core.groups.classic.messages import SyncGroup, SyncGroupResult
 from odradek.core.kernel.access import Operation, ResourceType
-from odradek.core.kernel.parked import NEVER, Parked
+from odradek.core.kernel.parked import NEVER, ParkedRequest
 from odradek.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 PROTOCOL_SINCE = 5
@@ -31,7 +31,7 @@ def handle(call: Call, body: SyncGroupRequest) -> Slices:
     promise = membership.sync(shard, body.group_id, asked, call.now)
     if promise.value is not None:
         return _answer(promise.value)
-    return Parked(promise, NEVER, lambda: _answer(promise.value or SyncGroupResult(ErrorCode.NOT_COORDINATOR)))
+    return ParkedRequest(promise, NEVER, lambda: _answer(promise.value or SyncGroupResult(ErrorCode.NOT_COORDINATOR)))
 
 
 def refuse(call: Call, body: SyncGroupRequest, code: ErrorCode) -> SyncGroupResponse:

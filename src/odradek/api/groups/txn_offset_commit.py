@@ -20,16 +20,16 @@ from odradek.api.groups.offset_commit import may_commit
 from odradek.api.groups.offsets_to_commit import made_ready, offsets_of
 from odradek.api.produce.txn_verification import answered
 from odradek.api.request.call import Call
-from odradek.api.request.known_partitions import Asked, Partitions
+from odradek.api.request.known_partitions import Partitions, RequestedTopic
 from odradek.api.request.outcome import Slices, Wait
 from odradek.api.request.sliced_answer import CHEAP, Parts, settled
 from odradek.base.errors import ErrorCode, Refused, fenced_as
 from odradek.base.limits import SLICE_ELEMENTS
 from odradek.base.units import ProducerEpoch, ProducerId
 from odradek.base.uuids import Uuid
-from odradek.core.coordinators.durable import AllWritten, Written
+from odradek.core.coordinators.durable import PendingWrite, PendingWrites
 from odradek.core.coordinators.state_log import ProducerIdAndEpoch
-from odradek.core.groups.group_offset_commit import Committed, Committer, commit
+from odradek.core.groups.group_offset_commit import Committer, OffsetCommitResult, commit
 from odradek.core.groups.long_commit import LongCommit
 from odradek.core.groups.shard.group_shard import GroupShard
 from odradek.core.kernel.access import Operation, ResourceType
@@ -64,7 +64,7 @@ def handle(call: Call, body: TxnOffsetCommitRequest) -> Slices:
     call.check(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, body.transactional_id)
     if not may_commit(call.rights, body.group_id):
         raise call.denied(Operation.READ, ResourceType.GROUP, body.group_id)
-    asked = ((Asked(topic.name, Uuid(topic.topic_id)), topic.partitions) for topic in body.topics)
+    asked = ((RequestedTopic(topic.name, Uuid(topic.topic_id)), topic.partitions) for topic in body.topics)
     partitions: Partitions[TxnOffsetCommitRequestPartition] = Partitions()
     yield from partitions.find_partitions(call.broker.view, call.rights, asked, by_id=call.version >= TOPIC_IDS_SINCE)
     if not partitions.known:
@@ -75,7 +75,7 @@ def handle(call: Call, body: TxnOffsetCommitRequest) -> Slices:
         return (yield from _answer(partitions, repeat(_known_to(call.version, refused.code))))
     if committed.written is None:
         return (yield from _answer(partitions, committed.codes))
-    writes = AllWritten([committed.written] if join is None else [join, committed.written])
+    writes = PendingWrites([committed.written] if join is None else [join, committed.written])
 
     def answer() -> Parts[TxnOffsetCommitResponse]:
         return _answer(partitions, committed.codes_after(writes.code))
@@ -114,7 +114,7 @@ def _known_to(version: int, code: ErrorCode) -> ErrorCode:
 
 def _commit(
     call: Call, body: TxnOffsetCommitRequest, partitions: Partitions[TxnOffsetCommitRequestPartition]
-) -> Generator[Wait, Any, tuple[Written | None, Committed]]:
+) -> Generator[Wait, Any, tuple[PendingWrite | None, OffsetCommitResult]]:
     """Commit the offsets in the transaction. Raise Refused.
 
     Return the commit, and the write that adds the group's partition to the transaction if it is not safe yet.
@@ -167,7 +167,7 @@ def _join(
     shard: GroupShard,
     producer: ProducerIdAndEpoch,
     verified: Verification | None,
-) -> Written | None:
+) -> PendingWrite | None:
     if verified is not None:
         try:
             verified.check(shard.log.leading)

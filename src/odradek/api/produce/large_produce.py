@@ -92,7 +92,7 @@ class LargeProduce:
     def tail_bytes(self) -> int:
         return self._template.known.end_bytes
 
-    def finish(self, crc: int, tail: bytes, now: Moment) -> plain_produce.PlainStaged | None:
+    def finish(self, crc: int, tail: bytes, now: Moment) -> plain_produce.StagedPlainProduce | None:
         """Finish a batch that was received and written; return None, with nothing done, if it is invalid.
 
         Also return None if the topic's configuration by now requires checks of the records, which were not read.
@@ -106,11 +106,11 @@ class LargeProduce:
         except Refused:
             return None
 
-    def failed(self, error: OSError, now: Moment) -> plain_produce.PlainStaged:
+    def failed(self, error: OSError, now: Moment) -> plain_produce.StagedPlainProduce:
         """Answer a batch that could not be written."""
         append = Append(self._leading, NO_OFFSET, NO_OFFSET, NO_TIMESTAMP, needs_sync=False)
         append.refused = self._leading.arrival_failed(self.arrival, error)
-        self._broker.lot.happened(self._leading.name)
+        self._broker.purgatory.happened(self._leading.name)
         return self._staged(append, now)
 
     def forget(self) -> None:
@@ -121,6 +121,6 @@ class LargeProduce:
         """Withdraw the batch because the log needs its end for another batch."""
         self._leading.withdrawn()
 
-    def _staged(self, append: Append, now: Moment) -> plain_produce.PlainStaged:
+    def _staged(self, append: Append, now: Moment) -> plain_produce.StagedPlainProduce:
         start = self._leading.log.start_offset if self._leading.ended is None else NO_OFFSET
-        return plain_produce.PlainStaged(self.request, self._template, [append], [start], now)
+        return plain_produce.StagedPlainProduce(self.request, self._template, [append], [start], now)

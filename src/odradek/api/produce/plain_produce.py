@@ -11,16 +11,16 @@ from __future__ import annotations
 from odradek.api.produce import produce, produce_acks, produce_staging
 from odradek.api.produce.produce_admission import admit_batch, may_write
 from odradek.api.request.call import Peer
-from odradek.api.request.outcome import NO_BODY, Encoded, Staged, encoded
+from odradek.api.request.outcome import NO_BODY, Encoded, StagedRequest, encoded
 from odradek.api.templates.produce_template import ProduceTemplate
 from odradek.api.templates.template_cache import PARTITIONS_MAX
 from odradek.base.errors import Refused
 from odradek.base.units import NO_OFFSET, NO_TIMESTAMP, Offset
 from odradek.core.broker.broker import Broker
-from odradek.core.coordinators.durable import Written
+from odradek.core.coordinators.durable import PendingWrite
 from odradek.core.kernel.cluster_view import INTERNAL_TOPICS
 from odradek.core.kernel.moment import Moment
-from odradek.core.kernel.parked import Parked
+from odradek.core.kernel.parked import ParkedRequest
 from odradek.core.partition.leading import Leading
 from odradek.core.partition.staging import Append
 from odradek.record.record_batch import Batch
@@ -28,7 +28,7 @@ from odradek.wire.messages.produce import ProduceRequest
 from odradek.wire.request import Request
 
 
-def stage(broker: Broker, peer: Peer, request: Request, now: Moment) -> PlainStaged | None:
+def stage(broker: Broker, peer: Peer, request: Request, now: Moment) -> StagedPlainProduce | None:
     """Stage a plain request; return None if the request is not plain. Raise Malformed."""
     found = peer.produce_templates.match_request(request, peer.admission.produce_templates)
     if found is None:
@@ -54,12 +54,12 @@ def stage(broker: Broker, peer: Peer, request: Request, now: Moment) -> PlainSta
     except Refused:
         return None
     request.body = NO_BODY
-    return PlainStaged(request, template, [append], [leading.log.start_offset], now, join)
+    return StagedPlainProduce(request, template, [append], [leading.log.start_offset], now, join)
 
 
 def _stage_several(
     broker: Broker, request: Request, template: ProduceTemplate, records: list[memoryview], now: Moment
-) -> PlainStaged | None:
+) -> StagedPlainProduce | None:
     """Stage several batches; return None if one is transactional.
 
     Transactional batches join their transaction together.
@@ -86,7 +86,7 @@ def _stage_several(
             append.refused = refused
         appends.append(append)
         starts.append(start)
-    return PlainStaged(request, template, appends, starts, now)
+    return StagedPlainProduce(request, template, appends, starts, now)
 
 
 def learn(
@@ -109,7 +109,7 @@ def learn(
         peer.produce_templates.learn(request.api_version, body, names, received, peer.admission.produce_templates)
 
 
-class PlainStaged(Staged):
+class StagedPlainProduce(StagedRequest):
     """A plain Produce request whose batches are staged, one for each partition."""
 
     is_quick = True
@@ -121,7 +121,7 @@ class PlainStaged(Staged):
         appends: list[Append],
         log_start_offsets: list[Offset],
         now: Moment,
-        join: Written | None = None,
+        join: PendingWrite | None = None,
     ) -> None:
         """Store the staged appends; `join` is the write that adds the only partition to its transaction."""
         self.request = request
@@ -131,14 +131,14 @@ class PlainStaged(Staged):
         self.now = now
         self.join = join
 
-    def finish(self) -> Encoded | Parked[Encoded]:
+    def finish(self) -> Encoded | ParkedRequest[Encoded]:
         template = self.template
         if self._is_done():
             return [template.answer.frame(self.request.correlation_id, self._rows())]
         response = template.response(self._rows())
         parts = [part for topic in response.responses for part in topic.partition_responses]
         appended = [
-            produce_acks.Appended(known.name, append, part, self.join)
+            produce_acks.ProducePartitionStatus(known.name, append, part, self.join)
             for known, append, part in zip(template.partitions, self.appends, parts, strict=True)
         ]
         general = produce.PendingProduce(self.now, template.acks, template.timeout_ms, response, appended)

@@ -24,7 +24,13 @@ Changes by version:
 from __future__ import annotations
 
 from odradek.api.produce import txn_verification
-from odradek.api.produce.produce_acks import ACKS_ALL, ACKS_NONE, Acknowledgement, Appended, check_unanswered
+from odradek.api.produce.produce_acks import (
+    ACKS_ALL,
+    ACKS_NONE,
+    DelayedProduce,
+    ProducePartitionStatus,
+    check_unanswered,
+)
 from odradek.api.produce.produce_admission import Admission, admit, refusal_of_all, takes_long, transactional_batches
 from odradek.api.produce.produce_in_slices import in_slices, staged_in_slices
 from odradek.api.produce.produce_staging import refused_part, stage_topic
@@ -32,7 +38,7 @@ from odradek.api.request.call import Call
 from odradek.api.request.outcome import Slices
 from odradek.base.errors import ErrorCode, Refused
 from odradek.core.kernel.moment import Moment
-from odradek.core.kernel.parked import Parked
+from odradek.core.kernel.parked import ParkedRequest
 from odradek.core.transactions.verification import Verification
 from odradek.record.record_batch import BatchHeader
 from odradek.wire.messages.produce import ProduceRequest, ProduceResponse, TopicProduceResponse
@@ -50,7 +56,7 @@ class PendingProduce:
         acks: int,
         timeout_ms: int,
         response: ProduceResponse,
-        appended: list[Appended],
+        appended: list[ProducePartitionStatus],
     ) -> None:
         self._now = now
         self._acks = acks
@@ -58,12 +64,12 @@ class PendingProduce:
         self._response = response
         self.appended = appended
 
-    def settle(self) -> ProduceResponse | Parked[ProduceResponse] | None:
+    def settle(self) -> ProduceResponse | ParkedRequest[ProduceResponse] | None:
         """Answer the request, or park it until its batches are acknowledged; return None with acks=0.
 
         Raise ConnectionAbortedError if there is an error and no answer to carry it.
         """
-        response, waiting = self._response, Acknowledgement(self._acks)
+        response, waiting = self._response, DelayedProduce(self._acks)
         for appended in self.appended:
             refused = appended.append.refused
             if refused is not None:
@@ -108,7 +114,7 @@ def refuse(call: Call, body: ProduceRequest, code: ErrorCode) -> ProduceResponse
 def _staged(
     call: Call, body: ProduceRequest, admitted: list[list[Admission]], verified: Verification | None = None
 ) -> PendingProduce:
-    appended: list[Appended] = []
+    appended: list[ProducePartitionStatus] = []
     topics = [
         stage_topic(call, body, topic, admissions, appended, verified)
         for topic, admissions in zip(body.topic_data, admitted, strict=True)

@@ -8,9 +8,9 @@ from typing import NamedTuple, TypeVar
 from odradek.api.request.sliced_answer import Parts, whole
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import NO_OFFSET, NO_TIMESTAMP, SECOND_MS, TopicPartition
-from odradek.core.coordinators.durable import Written
+from odradek.core.coordinators.durable import PendingWrite
 from odradek.core.kernel.moment import Moment
-from odradek.core.kernel.parked import Parked
+from odradek.core.kernel.parked import ParkedRequest
 from odradek.core.partition.staging import Append
 from odradek.wire.messages.produce import PartitionProduceResponse, ProduceResponse
 
@@ -20,13 +20,13 @@ ACKS_NONE, ACKS_LEADER, ACKS_ALL = ALL_ACKS = 0, 1, -1
 SYNC_MS_MIN = 5 * SECOND_MS
 
 
-class Appended(NamedTuple):
+class ProducePartitionStatus(NamedTuple):
     """One partition of a Produce request: its append, and its part of the answer."""
 
     name: TopicPartition
     append: Append
     answer: PartitionProduceResponse
-    join: Written | None = None  # Adds the partition to its transaction; must be safe, too.
+    join: PendingWrite | None = None  # Adds the partition to its transaction; must be safe, too.
 
     def fail(self, refused: Refused) -> None:
         self.answer.error_code = refused.code
@@ -35,27 +35,27 @@ class Appended(NamedTuple):
         self.answer.log_append_time_ms = NO_TIMESTAMP
 
 
-class Acknowledgement:
+class DelayedProduce:
     """The condition of a parked Produce request: every appended batch is in sync, or on disk."""
 
     def __init__(self, acks: int) -> None:
         self._acks = acks
-        self.pending: list[Appended] = []
-        self._left: list[Appended] = []  # The pending partitions that were not settled at the last check.
+        self.pending: list[ProducePartitionStatus] = []
+        self._left: list[ProducePartitionStatus] = []  # The pending partitions that were not settled at the last check.
 
-    def add(self, appended: Appended) -> None:
+    def add(self, appended: ProducePartitionStatus) -> None:
         if self._try_settle(appended):
             _forget_place(appended)
         else:
             self.pending.append(appended)
             self._left.append(appended)
 
-    def parked(self, response: Response, now: Moment, timeout_ms: int) -> Parked[Response]:
+    def parked(self, response: Response, now: Moment, timeout_ms: int) -> ParkedRequest[Response]:
         # The client's timeout is meant for replicas. Without a lower limit, a timeout of 0 would expire before any
         # sync.
         if any(one.append.needs_sync or one.join is not None for one in self.pending):
             timeout_ms = max(timeout_ms, SYNC_MS_MIN)
-        return Parked(self, now.steady + timeout_ms, lambda: self._settle(response))
+        return ParkedRequest(self, now.steady + timeout_ms, lambda: self._settle(response))
 
     @property
     def keys(self) -> Iterable[TopicPartition]:
@@ -68,7 +68,7 @@ class Acknowledgement:
             left.pop()
         return not left
 
-    def _try_settle(self, appended: Appended) -> bool:
+    def _try_settle(self, appended: ProducePartitionStatus) -> bool:
         append, join = appended.append, appended.join
         if join is not None and not join.is_settled:
             return False
@@ -102,7 +102,7 @@ class Acknowledgement:
             yield
 
 
-def _forget_place(appended: Appended) -> None:
+def _forget_place(appended: ProducePartitionStatus) -> None:
     """Remove the batch's offset and timestamp from an answer with an error."""
     if appended.answer.error_code:
         appended.answer.base_offset = NO_OFFSET

@@ -37,14 +37,14 @@ FIRST_WRITE_PARTS = 20  # Parts of a slice: extra cost of the first write in a l
 _ATTRIBUTES_AT = 22  # Offset of the attributes' lower byte, read before any check of the records.
 
 
-class Admitted(NamedTuple):
+class AdmittedBatch(NamedTuple):
     """A batch that may be staged."""
 
     leading: Leading
     batch: Batch
 
 
-Admission: TypeAlias = Admitted | Refused  # Of one partition.
+Admission: TypeAlias = AdmittedBatch | Refused  # Of one partition.
 
 
 def takes_long(call: Call, body: ProduceRequest) -> bool:
@@ -143,7 +143,7 @@ def admit(call: Call, body: ProduceRequest) -> list[list[Admission]] | None:
                 continue
             if batch is None:
                 return None
-            parts.append(Admitted(leading, batch))
+            parts.append(AdmittedBatch(leading, batch))
         topics.append(parts)
     return topics
 

@@ -10,12 +10,18 @@ from collections.abc import Generator
 from functools import partial
 
 from odradek.api.produce import txn_verification
-from odradek.api.produce.produce_acks import ACKS_ALL, ACKS_NONE, Acknowledgement, Appended, check_unanswered
+from odradek.api.produce.produce_acks import (
+    ACKS_ALL,
+    ACKS_NONE,
+    DelayedProduce,
+    ProducePartitionStatus,
+    check_unanswered,
+)
 from odradek.api.produce.produce_admission import (
     FIRST_WRITE_PARTS,
     INSPECTED_PARTS,
     Admission,
-    Admitted,
+    AdmittedBatch,
     admit_batch,
     admit_topic,
     refusal_of_all,
@@ -62,14 +68,14 @@ def in_slices(call: Call, body: ProduceRequest) -> Slices:
 
 
 def staged_in_slices(call: Call, body: ProduceRequest, verified: Verification | None) -> Slices:
-    waiting = Acknowledgement(body.acks)
+    waiting = DelayedProduce(body.acks)
     topics = []
     for topic in body.topic_data:
         topics.append((yield from _stage_topic_in_slices(call, body, topic, waiting, verified)))  # noqa: PERF401
     return (yield from _settled_in_slices(call, body, _answer(responses=topics), waiting))
 
 
-def _settled_in_slices(call: Call, body: ProduceRequest, response: ProduceResponse, waiting: Acknowledgement) -> Slices:
+def _settled_in_slices(call: Call, body: ProduceRequest, response: ProduceResponse, waiting: DelayedProduce) -> Slices:
     """Answer as PendingProduce.settle does, in slices. Raise ConnectionAbortedError."""
     if body.acks == ACKS_NONE:
         check_unanswered(response)
@@ -84,7 +90,7 @@ def _stage_topic_in_slices(
     call: Call,
     body: ProduceRequest,
     topic: TopicProduceData,
-    waiting: Acknowledgement,
+    waiting: DelayedProduce,
     verified: Verification | None,
 ) -> Generator[Wait, object, TopicProduceResponse]:
     """Stage and commit a topic's batches one by one.
@@ -96,7 +102,7 @@ def _stage_topic_in_slices(
         admitted = yield from _admitted(call, topic, part)
         leading = None if isinstance(admitted, Refused) else admitted.leading
         is_first = leading is not None and leading.is_new
-        appended: list[Appended] = []
+        appended: list[ProducePartitionStatus] = []
         parts.append(stage_partition(call, body, part.index, admitted, appended, named_max, verified))
         call.broker.commit(call.now)  # Nothing stays staged while other requests run.
         for one in appended:
@@ -130,10 +136,10 @@ def _admitted(call: Call, topic: TopicProduceData, part: PartitionProduceData) -
             partition = leading.partition
             is_particular = ingress.is_particular(partition.configs)
             if inspected is not None and partition.configs is configs:
-                return Admitted(leading, ingress.fitting(partition, inspected))
+                return AdmittedBatch(leading, ingress.fitting(partition, inspected))
             batch = admit_batch(partition, part.records, call.version, call.now)
             if batch is not None:
-                return Admitted(leading, batch)
+                return AdmittedBatch(leading, batch)
             configs = partition.configs
             batch = ingress.checked(partition, part.records, call.now)
             work = Work(partial(ingress.validate_records, partition.topic_partition, configs, batch, call.now))

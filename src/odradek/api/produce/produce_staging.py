@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from odradek.api.produce.produce_acks import ACKS_ALL, Appended
+from odradek.api.produce.produce_acks import ACKS_ALL, ProducePartitionStatus
 from odradek.api.produce.produce_admission import Admission
 from odradek.api.request.call import Call
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.limits import RECORD_ERRORS_MAX
 from odradek.base.units import NO_OFFSET, NO_TIMESTAMP
 from odradek.core.broker.broker import Broker
-from odradek.core.coordinators.durable import Written
+from odradek.core.coordinators.durable import PendingWrite
 from odradek.core.kernel.moment import Moment
 from odradek.core.partition.leading import Leading
 from odradek.core.transactions.produce_verification import PRODUCE_ADDS_SINCE, admit_batch, admit_verified
@@ -34,7 +34,7 @@ def stage_topic(  # noqa: PLR0917
     body: ProduceRequest,
     topic: TopicProduceData,
     admissions: list[Admission],
-    appended: list[Appended],
+    appended: list[ProducePartitionStatus],
     verified: Verification | None,
 ) -> TopicProduceResponse:
     """Stage a topic's batches, one admission for each; add those that were staged to `appended`."""
@@ -51,7 +51,7 @@ def stage_partition(  # noqa: PLR0917
     body: ProduceRequest,
     index: int,
     admitted: Admission,
-    appended: list[Appended],
+    appended: list[ProducePartitionStatus],
     named_max: int,
     verified: Verification | None,
 ) -> PartitionProduceResponse:
@@ -74,7 +74,7 @@ def stage_partition(  # noqa: PLR0917
         log_append_time_ms=append.log_append_time,
         log_start_offset=leading.log.start_offset,
     )
-    appended.append(Appended(leading.name, append, answer, join))
+    appended.append(ProducePartitionStatus(leading.name, append, answer, join))
     return answer
 
 
@@ -86,7 +86,7 @@ def join_transaction(  # noqa: PLR0917
     transactional_id: str,
     now: Moment,
     verified: Verification | None = None,
-) -> Written | None:
+) -> PendingWrite | None:
     """Make a transactional batch's partition part of the transaction; raise Refused if it may not be.
 
     `verified` is the answer of the coordinator if it was consulted first. Return the write that adds the partition to

@@ -17,7 +17,7 @@ from odradek.api.request.sliced_answer import nothing
 from odradek.base.errors import Refused
 from odradek.base.units import ProducerEpoch, ProducerId
 from odradek.core.coordinators.state_log import ProducerIdAndEpoch
-from odradek.core.kernel.parked import Parked
+from odradek.core.kernel.parked import ParkedRequest
 from odradek.core.partition import ingress
 from odradek.core.partition.leading import Leading
 from odradek.core.transactions.additions import Question
@@ -82,7 +82,7 @@ def answered(call: Call, verification: Verification, *, retries: bool) -> Genera
     additions = call.broker.transactions.additions
     promise = additions.add_or_verify(verification.question, list(verification.asked), call.now, retries=retries)
     if promise.value is None:
-        yield Parked(promise, call.now.steady + additions.timeout_ms, nothing)
+        yield ParkedRequest(promise, call.now.steady + additions.timeout_ms, nothing)
     verification.answered(promise.value)
     call.broker.transactions.joins.confirmed(verification.question.transactional_id, verification.confirmed)
 

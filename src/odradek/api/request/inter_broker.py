@@ -6,14 +6,19 @@ from collections.abc import Generator
 from typing import Protocol, TypeVar
 
 from odradek.api.request.call import Call
-from odradek.api.request.outcome import Short, Wait
+from odradek.api.request.outcome import ShortAnswer, Wait
 from odradek.api.request.sliced_answer import ANSWERED_AT_ONCE, nothing
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import BrokerId
-from odradek.core.broker.controller_queries import ControllerAsks
-from odradek.core.controller.broker_request_batch import BecomeLeaderOrFollower, StopReplicas, ToBroker, UpdateMetadata
+from odradek.core.broker.controller_queries import ControllerQueries
+from odradek.core.controller.broker_request_batch import (
+    BecomeLeaderOrFollower,
+    ControlRequest,
+    StopReplicas,
+    UpdateMetadata,
+)
 from odradek.core.kernel.access import Operation, ResourceType
-from odradek.core.kernel.parked import Parked
+from odradek.core.kernel.parked import ParkedRequest
 from odradek.core.kernel.promise import Promise
 
 T = TypeVar("T")
@@ -22,7 +27,7 @@ T = TypeVar("T")
 ANSWER_MS_MAX = 60_000
 
 
-def checked_asks(call: Call) -> ControllerAsks:
+def checked_asks(call: Call) -> ControllerQueries:
     """Return the broker's queues. Raise Refused(CLUSTER_AUTHORIZATION_FAILED) if the client is no broker."""
     call.check(Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
     asks = call.broker.controller_asks
@@ -30,7 +35,7 @@ def checked_asks(call: Call) -> ControllerAsks:
     return asks
 
 
-class FromController(Protocol):
+class AbstractControlRequest(Protocol):
     """The fields that every controller request has."""
 
     controller_id: int
@@ -39,15 +44,17 @@ class FromController(Protocol):
 
 
 def to_broker(
-    call: Call, body: FromController, request: BecomeLeaderOrFollower | UpdateMetadata | StopReplicas
-) -> ToBroker:
+    call: Call, body: AbstractControlRequest, request: BecomeLeaderOrFollower | UpdateMetadata | StopReplicas
+) -> ControlRequest:
     """Return the request with its epochs.
 
     Raise Refused(INVALID_REQUEST) if the controller id is not valid.
     """
     if body.controller_id < 0:
         raise Refused(ErrorCode.INVALID_REQUEST, f"invalid controller id {body.controller_id}")
-    return ToBroker(call.broker.id, body.broker_epoch, BrokerId(body.controller_id), body.controller_epoch, request)
+    return ControlRequest(
+        call.broker.id, body.broker_epoch, BrokerId(body.controller_id), body.controller_epoch, request
+    )
 
 
 def kept(promise: Promise[T], call: Call) -> Generator[Wait, object, T]:
@@ -56,7 +63,7 @@ def kept(promise: Promise[T], call: Call) -> Generator[Wait, object, T]:
     Raise ConnectionAbortedError if it is not kept in time, or the broker stops: the client then has to retry.
     """
     if promise.value is None:  # It may have been kept during the wait for another one.
-        yield Parked(promise, call.now.steady + ANSWER_MS_MAX, nothing)
+        yield ParkedRequest(promise, call.now.steady + ANSWER_MS_MAX, nothing)
     if promise.value is None:
         raise ConnectionAbortedError("the request timed out")
     return promise.value
@@ -72,4 +79,4 @@ def carried_out(promise: Promise[T | Refused], call: Call) -> Generator[Wait, ob
 
 def by_length(answer: object, count: int) -> object:
     """Return a waiting handler's answer; one about few partitions is encoded at once."""
-    return Short(answer) if count <= ANSWERED_AT_ONCE else answer
+    return ShortAnswer(answer) if count <= ANSWERED_AT_ONCE else answer

@@ -23,22 +23,22 @@ class HasIndex(Protocol):
 P = TypeVar("P", bound=HasIndex)
 
 
-class Asked(NamedTuple):
+class RequestedTopic(NamedTuple):
     """A topic as the client names it: by name, or by id."""
 
     name: str
     id: Uuid = ZERO_UUID
 
 
-class Known(NamedTuple, Generic[P]):
+class KnownPartition(NamedTuple, Generic[P]):
     """An existing partition, with the request's element for it."""
 
-    asked: Asked
+    asked: RequestedTopic
     topic: TopicInfo
     wanted: P
 
 
-Codes = dict[Asked, list[tuple[int, ErrorCode]]]  # By topic, then by partition, in the order of the answer.
+Codes = dict[RequestedTopic, list[tuple[int, ErrorCode]]]  # By topic, then by partition, in the order of the answer.
 
 
 class Partitions(Generic[P]):
@@ -51,11 +51,11 @@ class Partitions(Generic[P]):
 
     def __init__(self) -> None:
         self.count = 0
-        self.known: list[Known[P]] = []
+        self.known: list[KnownPartition[P]] = []
         self._codes: Codes = {}
 
     def find_partitions(
-        self, view: ClusterView, rights: Rights, asked: Iterable[tuple[Asked, Sequence[P]]], *, by_id: bool
+        self, view: ClusterView, rights: Rights, asked: Iterable[tuple[RequestedTopic, Sequence[P]]], *, by_id: bool
     ) -> Parts[None]:
         for one, partitions in asked:
             topic = view.topic_by_id(one.id) if by_id else view.topics.get(TopicName(one.name))
@@ -64,7 +64,7 @@ class Partitions(Generic[P]):
             count = 0 if topic is None or code else len(topic.partitions)
             for number, wanted in enumerate(partitions, 1):
                 if topic is not None and 0 <= wanted.partition_index < count:
-                    self.known.append(Known(one, topic, wanted))
+                    self.known.append(KnownPartition(one, topic, wanted))
                 else:
                     code_of_one = code or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                     self._codes.setdefault(one, []).append((wanted.partition_index, code_of_one))

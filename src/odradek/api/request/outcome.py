@@ -1,8 +1,8 @@
 """Results of dispatch: an answer, or a promise of one.
 
 - Encoded: the answer's bytes, None if there is no answer (acks=0).
-- Parked[Encoded]: answered on an event or at a deadline; later requests are handled in the meantime.
-- Staged: a Produce request whose batches have their offsets; the broker's next commit writes them.
+- ParkedRequest[Encoded]: answered on an event or at a deadline; later requests are handled in the meantime.
+- StagedRequest: a Produce request whose batches have their offsets; the broker's next commit writes them.
 - Steps: not finished; continues in slices, or after a thread's work. Later requests wait.
 """
 
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeGuard
 
 from odradek.base.limits import SLICE_ELEMENTS
 from odradek.core.kernel.moment import Moment
-from odradek.core.kernel.parked import Parked
+from odradek.core.kernel.parked import ParkedRequest
 from odradek.core.kernel.work import Work
 from odradek.wire.request import Request
 from odradek.wire.response import encode_response
@@ -25,7 +25,7 @@ NO_BODY = memoryview(b"")  # A waiting answer must not keep the receive buffer a
 Encoded: TypeAlias = list[Chunk] | None
 
 
-class Staged:
+class StagedRequest:
     """A Produce request whose batches have their offsets; the broker's next commit writes them.
 
     Staging a request with `is_quick` takes some ten microseconds.
@@ -33,7 +33,7 @@ class Staged:
 
     is_quick = False
 
-    def finish(self) -> Encoded | Parked[Encoded]:
+    def finish(self) -> Encoded | ParkedRequest[Encoded]:
         """Return the answer, or the request parked; called once, after the commit.
 
         Raise ConnectionAbortedError for a failure that no answer can carry.
@@ -41,7 +41,7 @@ class Staged:
         raise NotImplementedError
 
 
-class Resumed(NamedTuple):
+class Resumption(NamedTuple):
     """Input to a request in steps that resumes: the time, and its Work's result (a value, or an error)."""
 
     now: Moment
@@ -52,9 +52,9 @@ class Resumed(NamedTuple):
 # A request in steps waits for a thread's work, for an event (with the value that `then` returns), or with PAUSE only
 # for its next turn.
 PAUSE = None
-Wait: TypeAlias = Work | Parked[object] | None
-Done: TypeAlias = Encoded | Parked[Encoded] | Staged
-Steps: TypeAlias = Generator[Wait, Resumed, Done]
+Wait: TypeAlias = Work | ParkedRequest[object] | None
+Done: TypeAlias = Encoded | ParkedRequest[Encoded] | StagedRequest
+Steps: TypeAlias = Generator[Wait, Resumption, Done]
 Outcome: TypeAlias = Done | Steps
 
 # A handler may be a generator of the same kind. The `yield` returns a Work's value or raises its error, and the
@@ -62,16 +62,16 @@ Outcome: TypeAlias = Done | Steps
 Slices: TypeAlias = Generator[Wait, object, object]
 
 
-class Short(NamedTuple):
+class ShortAnswer(NamedTuple):
     """A short answer of a handler that was a generator only to wait; it is encoded at once."""
 
     answer: Any  # Not `object`: the class could not be created when compiled.
 
 
-def encoded(request: Request, answer: object, throttle_ms: int = 0) -> Encoded | Parked[Encoded]:
+def encoded(request: Request, answer: object, throttle_ms: int = 0) -> Encoded | ParkedRequest[Encoded]:
     """Encode a handler's answer (a message, None, or a parked message) in the request's version."""
-    if isinstance(answer, Parked):
-        parked = Parked(answer.condition, answer.deadline, _encoder(request, answer.then, throttle_ms))
+    if isinstance(answer, ParkedRequest):
+        parked = ParkedRequest(answer.condition, answer.deadline, _encoder(request, answer.then, throttle_ms))
         parked.takes_long = answer.takes_long
         return parked
     if throttle_ms:
@@ -104,7 +104,7 @@ def has_slices(answer: object) -> TypeGuard[Slices]:
     return isinstance(answer, GeneratorType) or hasattr(answer, "send")
 
 
-def slice_of(slices: Slices, resumed: Resumed | None = None) -> Wait:
+def slice_of(slices: Slices, resumed: Resumption | None = None) -> Wait:
     """Resume a handler until it has to wait or its slice ends.
 
     Raise StopIteration at the handler's end.

@@ -14,7 +14,7 @@ from odradek.api.request.outcome import PAUSE, Wait
 from odradek.base.limits import SLICE_ELEMENTS
 from odradek.core.coordinators.durable import WRITE_TIMEOUT_MS
 from odradek.core.kernel.moment import Moment
-from odradek.core.kernel.parked import Condition, Parked
+from odradek.core.kernel.parked import Condition, ParkedRequest
 
 Result = TypeVar("Result")
 Parts: TypeAlias = Generator[None, Any, Result]
@@ -25,8 +25,8 @@ CHEAP = 8  # Elements per part if the work for each is negligible.
 WRITE_PARTS = 4  # Cost of writing one batch to the log, in parts.
 
 
-class Settles(Condition, Protocol):
-    """Writes that have to become safe: Written, AllWritten, Settled."""
+class WriteCondition(Condition, Protocol):
+    """Writes that have to become safe: PendingWrite, PendingWrites, CommittedRead."""
 
     @property
     def is_settled(self) -> bool:
@@ -84,20 +84,24 @@ def in_order(texts: Iterable[str]) -> Parts[list[str]]:
 
 def parked(
     condition: Condition, deadline: int, count: int, make: Callable[[], Parts[Result]]
-) -> Generator[Wait, Any, Parked[Result] | Result]:
+) -> Generator[Wait, Any, ParkedRequest[Result] | Result]:
     """Wait for an event, then make the answer about `count` elements.
 
     A long answer is made in slices, and later requests of the connection wait for it; a short answer is made at once.
     """
     if count <= ANSWERED_AT_ONCE:
-        return Parked(condition, deadline, lambda: whole(make()))
-    yield Parked(condition, deadline, nothing)
+        return ParkedRequest(condition, deadline, lambda: whole(make()))
+    yield ParkedRequest(condition, deadline, nothing)
     return (yield from make())
 
 
 def settled(
-    writes: Settles, now: Moment, count: int, make: Callable[[], Parts[Result]], timeout_ms: int = WRITE_TIMEOUT_MS
-) -> Generator[Wait, Any, Parked[Result] | Result]:
+    writes: WriteCondition,
+    now: Moment,
+    count: int,
+    make: Callable[[], Parts[Result]],
+    timeout_ms: int = WRITE_TIMEOUT_MS,
+) -> Generator[Wait, Any, ParkedRequest[Result] | Result]:
     """Wait until the writes are safe or have failed, then make the answer as `parked` does."""
     if writes.is_settled:
         return (yield from make())

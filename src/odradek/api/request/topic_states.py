@@ -86,7 +86,7 @@ def states_and_ids(
     return partitions, ids
 
 
-class LedState(Protocol):
+class LeaderState(Protocol):
     """The leader and ISR of a partition in a request."""
 
     controller_epoch: int
@@ -95,7 +95,7 @@ class LedState(Protocol):
     isr: list[int]
 
 
-def leader_and_isr(state: LedState, partition_epoch: int, recovery: int = RECOVERED) -> LeaderAndIsr:
+def leader_and_isr(state: LeaderState, partition_epoch: int, recovery: int = RECOVERED) -> LeaderAndIsr:
     """Return a partition's state; the name of its epoch differs between messages."""
     return LeaderAndIsr(
         BrokerId(state.leader),

@@ -16,7 +16,7 @@ from odradek.api.templates.template_cache import TemplatePartition
 from odradek.base.errors import ErrorCode
 from odradek.base.units import Offset, TopicPartition
 from odradek.base.uuids import Uuid
-from odradek.core.fetch.fetch_sessions import FINAL_EPOCH, SESSIONLESS, Wanted
+from odradek.core.fetch.fetch_sessions import FINAL_EPOCH, SESSIONLESS, CachedPartition
 from odradek.core.partition.positions import READ_COMMITTED
 from odradek.wire.messages.fetch import (
     FetchableTopicResponse,
@@ -37,7 +37,7 @@ class FetchTemplate:
     """A request template: the partitions of one consumer, without the session epoch and the offsets."""
 
     def __init__(
-        self, version: int, body: FetchRequest, names: Sequence[TopicPartition], wanted: Sequence[Wanted]
+        self, version: int, body: FetchRequest, names: Sequence[TopicPartition], wanted: Sequence[CachedPartition]
     ) -> None:
         """Keep the request's fixed parts; `wanted` has its partitions in order, with arbitrary offsets."""
         ids = [Uuid(topic.topic_id) for topic in body.topics for _ in topic.partitions]

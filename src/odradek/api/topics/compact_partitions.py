@@ -23,7 +23,7 @@ from odradek.api.request.sliced_answer import CHEAP, Parts, pauses, settled
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import TopicName
 from odradek.core.broker.broker import Broker
-from odradek.core.cleaner.compaction_request import AllCompacted, Compacted, Compaction, check_is_compacted
+from odradek.core.cleaner.compaction_request import AllCompacted, Compaction, CompactionResult, check_is_compacted
 from odradek.core.kernel.access import Operation, ResourceType
 from odradek.core.kernel.moment import Moment
 from odradek.core.partition.partition import Partition
@@ -109,7 +109,7 @@ def _response(asked: Asked) -> Parts[CompactPartitionsResponse]:
     return CompactPartitionsResponse(throttle_time_ms=0, topics=topics)
 
 
-def _result(index: int, won: Compacted | Refused) -> CompactPartitionsPartitionResult:
+def _result(index: int, won: CompactionResult | Refused) -> CompactPartitionsPartitionResult:
     if isinstance(won, Refused):
         return CompactPartitionsPartitionResult(
             partition_index=index, error_code=won.code, error_message=won.detail or None

@@ -14,10 +14,10 @@ from odradek.api.request.call import Call
 from odradek.api.request.log_fields import of_call
 from odradek.api.request.outcome import Slices
 from odradek.api.request.sliced_answer import Parts, parked
-from odradek.api.topics.topic_changes import TopicsChanged, named_twice
+from odradek.api.topics.topic_changes import DelayedTopicChange, named_twice
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import TopicName
-from odradek.core.broker.effects import Growth, GrowTopics
+from odradek.core.broker.effects import CreatePartitions, NewPartitions
 from odradek.core.kernel.access import Operation, ResourceType
 from odradek.wire.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -27,7 +27,7 @@ from odradek.wire.messages.create_partitions import (
 )
 from odradek.wire.schema.api_keys import ApiKey
 
-Plans = dict[TopicName, Growth | Refused]
+Plans = dict[TopicName, NewPartitions | Refused]
 
 
 def handle(call: Call, body: CreatePartitionsRequest) -> Slices:
@@ -36,8 +36,8 @@ def handle(call: Call, body: CreatePartitionsRequest) -> Slices:
     if body.validate_only or not growth:
         return (yield from _answer(plans, lambda name: None))
     asker = of_call(call, ApiKey.CREATE_PARTITIONS)
-    change = call.broker.changes.request_change(lambda token: GrowTopics(token, growth, asker))
-    waiting = TopicsChanged(change)
+    change = call.broker.changes.request_change(lambda token: CreatePartitions(token, growth, asker))
+    waiting = DelayedTopicChange(change)
     deadline = call.now.steady + max(body.timeout_ms, 0)
     return (yield from parked(waiting, deadline, len(plans), lambda: _answer(plans, waiting.refusal)))
 
@@ -46,11 +46,11 @@ def refuse(call: Call, body: CreatePartitionsRequest, code: ErrorCode) -> Create
     return CreatePartitionsResponse(results=[_result(topic.name, Refused(code)) for topic in body.topics])
 
 
-def _plans(call: Call, body: CreatePartitionsRequest) -> Parts[tuple[Plans, dict[TopicName, Growth]]]:
+def _plans(call: Call, body: CreatePartitionsRequest) -> Parts[tuple[Plans, dict[TopicName, NewPartitions]]]:
     """Return the growth or the refusal of each topic, and all growths as a separate mapping."""
     twice = yield from named_twice(topic.name for topic in body.topics)
     plans: Plans = {}
-    growth: dict[TopicName, Growth] = {}
+    growth: dict[TopicName, NewPartitions] = {}
     for topic in body.topics:
         name = TopicName(topic.name)
         try:
@@ -63,7 +63,7 @@ def _plans(call: Call, body: CreatePartitionsRequest) -> Parts[tuple[Plans, dict
     return plans, growth
 
 
-def _plan(call: Call, topic: CreatePartitionsTopic) -> Growth:
+def _plan(call: Call, topic: CreatePartitionsTopic) -> NewPartitions:
     call.check(Operation.ALTER, ResourceType.TOPIC, topic.name)
     known = call.broker.view.topics.get(TopicName(topic.name))
     if known is None:
@@ -71,7 +71,7 @@ def _plan(call: Call, topic: CreatePartitionsTopic) -> Growth:
         raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
     assignments = None if topic.assignments is None else [one.broker_ids for one in topic.assignments]
     added = call.broker.planner.more_partitions(known, topic.count, assignments, call.broker.view)
-    return Growth(len(known.partitions), added)
+    return NewPartitions(len(known.partitions), added)
 
 
 def _answer(plans: Plans, refusal: Callable[[TopicName], Refused | None]) -> Parts[CreatePartitionsResponse]:

@@ -15,7 +15,7 @@ from odradek.api.request.call import Call
 from odradek.api.request.log_fields import of_call
 from odradek.api.request.outcome import Slices
 from odradek.api.request.sliced_answer import CHEAP, Parts, parked
-from odradek.api.topics.topic_changes import TopicsChanged, named_twice
+from odradek.api.topics.topic_changes import DelayedTopicChange, named_twice
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.uuids import ZERO_UUID
 from odradek.core.broker.effects import CreateTopics
@@ -45,7 +45,7 @@ def handle(call: Call, body: CreateTopicsRequest) -> Slices:
         return (yield from _answer(call, plans, {}, is_dry=body.validate_only))
     asker = of_call(call, ApiKey.CREATE_TOPICS)
     change = call.broker.changes.request_change(lambda token: CreateTopics(token, planned, asker))
-    waiting = TopicsChanged(change)
+    waiting = DelayedTopicChange(change)
     deadline = call.now.steady + max(body.timeout_ms, 0)
     return (yield from parked(waiting, deadline, len(plans), lambda: _answer(call, plans, _refusals(planned, waiting))))
 
@@ -112,7 +112,7 @@ def _plan(call: Call, topic: CreatableTopic) -> TopicInfo:
     return planner.planned(name, spec, view)
 
 
-def _refusals(planned: tuple[TopicInfo, ...], waiting: TopicsChanged) -> dict[str, Refused]:
+def _refusals(planned: tuple[TopicInfo, ...], waiting: DelayedTopicChange) -> dict[str, Refused]:
     refusals = ((topic.name, waiting.refusal(topic.name)) for topic in planned)
     return {name: refusal for name, refusal in refusals if refusal is not None}
 

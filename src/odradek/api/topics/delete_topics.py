@@ -17,7 +17,7 @@ from odradek.api.request.call import Call
 from odradek.api.request.log_fields import of_call
 from odradek.api.request.outcome import PAUSE, Slices
 from odradek.api.request.sliced_answer import CHEAP, Parts, parked
-from odradek.api.topics.topic_changes import TopicsChanged
+from odradek.api.topics.topic_changes import DelayedTopicChange
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import TopicName
 from odradek.base.uuids import ZERO_UUID, Uuid
@@ -31,7 +31,7 @@ DISABLED_SINCE = 3
 BY_STATE_SINCE = 6
 
 
-class _Asked(NamedTuple):
+class _TopicToDelete(NamedTuple):
     """A topic as the client names it: by name or by id."""
 
     name: str | None
@@ -42,7 +42,7 @@ class _Asked(NamedTuple):
         return (self.name is None) != (self.id == ZERO_UUID)
 
 
-Found = list[tuple[_Asked, TopicInfo | Refused]]
+Found = list[tuple[_TopicToDelete, TopicInfo | Refused]]
 
 
 def handle(call: Call, body: DeleteTopicsRequest) -> Slices:
@@ -62,7 +62,7 @@ def handle(call: Call, body: DeleteTopicsRequest) -> Slices:
         return (yield from _answer(found, {}))
     asker = of_call(call, ApiKey.DELETE_TOPICS)
     change = call.broker.changes.request_change(lambda token: DeleteTopics(token, doomed, asker))
-    waiting = TopicsChanged(change)
+    waiting = DelayedTopicChange(change)
     deadline = call.now.steady + max(body.timeout_ms, 0)
 
     def answer() -> Parts[DeleteTopicsResponse]:
@@ -75,20 +75,20 @@ def refuse(call: Call, body: DeleteTopicsRequest, code: ErrorCode) -> DeleteTopi
     return DeleteTopicsResponse(responses=[_result(asked, Refused(code)) for asked in _asked(call, body)])
 
 
-def _asked(call: Call, body: DeleteTopicsRequest) -> Iterator[_Asked]:
+def _asked(call: Call, body: DeleteTopicsRequest) -> Iterator[_TopicToDelete]:
     if call.version < BY_STATE_SINCE:
-        return (_Asked(name, ZERO_UUID) for name in body.topic_names)
-    return (_Asked(topic.name, Uuid(topic.topic_id)) for topic in body.topics)
+        return (_TopicToDelete(name, ZERO_UUID) for name in body.topic_names)
+    return (_TopicToDelete(topic.name, Uuid(topic.topic_id)) for topic in body.topics)
 
 
-def _found(call: Call, asked: Iterable[_Asked]) -> Parts[Found]:
+def _found(call: Call, asked: Iterable[_TopicToDelete]) -> Parts[Found]:
     """Return each topic once, last one first, with its metadata or the reason why it is not deleted.
 
     A topic that is named by both its name and its id is named twice.
     """
     twice = Refused(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
     unclear = Refused(ErrorCode.INVALID_REQUEST, "specify either the topic name or the topic id")
-    found: dict[_Asked, TopicInfo | Refused] = {}
+    found: dict[_TopicToDelete, TopicInfo | Refused] = {}
     named: Counter[TopicName] = Counter()
     results: Found = []
     for one in asked:
@@ -111,12 +111,12 @@ def _found(call: Call, asked: Iterable[_Asked]) -> Parts[Found]:
         elif named[topic.name] == 1:
             results.append((one, topic))
         elif one.name is not None:
-            results.append((_Asked(topic.name, topic.id), twice))
+            results.append((_TopicToDelete(topic.name, topic.id), twice))
         yield
     return results
 
 
-def _find(call: Call, asked: _Asked) -> TopicInfo | Refused:
+def _find(call: Call, asked: _TopicToDelete) -> TopicInfo | Refused:
     name = call.broker.view.names.get(asked.id) if asked.name is None else TopicName(asked.name)
     if name is None:
         return Refused(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
@@ -131,12 +131,12 @@ def _may_delete(call: Call, name: str) -> bool:
     return is_for_all or call.may(Operation.DELETE, ResourceType.TOPIC, name)
 
 
-def _as_told(call: Call, asked: _Asked) -> _Asked:
+def _as_told(call: Call, asked: _TopicToDelete) -> _TopicToDelete:
     """Add the topic's name if the client named it by id and may describe it."""
     name = call.broker.view.names.get(asked.id)
     if asked.name is not None or name is None or not call.may(Operation.DESCRIBE, ResourceType.TOPIC, name):
         return asked
-    return _Asked(name, asked.id)
+    return _TopicToDelete(name, asked.id)
 
 
 def _answer(found: Found, refusals: Mapping[TopicName, Refused | None]) -> Parts[DeleteTopicsResponse]:
@@ -146,11 +146,11 @@ def _answer(found: Found, refusals: Mapping[TopicName, Refused | None]) -> Parts
         if isinstance(topic, Refused):
             results.append(_result(asked, topic))
         else:
-            results.append(_result(_Asked(topic.name, topic.id), refusals.get(topic.name)))
+            results.append(_result(_TopicToDelete(topic.name, topic.id), refusals.get(topic.name)))
         yield
     return DeleteTopicsResponse(responses=results)
 
 
-def _result(asked: _Asked, refused: Refused | None) -> DeletableTopicResult:
+def _result(asked: _TopicToDelete, refused: Refused | None) -> DeletableTopicResult:
     code, text = (ErrorCode.NONE, None) if refused is None else (refused.code, refused.detail or None)
     return DeletableTopicResult(name=asked.name, topic_id=asked.id, error_code=code, error_message=text)

@@ -30,7 +30,7 @@ from odradek.core.controller.events import ElectionEnd, ElectLeaders
 from odradek.core.controller.partition_leader_election import ElectionType
 from odradek.core.kernel.access import Operation, ResourceType
 from odradek.core.kernel.cluster_view import ClusterView, PartitionInfo
-from odradek.core.kernel.parked import Parked
+from odradek.core.kernel.parked import ParkedRequest
 from odradek.wire.messages.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
@@ -60,7 +60,7 @@ def handle(call: Call, body: ElectLeadersRequest) -> Slices:
     call.leave(ends)
     unseen = yield from _unseen(view, ends)
     if unseen.left:
-        yield Parked(unseen, deadline, nothing)
+        yield ParkedRequest(unseen, deadline, nothing)
     call.leave(partitions)
     return by_length((yield from _answer(ends, unseen.left, is_of_all=body.topic_partitions is None)), len(ends))
 
@@ -132,7 +132,7 @@ def _known(view: ClusterView, partition: TopicPartition) -> PartitionInfo | None
     return topic.partitions[partition.partition] if topic is not None and is_there else None
 
 
-def _unseen(view: ClusterView, ends: Ends) -> Parts[_Unseen]:
+def _unseen(view: ClusterView, ends: Ends) -> Parts[_DelayedElectLeader]:
     """Return the elected leaders that clients of this broker can't see yet."""
     left: dict[TopicPartition, LeaderEpoch] = {}
     for number, (partition, end) in enumerate(ends.items(), 1):
@@ -140,7 +140,7 @@ def _unseen(view: ClusterView, ends: Ends) -> Parts[_Unseen]:
             left[partition] = end.leader_epoch
         if not number % CHEAP:
             yield
-    return _Unseen(view, left)
+    return _DelayedElectLeader(view, left)
 
 
 def _is_seen(view: ClusterView, partition: TopicPartition, epoch: LeaderEpoch) -> bool:
@@ -149,7 +149,7 @@ def _is_seen(view: ClusterView, partition: TopicPartition, epoch: LeaderEpoch) -
     return known is None or known.leader_epoch >= epoch
 
 
-class _Unseen:
+class _DelayedElectLeader:
     """The condition that the view has all elected leaders.
 
     `left` are the partitions whose leaders the view lacks, with their epochs.

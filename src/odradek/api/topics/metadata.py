@@ -26,7 +26,7 @@ from odradek.api.request.call import Call
 from odradek.api.request.log_fields import of_call
 from odradek.api.request.outcome import PAUSE, Slices
 from odradek.api.request.sliced_answer import CHEAP, Parts, in_order, nothing, parked
-from odradek.api.topics.topic_changes import TopicsChanged
+from odradek.api.topics.topic_changes import DelayedTopicChange
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import NO_BROKER, SECOND_MS, BrokerId, TopicName
 from odradek.base.uuids import ZERO_UUID, Uuid
@@ -36,7 +36,7 @@ from odradek.core.coordinators import state_topics
 from odradek.core.kernel import topic_names
 from odradek.core.kernel.access import Operation, ResourceType
 from odradek.core.kernel.cluster_view import INTERNAL_TOPICS, PartitionInfo, TopicInfo
-from odradek.core.kernel.parked import Parked
+from odradek.core.kernel.parked import ParkedRequest
 from odradek.core.topics.topic_plans import PARTITIONS_PER_REQUEST_MAX, TopicSpec
 from odradek.wire.messages.metadata import (
     MetadataRequest,
@@ -56,7 +56,7 @@ CONTROLLER_MS_MAX = 10 * SECOND_MS
 
 def handle(call: Call, body: MetadataRequest) -> Slices:
     if call.broker.view.controller == NO_BROKER:
-        yield Parked(_ToldByController(), call.now.steady + CONTROLLER_MS_MAX, nothing)
+        yield ParkedRequest(_DelayedMetadata(), call.now.steady + CONTROLLER_MS_MAX, nothing)
     if call.version < ASKED_BY_ID_SINCE:
         for number, topic in enumerate(body.topics or (), 1):
             if topic.name is None or topic.topic_id != ZERO_UUID:
@@ -70,7 +70,7 @@ def handle(call: Call, body: MetadataRequest) -> Slices:
     change = call.broker.changes.request_change(lambda token: CreateTopics(token, tuple(missing), asker, on_sight=True))
     count = len(body.topics) if body.topics is not None else len(call.broker.view.topics)
     deadline = call.now.steady + CREATION_MS_MAX
-    return (yield from parked(TopicsChanged(change), deadline, count, lambda: _answer(call, body)))
+    return (yield from parked(DelayedTopicChange(change), deadline, count, lambda: _answer(call, body)))
 
 
 def refuse(call: Call, body: MetadataRequest, code: ErrorCode) -> MetadataResponse:
@@ -78,7 +78,7 @@ def refuse(call: Call, body: MetadataRequest, code: ErrorCode) -> MetadataRespon
     return MetadataResponse(brokers=[], topics=answers, error_code=code)
 
 
-class _ToldByController:
+class _DelayedMetadata:
     """The condition that a controller has sent its metadata."""
 
     keys = (METADATA_UPDATED,)

@@ -11,7 +11,7 @@ from odradek.core.broker.effects import Change, Changed
 from odradek.core.kernel.cluster_view import TopicInfo
 
 
-class TopicsChanged:
+class DelayedTopicChange:
     """The condition that one change has ended, with its result."""
 
     def __init__(self, change: Change) -> None:

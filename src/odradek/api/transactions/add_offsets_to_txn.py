@@ -14,14 +14,16 @@ from odradek.base.units import ProducerEpoch, ProducerId, TopicPartition
 from odradek.core.coordinators.state_log import ProducerIdAndEpoch
 from odradek.core.kernel.access import Operation, ResourceType
 from odradek.core.kernel.cluster_view import CONSUMER_OFFSETS
-from odradek.core.kernel.parked import Parked
+from odradek.core.kernel.parked import ParkedRequest
 from odradek.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
 FENCED_SINCE = 2
 WITHOUT_EPOCHS = 0
 
 
-def handle(call: Call, body: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse | Parked[AddOffsetsToTxnResponse]:
+def handle(
+    call: Call, body: AddOffsetsToTxnRequest
+) -> AddOffsetsToTxnResponse | ParkedRequest[AddOffsetsToTxnResponse]:
     call.check(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, body.transactional_id)
     call.check(Operation.READ, ResourceType.GROUP, body.group_id)
     if not body.transactional_id:

@@ -19,7 +19,7 @@ from odradek.api.request.outcome import PAUSE, Slices
 from odradek.api.request.sliced_answer import Parts, settled, whole
 from odradek.base.errors import ErrorCode, Refused, fenced_as
 from odradek.base.units import ProducerEpoch, ProducerId, TopicName, TopicPartition
-from odradek.core.coordinators.durable import AllWritten, Written
+from odradek.core.coordinators.durable import PendingWrite, PendingWrites
 from odradek.core.coordinators.state_log import ProducerIdAndEpoch
 from odradek.core.kernel.access import Operation, ResourceType
 from odradek.core.kernel.cluster_view import INTERNAL_TOPICS
@@ -45,12 +45,12 @@ Codes = dict[TopicPartition, ErrorCode]
 Response = AddPartitionsToTxnResponse
 
 
-class _Added(NamedTuple):
+class _TransactionResult(NamedTuple):
     """The result for one transaction; a record that the coordinator wrote must be safe before the answer."""
 
     transaction: AddPartitionsToTxnTransaction
     codes: Codes
-    written: Written | None = None
+    written: PendingWrite | None = None
 
     def code_of(self, name: TopicPartition) -> ErrorCode:
         if self.written is None or self.codes[name]:
@@ -67,14 +67,14 @@ def handle(call: Call, body: AddPartitionsToTxnRequest) -> Slices:
         added.append(one)
         count += 1 + sum(1 + len(topic.partitions) for topic in transaction.topics)
         yield PAUSE
-    writes = AllWritten([one.written for one in added if one.written is not None])
+    writes = PendingWrites([one.written for one in added if one.written is not None])
     return (yield from settled(writes, call.now, count, lambda: _answer(call, added)))
 
 
 def refuse(call: Call, body: AddPartitionsToTxnRequest, code: ErrorCode) -> Response:
     if call.version >= MANY_SINCE:
         return Response(throttle_time_ms=0, error_code=code)
-    added = [_Added(one, dict.fromkeys(_names(one.topics), code)) for one in _transactions(call, body)]
+    added = [_TransactionResult(one, dict.fromkeys(_names(one.topics), code)) for one in _transactions(call, body)]
     return whole(_answer(call, added))
 
 
@@ -95,7 +95,7 @@ def _names(topics: Sequence[AddPartitionsToTxnTopic]) -> Iterator[TopicPartition
     return (TopicPartition(TopicName(topic.name), index) for topic in topics for index in topic.partitions)
 
 
-def _add(call: Call, transaction: AddPartitionsToTxnTransaction) -> Parts[_Added]:
+def _add(call: Call, transaction: AddPartitionsToTxnTransaction) -> Parts[_TransactionResult]:
     """Check all partitions of the transaction, then add them with one record."""
     names: Codes = {}
     may_write = _may_write(call, ResourceType.TRANSACTIONAL_ID, transaction.transactional_id)
@@ -103,21 +103,23 @@ def _add(call: Call, transaction: AddPartitionsToTxnTransaction) -> Parts[_Added
         names[name] = _why_not(call, name) if may_write else ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         yield
     if not may_write:
-        return _Added(transaction, names)
+        return _TransactionResult(transaction, names)
     if any(names.values()):
         wrong = {name: code or ErrorCode.OPERATION_NOT_ATTEMPTED for name, code in names.items()}
-        return _Added(transaction, wrong)
+        return _TransactionResult(transaction, wrong)
     try:
         producer = ProducerIdAndEpoch(ProducerId(transaction.producer_id), ProducerEpoch(transaction.producer_epoch))
         if transaction.verify_only:
             codes = yield from _verified(call, transaction.transactional_id, producer, names)
-            return _Added(transaction, codes, call.broker.transactions.unsafe_join(transaction.transactional_id))
+            return _TransactionResult(
+                transaction, codes, call.broker.transactions.unsafe_join(transaction.transactional_id)
+            )
         version = EPOCH_PER_TRANSACTION if call.version >= MANY_SINCE else WITHOUT_EPOCHS
         touch = call.broker.transactions.touch
         written = touch(transaction.transactional_id, producer, names.keys(), version, call.now)
     except Refused as refused:
-        return _Added(transaction, dict.fromkeys(names, refused.code))
-    return _Added(transaction, names, written)
+        return _TransactionResult(transaction, dict.fromkeys(names, refused.code))
+    return _TransactionResult(transaction, names, written)
 
 
 def _may_write(call: Call, resource: ResourceType, name: str) -> bool:
@@ -153,7 +155,7 @@ def _verified(
     return codes
 
 
-def _answer(call: Call, added: Sequence[_Added]) -> Parts[Response]:
+def _answer(call: Call, added: Sequence[_TransactionResult]) -> Parts[Response]:
     results = []
     for one in added:
         topics = []
@@ -170,7 +172,7 @@ def _answer(call: Call, added: Sequence[_Added]) -> Parts[Response]:
     return Response(throttle_time_ms=0, results_by_topic_v3_and_below=results[0].topic_results)
 
 
-def _topic(call: Call, one: _Added, topic: AddPartitionsToTxnTopic) -> Parts[AddPartitionsToTxnTopicResult]:
+def _topic(call: Call, one: _TransactionResult, topic: AddPartitionsToTxnTopic) -> Parts[AddPartitionsToTxnTopicResult]:
     results = []
     for index in topic.partitions:
         code = one.code_of(TopicPartition(TopicName(topic.name), index))

@@ -10,7 +10,7 @@ from functools import partial
 
 from odradek.api.request.call import Call
 from odradek.api.request.inter_broker import checked_asks
-from odradek.api.request.outcome import Short, Slices
+from odradek.api.request.outcome import ShortAnswer, Slices
 from odradek.base.errors import ErrorCode, Refused, error_code
 from odradek.base.units import BrokerId, ProducerId
 from odradek.core.kernel.work import Work
@@ -22,7 +22,7 @@ def handle(call: Call, body: AllocateProducerIdsRequest) -> Slices:
     take = checked_asks(call).take_producer_ids
     block = yield Work(partial(take, BrokerId(body.broker_id), body.broker_epoch))
     assert isinstance(block, ProducerIdBlock)
-    return Short(
+    return ShortAnswer(
         AllocateProducerIdsResponse(
             throttle_time_ms=0,
             error_code=ErrorCode.NONE,

@@ -16,8 +16,8 @@ from odradek.base.errors import ErrorCode, fenced_as
 from odradek.base.units import SECOND_MS, ProducerEpoch, ProducerId
 from odradek.core.coordinators.state_log import ProducerIdAndEpoch
 from odradek.core.kernel.access import Operation, ResourceType
-from odradek.core.kernel.parked import Parked
-from odradek.core.transactions.ending import End, Ended
+from odradek.core.kernel.parked import ParkedRequest
+from odradek.core.transactions.ending import EndTxn, EndTxnResult
 from odradek.core.transactions.transaction_rules import EPOCH_PER_TRANSACTION
 from odradek.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 
@@ -27,22 +27,22 @@ WITHOUT_EPOCHS = 0
 WAIT_MS_MAX = 10 * SECOND_MS
 
 
-def handle(call: Call, body: EndTxnRequest) -> EndTxnResponse | Parked[EndTxnResponse]:
+def handle(call: Call, body: EndTxnRequest) -> EndTxnResponse | ParkedRequest[EndTxnResponse]:
     call.check(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, body.transactional_id)
     version = EPOCH_PER_TRANSACTION if call.version >= EPOCHS_SINCE else WITHOUT_EPOCHS
     producer = ProducerIdAndEpoch(ProducerId(body.producer_id), ProducerEpoch(body.producer_epoch))
-    end = End(body.transactional_id, producer, version, body.committed)
+    end = EndTxn(body.transactional_id, producer, version, body.committed)
     deadline = call.now.steady + WAIT_MS_MAX
     promise = call.broker.transactions.end_transaction(end, call.now)
     # A client that retries after the deadline learns how the transaction ended.
-    return promise.then(lambda ended: _answer(call, ended or Ended(ErrorCode.CONCURRENT_TRANSACTIONS)), deadline)
+    return promise.then(lambda ended: _answer(call, ended or EndTxnResult(ErrorCode.CONCURRENT_TRANSACTIONS)), deadline)
 
 
 def refuse(call: Call, body: EndTxnRequest, code: ErrorCode) -> EndTxnResponse:
-    return _answer(call, Ended(code))
+    return _answer(call, EndTxnResult(code))
 
 
-def _answer(call: Call, ended: Ended) -> EndTxnResponse:
+def _answer(call: Call, ended: EndTxnResult) -> EndTxnResponse:
     return EndTxnResponse(
         throttle_time_ms=0,
         error_code=fenced_as(ended.error, call.version, FENCED_SINCE),

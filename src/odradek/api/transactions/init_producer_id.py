@@ -19,8 +19,8 @@ from odradek.base.errors import ErrorCode, Refused, fenced_as
 from odradek.base.units import SECOND_MS, ProducerEpoch, ProducerId
 from odradek.core.coordinators.state_log import ProducerIdAndEpoch
 from odradek.core.kernel.access import Operation, ResourceType
-from odradek.core.kernel.parked import Parked
-from odradek.core.transactions.beginning import Asked, Began
+from odradek.core.kernel.parked import ParkedRequest
+from odradek.core.transactions.beginning import InitProducerId, InitProducerIdResult
 from odradek.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 FENCED_SINCE = 4
@@ -28,7 +28,7 @@ WAIT_MS_MAX = 15 * SECOND_MS
 NOT_SAID = -1
 
 
-def handle(call: Call, body: InitProducerIdRequest) -> InitProducerIdResponse | Parked[InitProducerIdResponse]:
+def handle(call: Call, body: InitProducerIdRequest) -> InitProducerIdResponse | ParkedRequest[InitProducerIdResponse]:
     _check_allowed(call, body)
     if body.transactional_id == "" or (body.producer_id == NOT_SAID) != (body.producer_epoch == NOT_SAID):
         raise Refused(ErrorCode.INVALID_REQUEST)
@@ -36,15 +36,17 @@ def handle(call: Call, body: InitProducerIdRequest) -> InitProducerIdResponse | 
     transactions = call.broker.transactions
     if body.transactional_id is None:
         return transactions.new_producer().then(
-            lambda began: _answer(call, began or Began(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)), deadline
+            lambda began: _answer(call, began or InitProducerIdResult(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)), deadline
         )
     _check(call, body)
     promise = transactions.init_producer_id(_asked(body, body.transactional_id), call.now)
-    return promise.then(lambda began: _answer(call, began or Began(ErrorCode.CONCURRENT_TRANSACTIONS)), deadline)
+    return promise.then(
+        lambda began: _answer(call, began or InitProducerIdResult(ErrorCode.CONCURRENT_TRANSACTIONS)), deadline
+    )
 
 
 def refuse(call: Call, body: InitProducerIdRequest, code: ErrorCode) -> InitProducerIdResponse:
-    return _answer(call, Began(code))
+    return _answer(call, InitProducerIdResult(code))
 
 
 def _check_allowed(call: Call, body: InitProducerIdRequest) -> None:
@@ -72,9 +74,9 @@ def _check(call: Call, body: InitProducerIdRequest) -> None:
         )
 
 
-def _asked(body: InitProducerIdRequest, transactional_id: str) -> Asked:
+def _asked(body: InitProducerIdRequest, transactional_id: str) -> InitProducerId:
     said = ProducerIdAndEpoch(ProducerId(body.producer_id), ProducerEpoch(body.producer_epoch))
-    return Asked(
+    return InitProducerId(
         transactional_id,
         body.transaction_timeout_ms,
         None if said.id == NOT_SAID else said,
@@ -83,7 +85,7 @@ def _asked(body: InitProducerIdRequest, transactional_id: str) -> Asked:
     )
 
 
-def _answer(call: Call, began: Began) -> InitProducerIdResponse:
+def _answer(call: Call, began: InitProducerIdResult) -> InitProducerIdResponse:
     return InitProducerIdResponse(
         throttle_time_ms=0,
         error_code=fenced_as(began.error, call.version, FENCED_SINCE),

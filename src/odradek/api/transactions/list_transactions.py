@@ -25,7 +25,7 @@ def handle(call: Call, body: ListTransactionsRequest) -> Slices:
     shards = call.broker.transactions.shards
     if shards.is_loading:
         raise Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-    wanted = _Wanted(call, body)
+    wanted = _TransactionFilters(call, body)
     listed, unknown = [], []
     for number, name in enumerate(body.state_filters, 1):
         if name in STATES:
@@ -59,7 +59,7 @@ def _may_describe(call: Call, one: Transaction) -> bool:
     return call.may(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, one.id)
 
 
-class _Wanted:
+class _TransactionFilters:
     """The filters of a request; an empty filter accepts all. The caller fills in the known `states`."""
 
     def __init__(self, call: Call, body: ListTransactionsRequest) -> None:

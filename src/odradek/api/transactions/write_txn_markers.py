@@ -14,7 +14,7 @@ from odradek.api.request.outcome import PAUSE, Slices
 from odradek.api.request.sliced_answer import CHEAP, WRITE_PARTS, Parts, pauses, settled
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import ProducerEpoch, ProducerId, TopicName, TopicPartition
-from odradek.core.coordinators.durable import AllWritten, Written
+from odradek.core.coordinators.durable import PendingWrite, PendingWrites
 from odradek.core.coordinators.state_log import ProducerIdAndEpoch
 from odradek.core.kernel.access import Operation, ResourceType
 from odradek.core.partition.leadership_state import Leadership
@@ -31,8 +31,8 @@ from odradek.wire.schema.schema import maker
 
 _result = maker(WritableTxnMarkerPartitionResult)
 
-End: TypeAlias = Written | ErrorCode
-Ends: TypeAlias = list[tuple[WritableTxnMarkerPartitionResult, Written]]
+End: TypeAlias = PendingWrite | ErrorCode
+Ends: TypeAlias = list[tuple[WritableTxnMarkerPartitionResult, PendingWrite]]
 
 
 def handle(call: Call, body: WriteTxnMarkersRequest) -> Slices:
@@ -40,7 +40,7 @@ def handle(call: Call, body: WriteTxnMarkersRequest) -> Slices:
         call.check(Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
     results: list[WritableTxnMarkerResult] = []
     ends: Ends = []
-    last: dict[Leadership, Written] = {}  # The last marker of each partition.
+    last: dict[Leadership, PendingWrite] = {}  # The last marker of each partition.
     count = 0
     for one in body.markers:
         count += 1 + sum(1 + len(topic.partition_indexes) for topic in one.topics)
@@ -56,7 +56,7 @@ def handle(call: Call, body: WriteTxnMarkersRequest) -> Slices:
                 yield
         return WriteTxnMarkersResponse(markers=results)
 
-    writes = AllWritten(last.values())
+    writes = PendingWrites(last.values())
     return (yield from settled(writes, call.now, count, answer))
 
 
@@ -65,7 +65,7 @@ def refuse(call: Call, body: WriteTxnMarkersRequest, code: ErrorCode) -> WriteTx
 
 
 def _write(
-    call: Call, one: WritableTxnMarker, ends: Ends, last: dict[Leadership, Written]
+    call: Call, one: WritableTxnMarker, ends: Ends, last: dict[Leadership, PendingWrite]
 ) -> Parts[WritableTxnMarkerResult]:
     """Write one marker to each of its partitions; also add the results of written ones to `ends`."""
     producer = ProducerIdAndEpoch(ProducerId(one.producer_id), ProducerEpoch(one.producer_epoch))
@@ -81,7 +81,7 @@ def _write(
             if result is None:
                 result = made[name] = _result(partition_index=index, error_code=ErrorCode.NONE)
                 end = _end(call, name, marker)
-                if isinstance(end, Written):
+                if isinstance(end, PendingWrite):
                     ends.append((result, end))
                     last[end.leading] = end
                     yield from pauses(WRITE_PARTS)
@@ -115,7 +115,7 @@ def _refused(one: WritableTxnMarker, code: ErrorCode) -> WritableTxnMarkerResult
     )
 
 
-def _code_of(written: Written) -> ErrorCode:
+def _code_of(written: PendingWrite) -> ErrorCode:
     if written.is_safe:
         return ErrorCode.NONE
     return written.lost or ErrorCode.REQUEST_TIMED_OUT

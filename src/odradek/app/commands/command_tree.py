@@ -17,7 +17,7 @@ from typer.main import get_command
 from odradek.app.commands import serve_command as serve
 from odradek.app.terminal.command_failed import FAILED, MISUNDERSTOOD, CommandFailed, sentence_of, status_of
 from odradek.app.terminal.compiled import version_line
-from odradek.app.terminal.interrupts import Heard
+from odradek.app.terminal.interrupts import InterruptBlock
 
 # Typer's exception for usage errors; its name in typer differs between versions.
 UsageError: type[Exception] = cast(type[Exception], typer.BadParameter.__mro__[1])
@@ -206,7 +206,7 @@ def run(arguments: Sequence[str]) -> int:
         return say("odradek: standard output is closed", FAILED)
     command = get_command(build(arguments[0] if arguments else None))
     try:
-        with command.make_context("odradek", list(arguments)) as context, Heard():
+        with command.make_context("odradek", list(arguments)) as context, InterruptBlock():
             status = command.invoke(context)
         sys.stdout.flush()
         return status if isinstance(status, int) else DONE

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from odradek.app.inspect.repair import repair as repair_logs
-from odradek.app.inspect.verify import Counts, Folder, Said, write_down
+from odradek.app.inspect.verify import Counts, Folder, LogFinding, write_down
 from odradek.app.inspect.verify import verify as verify_log
 from odradek.app.terminal.command_failed import FAILED, CommandFailed
 from odradek.app.terminal.output import plural, print_json_line, size_text
@@ -71,7 +71,7 @@ def verify_all(path: Path, repair: bool, as_json: bool) -> int:
     if not repair or not faulty:
         return FAILED if faulty else 0
     for partition, aside in repair_logs(folder, list(faulty)):
-        write_said(Said(partition, "repaired" if aside is None else f"repaired, {aside}", False), as_json)
+        write_said(LogFinding(partition, "repaired" if aside is None else f"repaired, {aside}", False), as_json)
     again = [folder.path / str(partition) for partition in faulty]
     return FAILED if faults_of(Folder.at(folder.path), again, Counts(), as_json, damages) else 0
 
@@ -95,7 +95,7 @@ def faults_of(
     return faulty
 
 
-def write_said(said: Said, as_json: bool) -> None:
+def write_said(said: LogFinding, as_json: bool) -> None:
     if as_json:
         kind = "fault" if said.is_fault else "note"
         print_json_line({"topic": said.partition.topic, "partition": said.partition.partition, kind: said.says})

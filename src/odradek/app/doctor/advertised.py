@@ -31,7 +31,7 @@ CONTAINER_NETWORK = IPv4Network("172.16.0.0/12")  # Docker's default address poo
 
 
 @dataclass(frozen=True, slots=True)
-class Entrance:
+class BootstrapServer:
     """Bootstrap address as given, the IP address it resolved to, and the broker that answered there."""
 
     given: Address
@@ -48,7 +48,7 @@ class Entrance:
         return self.cluster.brokers[0].id if len(self.cluster.brokers) == 1 else None
 
 
-def examine_brokers(entrance: Entrance, config: ClientConfig) -> Iterable[Finding]:
+def examine_brokers(entrance: BootstrapServer, config: ClientConfig) -> Iterable[Finding]:
     brokers = sorted(entrance.cluster.brokers, key=lambda broker: broker.id)
     with ThreadPoolExecutor(AT_ONCE) as threads:
         found = threads.map(lambda broker: examine_broker(broker, entrance, config), brokers[:BROKERS_MAX])
@@ -57,13 +57,13 @@ def examine_brokers(entrance: Entrance, config: ClientConfig) -> Iterable[Findin
         yield note("brokers", f"{len(brokers) - BROKERS_MAX} more brokers were not checked")
 
 
-def examine_broker(broker: Broker, entrance: Entrance, config: ClientConfig) -> list[Finding]:
+def examine_broker(broker: Broker, entrance: BootstrapServer, config: ClientConfig) -> list[Finding]:
     """Check the broker's advertised address, and report its offline log directories if it answers."""
     offline: list[Finding] = []
     return [examine_address(broker, entrance, config, offline), *offline]
 
 
-def examine_address(broker: Broker, entrance: Entrance, config: ClientConfig, offline: list[Finding]) -> Finding:
+def examine_address(broker: Broker, entrance: BootstrapServer, config: ClientConfig, offline: list[Finding]) -> Finding:
     """Return the first problem with the broker's advertised address, or an OK finding."""
     check, where = f"broker {broker.id}", text_of(broker.address)
     advice = advice_for(broker, entrance, protocol_of(config))
@@ -84,7 +84,7 @@ def examine_address(broker: Broker, entrance: Entrance, config: ClientConfig, of
 
 
 def examine_peer(
-    broker: Broker, reached: Attempt, entrance: Entrance, config: ClientConfig, offline: list[Finding]
+    broker: Broker, reached: Attempt, entrance: BootstrapServer, config: ClientConfig, offline: list[Finding]
 ) -> Finding:
     """Check that the peer at the advertised address is this broker of this cluster."""
     check, where = f"broker {broker.id}", text_of(broker.address)
@@ -127,7 +127,7 @@ def examine_peer(
     return ok(check, f"advertises {where}, and is reachable there ({whom})")
 
 
-def unusable(broker: Broker, entrance: Entrance) -> str | None:
+def unusable(broker: Broker, entrance: BootstrapServer) -> str | None:
     """Return why an address cannot be right whatever answers there, or None if it can be."""
     ip = as_ip(broker.host)
     if not broker.host or not 0 < broker.port < 65536:
@@ -158,7 +158,7 @@ def protocol_of(config: ClientConfig) -> str:
     return "PLAINTEXT" if config.tls is None else "SSL"
 
 
-def advice_for(broker: Broker, entrance: Entrance, protocol: str = "PLAINTEXT") -> str:
+def advice_for(broker: Broker, entrance: BootstrapServer, protocol: str = "PLAINTEXT") -> str:
     """Return one sentence of advice with the complete setting, as far as it can be determined."""
     if broker.id != entrance.node:
         setting = f"advertised.listeners={protocol}://HOST:{broker.port}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 
-from odradek.app.doctor.advertised import Entrance, examine_brokers
+from odradek.app.doctor.advertised import BootstrapServer, examine_brokers
 from odradek.app.doctor.client_versions import examine_clients
 from odradek.app.doctor.described_cluster import Cluster, ask_cluster, ask_identity
 from odradek.app.doctor.findings import Finding, listed, note, ok, wrong
@@ -129,7 +129,7 @@ def examine_broker(
         yield refused(reached.address, error, config, timeout_seconds)
         return
     yield from cluster_findings(cluster)
-    entrance = Entrance(address, reached.ip, cluster, identity, timeout_seconds)
+    entrance = BootstrapServer(address, reached.ip, cluster, identity, timeout_seconds)
     yield from examine_brokers(entrance, config)
     yield from examine_topics(cluster, min_isrs_of(connection, cluster))
     yield from examine_stored(connection, cluster)

@@ -47,24 +47,24 @@ CLOSED_ADVICE = (
 )
 
 
-class Speech(NamedTuple):
+class PeerProtocol(NamedTuple):
     """Peer as the end of `this is ...`, and advice."""
 
     what: str
     advice: str
 
 
-HTTP = Speech("an HTTP server", PORT_ADVICE)
-TLS = Speech("a TLS listener", TLS_ADVICE)
-PLAIN_KAFKA = Speech("Kafka in plaintext", PLAIN_ADVICE)
-KAFKA_OVER_TLS = Speech("Kafka behind TLS", TLS_ADVICE)
-ZOOKEEPER = Speech("ZooKeeper", ZOOKEEPER_ADVICE)
-OLD_KAFKA = Speech("Kafka older than 0.10, or a service that does not answer ApiVersions", OLD_ADVICE)
-SILENT = Speech("a service that accepts connections and never answers", SILENT_ADVICE)
-CLOSED = Speech("a service that accepts connections and closes them without an answer", CLOSED_ADVICE)
-UNKNOWN = Speech("not Kafka", PORT_ADVICE)
+HTTP = PeerProtocol("an HTTP server", PORT_ADVICE)
+TLS = PeerProtocol("a TLS listener", TLS_ADVICE)
+PLAIN_KAFKA = PeerProtocol("Kafka in plaintext", PLAIN_ADVICE)
+KAFKA_OVER_TLS = PeerProtocol("Kafka behind TLS", TLS_ADVICE)
+ZOOKEEPER = PeerProtocol("ZooKeeper", ZOOKEEPER_ADVICE)
+OLD_KAFKA = PeerProtocol("Kafka older than 0.10, or a service that does not answer ApiVersions", OLD_ADVICE)
+SILENT = PeerProtocol("a service that accepts connections and never answers", SILENT_ADVICE)
+CLOSED = PeerProtocol("a service that accepts connections and closes them without an answer", CLOSED_ADVICE)
+UNKNOWN = PeerProtocol("not Kafka", PORT_ADVICE)
 
-SIGNS: tuple[tuple[bytes, Speech], ...] = (
+SIGNS: tuple[tuple[bytes, PeerProtocol], ...] = (
     (b"HTTP/", HTTP),
     (b"<", HTTP),  # HTTP 0.9 has no header.
     (b"\x15\x03", TLS),  # TLS alert.
@@ -72,16 +72,16 @@ SIGNS: tuple[tuple[bytes, Speech], ...] = (
     (b"imok", ZOOKEEPER),
     (b"ruok is not", ZOOKEEPER),
     (b"This ZooKeeper", ZOOKEEPER),
-    (b"SSH-", Speech("an SSH server", PORT_ADVICE)),
-    (b"-ERR", Speech("a Redis server", PORT_ADVICE)),
-    (b"-DENIED", Speech("a Redis server", PORT_ADVICE)),
-    (b"AMQP", Speech("an AMQP broker, such as RabbitMQ", PORT_ADVICE)),
-    (b"INFO {", Speech("a NATS server", PORT_ADVICE)),
-    (b"220", Speech("a mail or FTP server", PORT_ADVICE)),
+    (b"SSH-", PeerProtocol("an SSH server", PORT_ADVICE)),
+    (b"-ERR", PeerProtocol("a Redis server", PORT_ADVICE)),
+    (b"-DENIED", PeerProtocol("a Redis server", PORT_ADVICE)),
+    (b"AMQP", PeerProtocol("an AMQP broker, such as RabbitMQ", PORT_ADVICE)),
+    (b"INFO {", PeerProtocol("a NATS server", PORT_ADVICE)),
+    (b"220", PeerProtocol("a mail or FTP server", PORT_ADVICE)),
 )
 
 
-def recognise(address: Address, timeout_seconds: float) -> Speech:
+def recognise(address: Address, timeout_seconds: float) -> PeerProtocol:
     """Identify the peer by probing it, within about five times timeout_seconds, and five seconds at most."""
     pause = min(timeout_seconds, SHORT_PAUSE_SECONDS)
     answers = []
@@ -106,9 +106,9 @@ def is_plain_kafka(address: Address, timeout_seconds: float) -> bool:
     return is_kafka(exchange(address, api_versions(), min(timeout_seconds, SHORT_PAUSE_SECONDS)) or b"")
 
 
-def told_by(heard: bytes) -> Speech | None:
+def told_by(heard: bytes) -> PeerProtocol | None:
     if len(heard) >= 9 and heard[:2] == b"\0\0" and heard[3:9] == b"\x04\0\0\0\0\0":
-        return Speech("an HTTP/2 server (gRPC?)", PORT_ADVICE)  # First HTTP/2 frame: SETTINGS on stream 0.
+        return PeerProtocol("an HTTP/2 server (gRPC?)", PORT_ADVICE)  # First HTTP/2 frame: SETTINGS on stream 0.
     return next((speech for sign, speech in SIGNS if heard.startswith(sign)), None)
 
 

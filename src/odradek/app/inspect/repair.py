@@ -13,11 +13,13 @@ from odradek.log.files.log_config import LogConfig
 from odradek.log.log.durability import close_log
 from odradek.log.log.log import FIRST_OFFSET, Log
 from odradek.log.recovery.missing_segments import noted_text
-from odradek.log.recovery.quarantine import SetAside
+from odradek.log.recovery.quarantine import QuarantinedData
 from odradek.log.segment.checkpoints import write_offsets, write_segments
 
 
-def repair(folder: Folder, partitions: Sequence[TopicPartition]) -> Iterator[tuple[TopicPartition, SetAside | None]]:
+def repair(
+    folder: Folder, partitions: Sequence[TopicPartition]
+) -> Iterator[tuple[TopicPartition, QuarantinedData | None]]:
     """Truncate each log where it is damaged and rebuild its indexes. Raise OSError, DirectoryInUse.
 
     During the repair there is no clean-shutdown marker: if it is killed, the next broker that starts recovers the logs.
@@ -37,7 +39,7 @@ def repair(folder: Folder, partitions: Sequence[TopicPartition]) -> Iterator[tup
         lock.release()
 
 
-def repaired(disk: RealDisk, folder: Folder, partition: TopicPartition) -> SetAside | None:
+def repaired(disk: RealDisk, folder: Folder, partition: TopicPartition) -> QuarantinedData | None:
     """Truncate one log and return the quarantined data.
 
     The checkpoints are updated before the next log starts.

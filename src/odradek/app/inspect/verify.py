@@ -46,7 +46,7 @@ MARKER_BYTES_MAX = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class LogFinding:
     """Sentence about one log."""
 
     partition: TopicPartition
@@ -127,7 +127,7 @@ class Segment:
     is_torn: bool = False  # Nothing is readable after the damage.
 
 
-def verify(folder: Folder, path: Path, counts: Counts) -> Iterator[Said]:
+def verify(folder: Folder, path: Path, counts: Counts) -> Iterator[LogFinding]:
     """Yield all sentences about one partition's log. Raise OSError."""
     partition = names.parse_partition(path.name)
     assert partition is not None, "the caller checked the file name"
@@ -141,22 +141,22 @@ def verify(folder: Folder, path: Path, counts: Counts) -> Iterator[Said]:
         is_open = segment is segments[-1] and segment.is_torn and segment.end >= synced and not folder.is_clean
         for text in segment.said:
             damage = known_damage(partition, segment, text)
-            yield Said(partition, text, not is_open, None if is_open else damage)
-    yield from (Said(partition, text, is_fault=False) for text in known(folder, partition, segments))
-    yield from (Said(partition, text) for text in between(segments))
+            yield LogFinding(partition, text, not is_open, None if is_open else damage)
+    yield from (LogFinding(partition, text, is_fault=False) for text in known(folder, partition, segments))
+    yield from (LogFinding(partition, text) for text in between(segments))
     if partition not in folder.compacted:
         start = folder.starts.get(partition, FIRST_OFFSET)
         orphans = spoken - {Offset(int(offset)) for offset in folder.noted.get(partition, "").split()}
         yield from (
-            Said(partition, text) for text in missing_first(path, bases, folder.lost(partition) | orphans, start)
+            LogFinding(partition, text) for text in missing_first(path, bases, folder.lost(partition) | orphans, start)
         )
-        yield from (Said(partition, text) for text in missing(path, segments, spoken, start))
+        yield from (LogFinding(partition, text) for text in missing(path, segments, spoken, start))
     if segments and segments[-1].end < synced and not segments[-1].said:
-        yield Said(partition, f"the log ends at offset {segments[-1].end}, but was synced up to offset {synced}")
-    yield from (Said(partition, text) for text in small_files(path))
+        yield LogFinding(partition, f"the log ends at offset {segments[-1].end}, but was synced up to offset {synced}")
+    yield from (LogFinding(partition, text) for text in small_files(path))
     if asides:
         text = f"recovery set aside the truncated data: {', '.join(asides)}"
-        yield Said(partition, text, is_fault=False)
+        yield LogFinding(partition, text, is_fault=False)
 
 
 def listed(path: Path) -> tuple[set[Offset], set[Offset], list[str]]:

@@ -22,12 +22,12 @@ from typing import NamedTuple, cast
 from odradek.api.conversation import Dispatch
 from odradek.api.request.call import Peer
 from odradek.api.request.log_fields import Fields, of_request
-from odradek.api.request.outcome import Done, Encoded, Outcome, Staged, Steps
+from odradek.api.request.outcome import Done, Encoded, Outcome, StagedRequest, Steps
 from odradek.app.logging.log_format import REQUESTS, iso_time
 from odradek.base.errors import ErrorCode
 from odradek.core.broker.broker import Broker
 from odradek.core.kernel.moment import Moment
-from odradek.core.kernel.parked import Parked
+from odradek.core.kernel.parked import ParkedRequest
 from odradek.net.shell.shell import Shell
 from odradek.wire.catalog import APIS
 from odradek.wire.client_codec import decode_response
@@ -48,7 +48,7 @@ def install(shell: Shell) -> None:
     shell.wants_each = lambda api_key: True
 
 
-class _Came(NamedTuple):
+class _RequestFacts(NamedTuple):
     """Facts of a request before its handling, which changes the request."""
 
     fields: Fields
@@ -59,15 +59,15 @@ class _Came(NamedTuple):
         return f"{self.fields['api']} v{self.fields['api_version']}"
 
 
-class _LoggedStaged(Staged):
+class _LoggedStagedRequest(StagedRequest):
     """Staged Produce request that is logged when it is answered."""
 
-    def __init__(self, came: _Came, request: Request, staged: Staged) -> None:
+    def __init__(self, came: _RequestFacts, request: Request, staged: StagedRequest) -> None:
         self._came = came
         self._request = request
         self._staged = staged
 
-    def finish(self) -> Encoded | Parked[Encoded]:
+    def finish(self) -> Encoded | ParkedRequest[Encoded]:
         with _failure_written(self._came):
             outcome = self._staged.finish()
         return _answered(self._came, self._request, outcome)
@@ -76,24 +76,28 @@ class _LoggedStaged(Staged):
 def _logged(dispatch: Dispatch, broker: Broker, peer: Peer, request: Request, now: Moment) -> Outcome:
     fields = of_request(peer, request)
     fields |= {"request_bytes": request.size, "arrived": iso_time(time.time())}
-    came = _Came(fields, time.monotonic())
+    came = _RequestFacts(fields, time.monotonic())
     with _failure_written(came):
         outcome = dispatch(broker, peer, request, now)
     return _in_steps(came, request, outcome) if isinstance(outcome, Generator) else _done(came, request, outcome)
 
 
-def _in_steps(came: _Came, request: Request, steps: Steps) -> Steps:
+def _in_steps(came: _RequestFacts, request: Request, steps: Steps) -> Steps:
     with _failure_written(came):
         outcome = yield from steps
     return _done(came, request, outcome)
 
 
-def _done(came: _Came, request: Request, outcome: Done) -> Done:
-    return _LoggedStaged(came, request, outcome) if isinstance(outcome, Staged) else _answered(came, request, outcome)
+def _done(came: _RequestFacts, request: Request, outcome: Done) -> Done:
+    return (
+        _LoggedStagedRequest(came, request, outcome)
+        if isinstance(outcome, StagedRequest)
+        else _answered(came, request, outcome)
+    )
 
 
 @contextmanager
-def _failure_written(came: _Came) -> Iterator[None]:
+def _failure_written(came: _RequestFacts) -> Iterator[None]:
     try:
         yield
     except Exception as error:
@@ -101,8 +105,10 @@ def _failure_written(came: _Came) -> Iterator[None]:
         raise
 
 
-def _answered(came: _Came, request: Request, outcome: Encoded | Parked[Encoded]) -> Encoded | Parked[Encoded]:
-    if isinstance(outcome, Parked):
+def _answered(
+    came: _RequestFacts, request: Request, outcome: Encoded | ParkedRequest[Encoded]
+) -> Encoded | ParkedRequest[Encoded]:
+    if isinstance(outcome, ParkedRequest):
         outcome.then = partial(_later, came, request, outcome.then)
     elif outcome is None:
         _write(came, "completed without a response", {})
@@ -111,14 +117,14 @@ def _answered(came: _Came, request: Request, outcome: Encoded | Parked[Encoded])
     return outcome
 
 
-def _later(came: _Came, request: Request, then: Callable[[], Encoded]) -> Encoded:
+def _later(came: _RequestFacts, request: Request, then: Callable[[], Encoded]) -> Encoded:
     """Answer a parked request and log it."""
     answer = then()
     _write(came, "completed after a wait", {} if answer is None else _of_answer(request, answer))
     return answer
 
 
-def _write(came: _Came, outcome: str, of_outcome: Fields) -> None:
+def _write(came: _RequestFacts, outcome: str, of_outcome: Fields) -> None:
     elapsed = {"time_ms": round((time.monotonic() - came.began) * 1000, 3)}
     log.debug("%s %s", came.name, outcome, extra=came.fields | elapsed | of_outcome)
 

@@ -13,9 +13,9 @@ from odradek import __version__
 from odradek.app.metrics import metrics_replication_table as replicated
 from odradek.app.metrics import metrics_table as table
 from odradek.app.metrics.metrics_kinds import Metric
-from odradek.app.metrics.metrics_replication import Led, Replication
+from odradek.app.metrics.metrics_replication import LeaderPartition, Replication
 from odradek.app.metrics.metrics_snapshot import Histogram, OneLog, Snapshot
-from odradek.core.cleaner.cleaning_steps import Won
+from odradek.core.cleaner.cleaning_steps import CleanerStats
 from odradek.net.loop.traffic import BUCKETS, MICROSECONDS
 
 # Bucket n of Latencies ends at 2ⁿ µs. Nobody needs buckets below 16 µs, and the last has no end.
@@ -104,7 +104,7 @@ def of_replication(one: Replication) -> Iterator[Family]:
     yield _one(replicated.UNCLEAN_ELECTIONS, one.unclean_elections)
 
 
-def _of_cleaner(cleaner: Won, uncleanable: Mapping[str, int]) -> Iterator[Family]:
+def _of_cleaner(cleaner: CleanerStats, uncleanable: Mapping[str, int]) -> Iterator[Family]:
     yield _one(table.CLEANER_DIRTY, round(cleaner.max_dirty_ratio * 100))
     yield _family(table.CLEANER_SET_ASIDE, [((directory,), count) for directory, count in uncleanable.items()])
     yield _one(table.CLEANER_RECOPY, round(cleaner.last_recopied_ratio * 100))
@@ -118,7 +118,7 @@ def _one(metric: Metric, value: float) -> Family:
     return _family(metric, [((), value)])
 
 
-def _of_led(metric: Metric, replication: Replication, value: Callable[[Led], float]) -> Family:
+def _of_led(metric: Metric, replication: Replication, value: Callable[[LeaderPartition], float]) -> Family:
     return _family(metric, (((led.topic, led.partition), value(led)) for led in replication.led))
 
 

@@ -15,7 +15,7 @@ from odradek.core.kernel.cluster_view import TopicInfo
 from odradek.core.partition.partition import Partition
 
 
-class Led(NamedTuple):
+class LeaderPartition(NamedTuple):
     """Partition that this broker leads."""
 
     topic: str
@@ -58,7 +58,7 @@ class Replication:
     failed_isr_updates: int
     bytes_in: int = 0
     bytes_out: int = 0
-    led: list[Led] = field(default_factory=list)
+    led: list[LeaderPartition] = field(default_factory=list)
     lags: list[Lag] = field(default_factory=list)
     failed: int = 0  # Partitions not fetched until their leader changes.
     unclean_elections: int = 0
@@ -99,10 +99,10 @@ class Replication:
             self.not_preferred += partition.replicas[:1] != (partition.leader,)
 
 
-def _led(name: TopicPartition, partition: Partition) -> Led:
+def _led(name: TopicPartition, partition: Partition) -> LeaderPartition:
     leading, info = partition.leading, partition.info
     assert leading is not None
     isr = info.isr if leading.in_sync is None else leading.in_sync.committed.isr
     replicas = len(info.replicas)
     min_in_sync = min(partition.configs.min_insync_replicas, replicas)
-    return Led(str(name.topic), str(name.partition), replicas, len(isr), min_in_sync)
+    return LeaderPartition(str(name.topic), str(name.partition), replicas, len(isr), min_in_sync)

@@ -19,7 +19,7 @@ from odradek.app.metrics.metrics_loop_lag import LoopLag
 from odradek.app.metrics.metrics_replication import Replication
 from odradek.base.units import TopicPartition
 from odradek.core.broker.broker import Broker
-from odradek.core.cleaner.cleaning_steps import Won
+from odradek.core.cleaner.cleaning_steps import CleanerStats
 from odradek.core.groups.classic.classic_group_states import State as ClassicState
 from odradek.core.groups.shard.group import CLASSIC, CONSUMER
 from odradek.core.kernel.cluster_view import TopicInfo
@@ -83,7 +83,7 @@ class Snapshot:
     groups: Mapping[tuple[str, str], int]
     group_offsets: int
     transactions: Mapping[tuple[str], int]
-    cleaner: Won
+    cleaner: CleanerStats
     uncleanable: Mapping[str, int]  # Partitions, by log directory.
     replication: Replication
     producer_ids: int = 0
@@ -162,7 +162,7 @@ class Collection:
             connections={listener.name: len(listener) for listener in self._listeners},
             connections_accepted=traffic.connections_accepted,
             connections_refused=traffic.connections_refused,
-            parked=len(broker.lot),
+            parked=len(broker.purgatory),
             directories={one.path: one.failure is not None for one in broker.storage},
             fetch_sessions=len(broker.sessions),
             lag=Histogram.of(self._lag.lags),
@@ -176,7 +176,7 @@ class Collection:
                 TRANSACTION_STATES,
                 ((one.state.title,) for shard in broker.transactions.shards for one in shard.transactions.values()),
             ),
-            cleaner=broker.cleaner.won,
+            cleaner=broker.cleaner.stats,
             uncleanable=_uncleanable(broker),
             replication=Replication.of(broker, self._shell.member.unclean_elections),
         )

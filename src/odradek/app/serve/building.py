@@ -18,7 +18,7 @@ from odradek.app.serve.cluster_joining import open_broker
 from odradek.app.serve.data_dirs import report_missed
 from odradek.app.serve.listening import listeners_of
 from odradek.base.units import SECOND_MS
-from odradek.coordination.reconnecting_tree import RenewedTree
+from odradek.coordination.reconnecting_tree import ReconnectingTree
 from odradek.coordination.sqlite import METADATA_FILE, SqliteTree
 from odradek.core.configs.definition import ConfigError
 from odradek.net.clients.budget_watch import BudgetWatch
@@ -35,14 +35,14 @@ IDLE_CHECK_SECONDS = 10
 INFORMED_SECONDS_MAX = 10  # A cluster broker is ready even without a controller.
 
 
-class Running:
+class RunningBroker:
     """Running broker, confined to the loop that started it."""
 
     def __init__(
         self,
         shell: Shell,
         listeners: Sequence[Listener],
-        tree: RenewedTree,
+        tree: ReconnectingTree,
         *,
         metrics: Metrics | None,
         idle_ms_max: int,
@@ -121,7 +121,7 @@ async def start(
     *,
     durable: bool = True,
     opens_tree: Callable[..., SqliteTree] = SqliteTree,
-) -> Running:
+) -> RunningBroker:
     """Start a broker with these settings. If not durable, never wait for the disk (log/files/unsynced.py).
 
     `opens_tree` opens a session of the tree that the brokers of one machine share, as SqliteTree does.
@@ -148,7 +148,7 @@ async def start(
         metrics.announce()
     _log_requests(shell)
     idle_ms_max = settings.connections_idle_ms_max
-    running = Running(shell, listeners, tree, metrics=metrics, idle_ms_max=idle_ms_max)
+    running = RunningBroker(shell, listeners, tree, metrics=metrics, idle_ms_max=idle_ms_max)
     try:
         if not settings.is_member:  # It is its own controller and needs no listener.
             await shell.member.informed

@@ -32,7 +32,7 @@ from odradek.app.serve.data_dirs import report
 from odradek.base.units import BrokerId, TimestampMs, TopicPartition
 from odradek.base.uuids import Uuid
 from odradek.coordination.acls import first_acl
-from odradek.coordination.reconnecting_tree import RenewedTree
+from odradek.coordination.reconnecting_tree import ReconnectingTree
 from odradek.coordination.sqlite import METADATA_FILE, TEND_MS_MAX, SqliteTree
 from odradek.core.broker.broker import Broker
 from odradek.core.broker.replicas import is_held
@@ -70,7 +70,7 @@ async def open_broker(
     *,
     durable: bool,
     opens_tree: Callable[..., SqliteTree],
-) -> RenewedTree:
+) -> ReconnectingTree:
     """Open the logs, join the cluster, and hand the broker to the shell.
 
     Raise the errors of app/serve/building.start.
@@ -115,7 +115,7 @@ async def open_broker(
     return tree
 
 
-def _check_acls(settings: Settings, tree: RenewedTree, where: str) -> None:
+def _check_acls(settings: Settings, tree: ReconnectingTree, where: str) -> None:
     """Raise ConfigError for ACLs in the tree, which this broker does not enforce, unless insecure."""
     path = first_acl(tree)
     if path is None:
@@ -172,7 +172,7 @@ def _opened(
     return storage, view
 
 
-def _metadata(settings: Settings, tree: RenewedTree, where: str) -> Metadata:
+def _metadata(settings: Settings, tree: ReconnectingTree, where: str) -> Metadata:
     registration = protocol_of(settings.configs).registration
     return (Metadata if settings.is_member else LoneMetadata)(tree, where, registration)
 
@@ -213,20 +213,20 @@ def _adopt(storage: Storage, metadata: LoneMetadata, membership: Membership, ado
 
 def _tree(
     settings: Settings, disk: RealDisk, timeout_ms: int, durable: bool, opens_tree: Callable[..., SqliteTree]
-) -> tuple[str, RenewedTree]:
+) -> tuple[str, ReconnectingTree]:
     """Open the tree at zookeeper.connect or in this machine's file. Also return its location."""
     connect = settings.configs.optional_str("zookeeper.connect")
     if connect:
         from odradek.app.config.zookeeper_settings import zookeeper_settings
 
         ensemble = zookeeper_settings(settings.configs)
-        return connect, RenewedTree(partial(ensemble.open, makes_chroot=True))
+        return connect, ReconnectingTree(partial(ensemble.open, makes_chroot=True))
     make_durable_directory(disk, str(settings.metadata_dir))
     file = settings.metadata_dir / METADATA_FILE
     opens = partial(opens_tree, file, session_timeout_ms=timeout_ms, durable=durable)
     if not settings.is_member:  # The only writer needs no polling.
         opens = partial(opens, poll_ms=TEND_MS_MAX)
-    return str(settings.metadata_dir), RenewedTree(opens)
+    return str(settings.metadata_dir), ReconnectingTree(opens)
 
 
 def _contexts(settings: Settings, listener: str) -> Contexts | None:

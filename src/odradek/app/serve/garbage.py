@@ -34,7 +34,7 @@ GROWN_BYTES = 16 * 1024 * 1024
 _STATM = Path("/proc/self/statm")
 
 
-class Unseen(AbstractContextManager[None]):
+class CollectionPause(AbstractContextManager[None]):
     """Context without collections; if it leaves more than `objects_max` young objects, they are frozen."""
 
     def __init__(self, objects_max: int = 0) -> None:
@@ -49,7 +49,7 @@ class Unseen(AbstractContextManager[None]):
         gc.enable()
 
 
-class Garbage:
+class GarbageCollector:
     """Garbage collector of this process; call `start_collecting` after all long-lived objects exist."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, traffic: Traffic) -> None:

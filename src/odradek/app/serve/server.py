@@ -22,8 +22,8 @@ import uvloop
 
 from odradek.app.config.server_config import Settings, load
 from odradek.app.logging import log_format as logs
-from odradek.app.serve.building import Running, start
-from odradek.app.serve.garbage import YOUNG_OBJECTS, Garbage, Unseen
+from odradek.app.serve.building import RunningBroker, start
+from odradek.app.serve.garbage import YOUNG_OBJECTS, CollectionPause, GarbageCollector
 from odradek.coordination.fields import BadZnodeError
 from odradek.coordination.tree import TreeFailed
 from odradek.core.partition.storage import NoDirectory
@@ -97,9 +97,9 @@ async def _serve(settings: Settings) -> int:
     running = starting.result()
     if len(processors.usable()) > 1:  # On a single CPU, polling would starve the client.
         running.shell.busy_poll = BusyPoll(loop)
-    running.shell.long_turns.around = Unseen()
-    running.shell.around_entries = Unseen(YOUNG_OBJECTS)
-    Garbage(loop, running.shell.traffic).start_collecting()
+    running.shell.long_turns.around = CollectionPause()
+    running.shell.around_entries = CollectionPause(YOUNG_OBJECTS)
+    GarbageCollector(loop, running.shell.traffic).start_collecting()
     _say_ready(running)
     await stopping
     patience = _end_anyway()
@@ -108,7 +108,7 @@ async def _serve(settings: Settings) -> int:
     return STOPPED
 
 
-async def _give_up(starting: asyncio.Task[Running]) -> None:
+async def _give_up(starting: asyncio.Task[RunningBroker]) -> None:
     patience = _end_anyway()
     starting.cancel()
     with suppress(asyncio.CancelledError):
@@ -155,7 +155,7 @@ def _on_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> N
         os._exit(FAILED)
 
 
-def _say_ready(running: Running) -> None:
+def _say_ready(running: RunningBroker) -> None:
     """Print one line for each listener, as a readiness signal. Standard output carries nothing else."""
     for listener in running.listeners:
         host = f"[{listener.host}]" if ":" in listener.host else listener.host or "0.0.0.0"

@@ -62,13 +62,13 @@ def run(
 
 def log_to(queue: LineQueue, *, writes_json: bool) -> None:
     """Send the supervisor's log to standard error through the queue."""
-    handler = _ToQueue(queue)
+    handler = _QueueHandler(queue)
     handler.setFormatter(logs.JsonFormatter() if writes_json else logs.TextFormatter())
     log.addHandler(handler)
     log.propagate = False
 
 
-class _ToQueue(logging.Handler):
+class _QueueHandler(logging.Handler):
     """Handler that queues log lines among those of the brokers."""
 
     def __init__(self, queue: LineQueue) -> None:
@@ -79,7 +79,7 @@ class _ToQueue(logging.Handler):
         self._queue.put(ERR, self.format(record).encode() + b"\n")
 
 
-class Pauses:
+class RestartBackoff:
     """Pauses before an ended process is restarted."""
 
     def __init__(self, seconds: Sequence[float] = RESTART_PAUSES_SECONDS) -> None:
@@ -95,10 +95,10 @@ class Pauses:
         return pause
 
 
-class Watched:
+class SupervisedChild:
     """Child with its start time, and the time of its next restart."""
 
-    def __init__(self, child: Child, pauses: Pauses) -> None:
+    def __init__(self, child: Child, pauses: RestartBackoff) -> None:
         self.child = child
         self.pauses = pauses
         self.started_at = 0.0
@@ -115,7 +115,7 @@ class Supervisor:
         pauses_seconds: Sequence[float] = RESTART_PAUSES_SECONDS,
         stop_seconds_max: float = STOP_SECONDS_MAX,
     ) -> None:
-        self._all = [Watched(child, Pauses(pauses_seconds)) for child in children]
+        self._all = [SupervisedChild(child, RestartBackoff(pauses_seconds)) for child in children]
         self._queue = queue
         self._stop_seconds_max = stop_seconds_max
         self._status: int | None = None  # Set when the children are signalled to stop.
@@ -193,7 +193,7 @@ class Supervisor:
             if self._interrupts == 2:
                 self._kill("did not stop before the second interrupt")
 
-    def _on_end(self, one: Watched, status: int, how: str) -> None:
+    def _on_end(self, one: SupervisedChild, status: int, how: str) -> None:
         if self._status is not None:
             return
         if not one.child.was_ready and status in (FAILED, MISUNDERSTOOD):

@@ -29,7 +29,7 @@ def end_quietly() -> None:
         signal(SIGINT, SIG_DFL)
 
 
-class Heard:
+class InterruptBlock:
     """Block in which Ctrl-C raises KeyboardInterrupt, so that its finally clauses run."""
 
     def __enter__(self) -> None:

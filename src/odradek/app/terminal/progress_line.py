@@ -18,14 +18,14 @@ class Progress(Protocol):
         """Count this many more records and bytes."""
 
 
-class Unseen:
+class SilentProgress:
     """Progress that counts and shows nothing."""
 
     def add(self, records: int, size: int) -> None:
         pass
 
 
-class Shown:
+class TerminalProgress:
     """Progress that counts every record and redraws ten times a second."""
 
     def __init__(self, title: str, size: int | None) -> None:
@@ -67,9 +67,9 @@ class Shown:
 def shown_progress(title: str, size: int | None) -> Iterator[Progress]:
     """Show progress if standard error is a terminal and input does not come from the keyboard."""
     if not sys.stderr.isatty() or (size is None and sys.stdin.isatty()):
-        yield Unseen()
+        yield SilentProgress()
         return
-    shown = Shown(title, size)
+    shown = TerminalProgress(title, size)
     with shown.bar:
         yield shown
         shown.draw()

@@ -25,7 +25,7 @@ from odradek.client.cluster.describe import (
 )
 from odradek.client.connection.broker_connection import Connection
 from odradek.client.connection.client_errors import ClientError, ConnectionLost, ErrorAnswer, Unsupported
-from odradek.client.connection.retry import Patience
+from odradek.client.connection.retry import RetryDeadline
 from odradek.wire.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -177,7 +177,7 @@ def on_controller(cluster: Cluster, ask: Callable[[Connection, bool], T]) -> T:
 
     The second argument of `ask` is true if an earlier answer was lost, so that the change may already be done.
     """
-    patience = Patience(cluster.config)
+    patience = RetryDeadline(cluster.config)
     is_repeated = False
     while True:
         try:

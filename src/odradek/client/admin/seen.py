@@ -5,7 +5,7 @@ from __future__ import annotations
 from odradek.client.cluster.cluster import Cluster
 from odradek.client.cluster.describe import describe_topics
 from odradek.client.connection.client_errors import ClientError, UnknownTopic
-from odradek.client.connection.retry import Patience, is_retriable
+from odradek.client.connection.retry import RetryDeadline, is_retriable
 
 PATIENCE_MS = 10_000
 
@@ -15,7 +15,7 @@ def wait_until_seen(cluster: Cluster, name: str, partitions: int, *, timeout_ms:
 
     Return False if no broker does in time or none answers: the change was made, but the next request may not see it.
     """
-    patience = Patience(cluster.config, timeout_ms)
+    patience = RetryDeadline(cluster.config, timeout_ms)
     try:
         while not is_seen(cluster, name, partitions):
             patience.wait(ClientError(f"no broker knows topic {name} yet"))

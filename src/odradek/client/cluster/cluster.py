@@ -20,7 +20,7 @@ from odradek.client.cluster.topic_metadata import Metadata, Partition, Topic
 from odradek.client.connection.broker_connection import Connection
 from odradek.client.connection.client_config import Address, ClientConfig
 from odradek.client.connection.client_errors import ClientError, KafkaUnavailable, NotKafka, TlsRefused, answer_error
-from odradek.client.connection.retry import Patience
+from odradek.client.connection.retry import RetryDeadline
 from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
 T = TypeVar("T")
@@ -186,7 +186,7 @@ class Cluster:
 
     def retry(self, attempt: Callable[[], T], *, timeout_ms: int | None = None) -> T:
         """Repeat an attempt after retriable errors, with backoff, until timeout_ms (default api_timeout_ms)."""
-        patience = Patience(self.config, timeout_ms)
+        patience = RetryDeadline(self.config, timeout_ms)
         while True:
             try:
                 return attempt()

@@ -22,7 +22,7 @@ from odradek.client.connection.client_errors import (
     Unsupported,
     answer_error,
 )
-from odradek.client.connection.retry import Patience, is_retriable
+from odradek.client.connection.retry import RetryDeadline, is_retriable
 from odradek.wire.messages.find_coordinator import (
     Coordinator as FoundCoordinator,
 )
@@ -112,7 +112,7 @@ def on_coordinators(
     wanted = list(dict.fromkeys(keys))
     outcomes: dict[str, T | ClientError] = {}
     missing = wanted
-    patience = Patience(cluster.config, timeout_ms)
+    patience = RetryDeadline(cluster.config, timeout_ms)
     while missing:
         outcomes |= _round(cluster, kind, missing, ask)
         failed = {key: outcomes[key] for key in missing}
@@ -169,7 +169,7 @@ def on_every_broker(
     A retry repeats all requests: after a broker failure, its names may belong to a broker that was queried before.
     Errors of brokers that stay unavailable go into `failures`; without `failures` the first one is raised.
     """
-    patience = Patience(cluster.config)
+    patience = RetryDeadline(cluster.config)
     while True:
         outcomes = _asked_once(cluster, ask)
         failed = {node: one for node, one in outcomes.items() if isinstance(one, ClientError)}
@@ -223,7 +223,7 @@ class Coordinator:
 
     def call(self, ask: Callable[[Connection], T], *, timeout_ms: int | None = None) -> T:
         """Send a request with retries of retriable errors until timeout_ms (default api_timeout_ms)."""
-        patience = Patience(self._cluster.config, timeout_ms)
+        patience = RetryDeadline(self._cluster.config, timeout_ms)
         while True:
             try:
                 return ask(self.connection())

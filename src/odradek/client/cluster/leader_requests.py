@@ -14,7 +14,7 @@ from odradek.base.units import SECOND_MS, TopicPartition
 from odradek.client.cluster.cluster import Cluster
 from odradek.client.connection.broker_connection import Connection, Pending
 from odradek.client.connection.client_errors import ClientError, ErrorAnswer, answer_error
-from odradek.client.connection.retry import Patience, is_retriable
+from odradek.client.connection.retry import RetryDeadline, is_retriable
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -43,7 +43,7 @@ def ask_leaders(
     """
     wanted = list(partitions)
     outcomes: dict[TopicPartition, T | ClientError] = {}
-    patience = Patience(cluster.config, timeout_ms)
+    patience = RetryDeadline(cluster.config, timeout_ms)
     elected_by = float("inf") if leaderless_ms is None else time.monotonic() + leaderless_ms / 1000
     missing = wanted
     while missing:

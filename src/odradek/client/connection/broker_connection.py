@@ -30,7 +30,7 @@ from odradek.client.connection.client_errors import (
     Unsendable,
     answer_error,
 )
-from odradek.client.connection.frame_buffers import Frames
+from odradek.client.connection.frame_buffers import FrameBuffers
 from odradek.client.connection.versions import ApiRange, version_for
 from odradek.wire.client_codec import decode_response, encode_request
 from odradek.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -50,7 +50,7 @@ _LENGTH = Struct(">i")
 _ERROR_CODE = Struct(">h")
 
 
-class Awaited:
+class PendingResponse:
     """A pending answer of any type."""
 
     __slots__ = ("correlation_id", "deadline", "frame", "lost")
@@ -62,7 +62,7 @@ class Awaited:
         self.lost: ClientError | None = None
 
 
-class Pending(Awaited, Generic[T]):
+class Pending(PendingResponse, Generic[T]):
     """A pending answer of type T."""
 
     __slots__ = ("_connection", "_response", "version")
@@ -104,8 +104,8 @@ class Connection:
         self.where = text_of((host_name or address[0], address[1]))
         self._config = config
         self._correlation_id = 0
-        self._pending: deque[Awaited] = deque()
-        self._frames = Frames()
+        self._pending: deque[PendingResponse] = deque()
+        self._frames = FrameBuffers()
         self._frame_bytes_max = FIRST_RESPONSE_BYTES_MAX
         self._secure = secured(address, config, self.where, host_name) if config.tls is not None else None
         self._socket = self._secure or connect(address, config.connect_timeout_ms)

@@ -15,7 +15,7 @@ KEPT_BYTES_MAX = 64 * MIB
 SMALLEST_BYTES = 64 * KIB
 
 
-class Frames:
+class FrameBuffers:
     """The receive buffers of one connection."""
 
     __slots__ = ("_kept",)

@@ -35,7 +35,7 @@ class Backoff:
         return wait * random.uniform(1 - JITTER, 1 + JITTER)
 
 
-class Patience:
+class RetryDeadline:
     """The deadline of one operation and the backoff within it."""
 
     __slots__ = ("_backoff", "deadline")

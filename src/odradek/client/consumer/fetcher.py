@@ -37,7 +37,7 @@ __all__ = ["EARLIEST", "LATEST", "MAX_TIMESTAMP", "Fetched", "Fetcher", "ListedO
 
 
 @dataclass(slots=True)
-class _Lane:
+class _LeaderConnection:
     """The connection to one leader, and the partitions of the last request to it."""
 
     connection: Connection
@@ -46,7 +46,7 @@ class _Lane:
 
 
 @dataclass(slots=True)
-class _Failing:
+class _FailedPartition:
     """State of a partition with retriable errors."""
 
     since: float
@@ -78,8 +78,8 @@ class Fetcher:
         self._positions = dict(positions)
         self._until = dict(until or {})
         self._topic_ids = dict(topic_ids or {})
-        self._lanes: dict[int, _Lane] = {}
-        self._failing: dict[TopicPartition, _Failing] = {}
+        self._lanes: dict[int, _LeaderConnection] = {}
+        self._failing: dict[TopicPartition, _FailedPartition] = {}
         self._errors: list[ClientError] = []
 
     @property
@@ -172,7 +172,7 @@ class Fetcher:
         request = fetch_request(config, asked, ids)
         timeout_ms = config.request_timeout_ms + config.fetch_max_wait_ms
         pending = connection.send(request, FetchResponse, version=version, timeout_ms=timeout_ms)
-        self._lanes[leader] = _Lane(connection, pending, asked)
+        self._lanes[leader] = _LeaderConnection(connection, pending, asked)
 
     def _pinned_id(self, topic: str) -> Uuid:
         """Return the topic's id and check that it did not change, or raise TopicRecreated."""
@@ -268,7 +268,7 @@ class Fetcher:
         for partition in partitions:
             failing = self._failing.get(partition)
             if failing is None:
-                failing = self._failing[partition] = _Failing(now, now, Backoff(self._cluster.config))
+                failing = self._failing[partition] = _FailedPartition(now, now, Backoff(self._cluster.config))
             failing.retry_at = now + failing.backoff.next_ms() / 1000
             is_over = is_over or now - failing.since > self._cluster.config.api_timeout_ms / 1000
         self._cluster.forget(partitions)

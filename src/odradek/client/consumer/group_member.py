@@ -26,7 +26,7 @@ from odradek.client.cluster.coordinator_lookup import Coordinator, KeyType, has_
 from odradek.client.cluster.describe import check
 from odradek.client.connection.broker_connection import Connection
 from odradek.client.connection.client_errors import ClientError, ErrorAnswer, Unsupported
-from odradek.client.connection.retry import Backoff, Patience, is_retriable
+from odradek.client.connection.retry import Backoff, RetryDeadline, is_retriable
 from odradek.client.consumer.assignors import ASSIGNORS
 from odradek.client.consumer.group_messages import assigned, assignments, protocols, subscribers
 from odradek.client.consumer.group_offsets import Committed, Membership, commit
@@ -84,7 +84,7 @@ class GroupMember:
         self._is_leader = False
         self._reason = "the consumer is starting"
         self._heartbeat_at = 0.0
-        self._failing: Patience | None = None  # The time limit since the first failed heartbeat.
+        self._failing: RetryDeadline | None = None  # The time limit since the first failed heartbeat.
         self._partition_counts: dict[str, int] = {}
         self._counted_at = 0.0
 
@@ -168,7 +168,7 @@ class GroupMember:
             return
         if has_moved(error):
             self.coordinator.forget()
-        self._failing = self._failing or Patience(self._cluster.config)
+        self._failing = self._failing or RetryDeadline(self._cluster.config)
         self._failing.again(error)  # The next keep_alive() retries.
 
     def _answered(self) -> None:
@@ -201,7 +201,7 @@ class GroupMember:
     # Joining.
 
     def _join(self) -> None:
-        backoff, patience = Backoff(self._cluster.config), Patience(self._cluster.config)
+        backoff, patience = Backoff(self._cluster.config), RetryDeadline(self._cluster.config)
         while not self._is_joined:
             try:
                 self._join_once()
@@ -209,7 +209,7 @@ class GroupMember:
                 if isinstance(error, ErrorAnswer) and error.code in COME_AGAIN | FORGOTTEN:
                     self._gone_on(error)
                     time.sleep(backoff.next_ms() / 1000)
-                    patience = Patience(self._cluster.config)  # The group is active; only its membership changes.
+                    patience = RetryDeadline(self._cluster.config)  # The group is active; only its membership changes.
                     continue
                 if has_moved(error):
                     self.coordinator.forget()

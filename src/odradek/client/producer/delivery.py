@@ -20,7 +20,7 @@ from odradek.client.cluster.cluster import Cluster
 from odradek.client.cluster.leader_requests import group_by_leader
 from odradek.client.connection.broker_connection import Pending
 from odradek.client.connection.client_errors import ClientError, ErrorAnswer, answer_error
-from odradek.client.connection.retry import Patience, is_retriable
+from odradek.client.connection.retry import RetryDeadline, is_retriable
 from odradek.client.producer.idempotence import Buffer, Sequences
 from odradek.record.builder import encode_batch
 from odradek.record.record_batch import Batch
@@ -80,7 +80,7 @@ class Delivery:
         self._cluster = cluster
         self._acks = acks
         self._sequences = sequences
-        self._patience = Patience(config, config.delivery_timeout_ms if timeout_ms is None else timeout_ms)
+        self._patience = RetryDeadline(config, config.delivery_timeout_ms if timeout_ms is None else timeout_ms)
         self._unwritten = dict(batches)
         if sequences is not None:
             self._unwritten = {partition: sequences.stamped(partition, batch) for partition, batch in batches.items()}

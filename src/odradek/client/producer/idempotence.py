@@ -55,7 +55,7 @@ class Identity(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Numbering:
+class _PartitionSequence:
     """The sequence state of one partition; its identity may be newer than another partition's."""
 
     identity: Identity
@@ -74,7 +74,7 @@ class Sequences:
     def __init__(self, identity: Identity, another: Callable[[], Identity]) -> None:
         self.identity = identity
         self._another = another
-        self._partitions: dict[TopicPartition, _Numbering] = {}
+        self._partitions: dict[TopicPartition, _PartitionSequence] = {}
 
     @property
     def produce_version_max(self) -> int:
@@ -85,9 +85,9 @@ class Sequences:
         """Return the batch with the partition's next numbers, modified in place if it is writable."""
         numbering = self._partitions.get(partition)
         if numbering is None:
-            numbering = self._partitions[partition] = _Numbering(self.identity)
+            numbering = self._partitions[partition] = _PartitionSequence(self.identity)
         elif numbering.identity.epoch > INT16_MAX:
-            numbering = self._partitions[partition] = _Numbering(self._another())
+            numbering = self._partitions[partition] = _PartitionSequence(self._another())
         numbers = stamp(batch, numbering.identity, numbering.next, is_transactional=self.transactional_id is not None)
         numbering.next = (numbering.next + BatchHeader(batch).records_count) & INT32_MAX
         return numbers

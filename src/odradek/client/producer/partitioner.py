@@ -18,7 +18,7 @@ def partition_of_key(key: bytes, partitions: int) -> int:
     return (murmur2(key) & INT32_MAX) % partitions
 
 
-class Sticky:
+class StickyPartition:
     """The partition for records without a key is `current`; call turn() after each full batch.
 
     A partition without a leader is chosen only if no partition has one, because its records wait for a leader.

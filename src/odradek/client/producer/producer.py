@@ -21,7 +21,7 @@ from odradek.client.connection.client_errors import ClientError, answer_error
 from odradek.client.producer.batch_encoder import encode_records
 from odradek.client.producer.delivery import ACKS_ALL, Delivery
 from odradek.client.producer.idempotence import Buffer, Sequences
-from odradek.client.producer.partitioner import Sticky, partition_of_key
+from odradek.client.producer.partitioner import StickyPartition, partition_of_key
 from odradek.record.builder import RecordIn
 from odradek.record.compression import Codec
 
@@ -30,7 +30,7 @@ RECORD_OVERHEAD_BYTES = 16  # Upper estimate of lengths, deltas and attributes o
 
 
 @dataclass(slots=True)
-class _Filling:
+class _OpenBatch:
     """A batch that accepts more records."""
 
     records: list[RecordIn] = field(default_factory=list)
@@ -44,8 +44,8 @@ class _Topic:
 
     def __init__(self, name: str, partitions: int, is_led: Callable[[int], bool]) -> None:
         self.name = TopicName(name)
-        self.fillings = [_Filling() for _ in range(partitions)]
-        self.sticky = Sticky(partitions, is_led)
+        self.fillings = [_OpenBatch() for _ in range(partitions)]
+        self.sticky = StickyPartition(partitions, is_led)
 
 
 class Producer:
@@ -159,7 +159,7 @@ class Producer:
     def discard(self) -> None:
         """Discard all unwritten records; batches in flight may still be written."""
         for state in self._topics.values():
-            state.fillings = [_Filling() for _ in state.fillings]
+            state.fillings = [_OpenBatch() for _ in state.fillings]
         self._ready, self._ready_bytes, self._ready_records = {}, 0, 0
         with suppress(ClientError):
             self._settle()
@@ -191,7 +191,7 @@ class Producer:
         return partition
 
     def _close_batch(self, state: _Topic, at: int) -> None:
-        filling, state.fillings[at] = state.fillings[at], _Filling()
+        filling, state.fillings[at] = state.fillings[at], _OpenBatch()
         if at == state.sticky.current:
             state.sticky.turn()
         batch = encode_records(filling.records, self._codec, self._level)

@@ -1,7 +1,7 @@
 """The broker: owns every partition, session and parked request, and turns events into decisions.
 
-    requests ──> api/* ──> Broker ──> take_effects()   work for the shell
-    events   ──> on_event, tick ──> lot.take_completed()   requests that can be answered now
+    requests ──> api/* ──> Broker ──> take_effects()             work for the shell
+    events   ──> on_event, tick ──> purgatory.take_completed()   requests that can be answered now
 
 Each concern with its own state is an object: the logs of partitions (core/broker/replicas.py), their flushes
 (core/disks/flushes.py), both coordinators (core/broker/coordinators.py), metadata changes
@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import BrokerId, Offset, TopicName, TopicPartition
 from odradek.base.uuids import ZERO_UUID, Uuid
-from odradek.core.broker.controlled import Controlled
+from odradek.core.broker.controlled import ControlRequestHandler
 from odradek.core.broker.coordinators import Coordinators
 from odradek.core.broker.effects import Changed, Effect, Event
 from odradek.core.broker.housekeeping import Housekeeping, high_watermarks
 from odradek.core.broker.large_requests import LargeRequests
-from odradek.core.broker.metadata_change_requests import Changes
+from odradek.core.broker.metadata_change_requests import MetadataChangeRequests
 from odradek.core.broker.metadata_update import METADATA_UPDATED, Overrides
 from odradek.core.broker.replicas import Errors, Replicas
 from odradek.core.cleaner.cleaning_steps import Cleaned
@@ -30,8 +30,8 @@ from odradek.core.cleaner.log_cleaner import LogCleaner
 from odradek.core.configs.broker_configs import BrokerConfigs
 from odradek.core.configs.inter_broker_protocol import protocol_of
 from odradek.core.configs.topic_configs import TopicConfigs
-from odradek.core.controller.broker_request_batch import BecomeLeaderOrFollower, ToBroker, UpdateMetadata
-from odradek.core.coordinators.durable import NextSteps, Written
+from odradek.core.controller.broker_request_batch import BecomeLeaderOrFollower, ControlRequest, UpdateMetadata
+from odradek.core.coordinators.durable import NextSteps, PendingWrite
 from odradek.core.coordinators.runtime import Runtime
 from odradek.core.coordinators.shards import Loaded
 from odradek.core.disks.flushes import Flushes, Synced
@@ -42,7 +42,7 @@ from odradek.core.kernel.chores import Chore, Chores, ChoresRun
 from odradek.core.kernel.cluster_view import CONSUMER_OFFSETS, ClusterView, TopicInfo
 from odradek.core.kernel.entropy import Entropy
 from odradek.core.kernel.moment import Moment
-from odradek.core.kernel.parked import ParkingLot
+from odradek.core.kernel.parked import Purgatory
 from odradek.core.kernel.timers import Timers
 from odradek.core.kernel.work import Work
 from odradek.core.partition.alter_partition_manager import AlterPartitionManager
@@ -53,7 +53,7 @@ from odradek.core.partition.partition import Partition
 from odradek.core.partition.replica_selector import RACK_AWARE_SELECTOR
 from odradek.core.partition.staging import Append
 from odradek.core.partition.storage import Storage, log_config
-from odradek.core.replication.replica_fetcher_manager import ReplicaFetchers
+from odradek.core.replication.replica_fetcher_manager import ReplicaFetcherManager
 from odradek.core.topics.topic_plans import Planner
 from odradek.core.transactions.additions import AddPartitions
 from odradek.core.transactions.transaction_markers import Marker, WriteMarkers
@@ -61,7 +61,7 @@ from odradek.log.log.arrival import Arrival
 from odradek.record.record_batch import Batch
 
 if TYPE_CHECKING:
-    from odradek.core.broker.controller_queries import ControllerAsks
+    from odradek.core.broker.controller_queries import ControllerQueries
 
 MOVED_PER_SLICE = 1_000  # Partitions without parked requests.
 CONFIGURED_PER_SLICE = 100  # Topics whose replicas already have this configuration.
@@ -79,7 +79,7 @@ class Broker:
         self.configs = configs
         self.entropy = entropy
         self.protocol = protocol_of(configs)
-        self.lot = ParkingLot()
+        self.purgatory = Purgatory()
         self.timers = Timers()
         self._steps = NextSteps()
         self._chores: list[Chore] = []
@@ -88,12 +88,12 @@ class Broker:
         # Partitions.
         self.partitions: dict[TopicPartition, Partition] = {}
         self._staged: dict[Leading, Offset] = {}  # Leaders with staged batches, and their high watermarks before.
-        self.log_starts = LogStarts(storage, self.lot)
+        self.log_starts = LogStarts(storage, self.purgatory)
         self._housekeeping = Housekeeping(storage, self.log_starts, configs)
         self._open_files = OpenFiles(self.partitions)
-        self.flushes = Flushes(self.partitions, self.lot, self._steps)
+        self.flushes = Flushes(self.partitions, self.purgatory, self._steps)
         self.moves = Moves(self)
-        self.cleaner = LogCleaner(configs, entropy.new_uuid, self.lot, self.log_starts, self.flushes)
+        self.cleaner = LogCleaner(configs, entropy.new_uuid, self.purgatory, self.log_starts, self.flushes)
         # Coordinators and replication.
         self.coordinators = Coordinators(self._runtime(), self.end_transaction, self.partitions)
         self.groups = self.coordinators.groups
@@ -104,10 +104,10 @@ class Broker:
     def _serve_requests(self) -> None:
         """Create what requests use besides partitions."""
         configs = self.configs
-        self.large_requests = LargeRequests(self.lot)
-        self.lookups = Lookups(self.lot)
+        self.large_requests = LargeRequests(self.purgatory)
+        self.lookups = Lookups(self.purgatory)
         sessions_max = configs.int("max.incremental.fetch.session.cache.slots")
-        self.sessions = FetchSessions(self.entropy.random_int31, self.lot, sessions_max)
+        self.sessions = FetchSessions(self.entropy.random_int31, self.purgatory, sessions_max)
         self.fetch_bytes_max = configs.int("fetch.max.bytes")
         self.selects_by_rack = configs.optional_str("replica.selector.class") == RACK_AWARE_SELECTOR
         self.replicated_out_bytes = 0  # Records sent to followers.
@@ -117,14 +117,14 @@ class Broker:
             random_int31=self.entropy.random_int31,
             new_uuid=self.entropy.new_uuid if self.protocol.has_topic_ids else _no_topic_id,
         )
-        self.changes = Changes(self.planner, configs, self.view)
+        self.changes = MetadataChangeRequests(self.planner, configs, self.view)
 
     def _runtime(self) -> Runtime:
         return Runtime(
             self.id,
             self.configs,
             self.entropy,
-            self.lot,
+            self.purgatory,
             self.timers,
             self._steps,
             lambda: self.view,
@@ -143,7 +143,7 @@ class Broker:
             self.moved,
             sync=self.flushes.request_flush,
         )
-        self.fetchers = ReplicaFetchers(
+        self.fetchers = ReplicaFetcherManager(
             self.timers,
             per_leader=self.configs.int("num.replica.fetchers"),
             backoff_ms=self.configs.int("replica.fetch.backoff.ms"),
@@ -153,7 +153,7 @@ class Broker:
             self.id,
             self.storage,
             self.partitions,
-            lot=self.lot,
+            purgatory=self.purgatory,
             steps=self._steps,
             flushes=self.flushes,
             coordinators=self.coordinators,
@@ -161,8 +161,8 @@ class Broker:
             fetchers=self.fetchers,
             may_hand_over=self.protocol.has_log_dir_events,
         )
-        self.controlled = Controlled(self.view, self.replicas, self.configs)
-        self.controller_asks: ControllerAsks | None = None  # None while nothing handles them.
+        self.controlled = ControlRequestHandler(self.view, self.replicas, self.configs)
+        self.controller_asks: ControllerQueries | None = None  # None while nothing handles them.
         # Topics for which unclean.leader.election.enable was altered to true, None for all; the shell reports them.
         self.unclean_enabled: dict[TopicName | None, None] = {}
 
@@ -221,7 +221,7 @@ class Broker:
                 self._written_before_followers(leading, high_watermark, now)
             # No request waits for records above the high watermark, and thousands may wait for the next sync.
             elif leading.positions.high_watermark != high_watermark or leading.ended is not None:
-                self.lot.happened(leading.name)
+                self.purgatory.happened(leading.name)
         assert not self._staged, "coordinators commit what they stage"
 
     def _written_before_followers(self, leading: Leading, high_watermark: Offset, now: Moment) -> None:
@@ -229,7 +229,7 @@ class Broker:
 
         Time alone may also let the high watermark pass records that were written long ago.
         """
-        self.lot.happened(LogEnd(leading.name))
+        self.purgatory.happened(LogEnd(leading.name))
         if leading.positions.high_watermark != high_watermark or leading.ended is not None:
             self.moved(leading.name, now)
 
@@ -242,7 +242,7 @@ class Broker:
         if leading.in_sync is not None:
             self._written_before_followers(leading, high_watermark, now)
         else:
-            self.lot.happened(leading.name)
+            self.purgatory.happened(leading.name)
         return append
 
     # State of coordinators.
@@ -256,7 +256,7 @@ class Broker:
             raise Refused(append.refused.code, append.refused.detail)
         return append
 
-    def end_transaction(self, name: TopicPartition, marker: Marker, now: Moment) -> Written | None:
+    def end_transaction(self, name: TopicPartition, marker: Marker, now: Moment) -> PendingWrite | None:
         """Write the marker that ends a transaction in one partition.
 
         Returns None if the topic was deleted.  Raises Refused.
@@ -276,7 +276,7 @@ class Broker:
                 transaction_version=marker.version,
             )
         except Refused:
-            self.lot.happened(name)  # Its disk may have failed.
+            self.purgatory.happened(name)  # Its disk may have failed.
             raise
         if append.needs_sync:
             self.flushes.request_flush(name)
@@ -285,8 +285,8 @@ class Broker:
         if leading.in_sync is not None:
             self._written_before_followers(leading, high_watermark, now)
         else:
-            self.lot.happened(name)
-        return Written(append)
+            self.purgatory.happened(name)
+        return PendingWrite(append)
 
     # Start, and events.
 
@@ -347,10 +347,10 @@ class Broker:
     def _on_changed(self, event: Changed, _: Moment) -> None:
         """Complete a change of topics that is visible here, or was refused, and wake its requests."""
         self.changes.on_change_completed(event.token)
-        self.lot.happened(event.token, event)
+        self.purgatory.happened(event.token, event)
 
     def apply_controller_request(
-        self, sent: ToBroker, overrides: Overrides, now: Moment
+        self, sent: ControlRequest, overrides: Overrides, now: Moment
     ) -> Generator[None, None, Errors]:
         """Apply a controller request in slices; no other controller request may run in between.
 
@@ -367,7 +367,7 @@ class Broker:
                     yield from self.configure(self.view.topics[name], now)
                 if not number % CONFIGURED_PER_SLICE:
                     yield
-            self.lot.happened(METADATA_UPDATED)
+            self.purgatory.happened(METADATA_UPDATED)
         if deleted:
             yield from self.groups.topics_deleted(deleted, now)
         return errors
@@ -375,7 +375,7 @@ class Broker:
     def _moved_by_replicas(self, asked: BecomeLeaderOrFollower, now: Moment) -> Generator[None, None, None]:
         """Wake requests for partitions whose replicas have changed: there may be fewer to wait for."""
         for number, name in enumerate(asked.partitions, 1):
-            partition, is_awaited = self.partitions.get(name), self.lot.is_awaited(name)
+            partition, is_awaited = self.partitions.get(name), self.purgatory.is_awaited(name)
             if partition is not None and partition.leading is not None:
                 self.moved(name, now)
             if is_awaited or not number % MOVED_PER_SLICE:
@@ -397,7 +397,7 @@ class Broker:
 
     def moved(self, name: TopicPartition, now: Moment) -> None:
         """Wake requests for a partition whose high watermark, log start or log has changed."""
-        self.lot.happened(name)
+        self.purgatory.happened(name)
         self._steps.moved(name, now)
 
     # Interface to the shell.
@@ -471,12 +471,12 @@ class Broker:
 
     def next_due(self) -> int | None:
         """Return the time of the next `tick` with work, on the steady clock; None if nothing waits."""
-        waiting = (self.lot.next_deadline(), self.timers.next_due())
+        waiting = (self.purgatory.next_deadline(), self.timers.next_due())
         return min((due for due in waiting if due is not None), default=None)
 
     def tick(self, now: Moment) -> None:
         """Complete requests whose deadline has passed, and call the timers that are due."""
-        self.lot.tick(now.steady)
+        self.purgatory.tick(now.steady)
         self.timers.tick(now)
 
     def stop(self, now: Moment) -> list[str]:

@@ -43,7 +43,7 @@ def put_in_force(broker: Broker, altered: Altered, now: Moment) -> Iterator[None
         yield from broker.configure(topic, now)
         yield
     broker.cleaner.look_soon()
-    broker.lot.happened(altered.token, altered)
+    broker.purgatory.happened(altered.token, altered)
 
 
 def _note_unclean(broker: Broker, name: TopicName, texts: Mapping[str, str]) -> None:

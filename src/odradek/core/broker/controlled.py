@@ -15,19 +15,24 @@ from odradek.core.broker.metadata_update import Overrides, is_known, update_view
 from odradek.core.broker.replicas import Errors, Replicas
 from odradek.core.configs.broker_configs import BrokerConfigs
 from odradek.core.configs.topic_configs import TopicConfigs
-from odradek.core.controller.broker_request_batch import BecomeLeaderOrFollower, StopReplicas, ToBroker, UpdateMetadata
+from odradek.core.controller.broker_request_batch import (
+    BecomeLeaderOrFollower,
+    ControlRequest,
+    StopReplicas,
+    UpdateMetadata,
+)
 from odradek.core.kernel.cluster_view import ClusterView
 from odradek.core.kernel.moment import Moment
 
 
-class TakenIn(NamedTuple):
+class ControlRequestResult(NamedTuple):
     """Result of one request: the partitions for which it failed, and deleted topics."""
 
     errors: Errors
     deleted: list[TopicName]
 
 
-class Controlled:
+class ControlRequestHandler:
     """Handler of the controller's requests to this broker."""
 
     def __init__(self, view: ClusterView, replicas: Replicas, configs: BrokerConfigs) -> None:
@@ -38,7 +43,7 @@ class Controlled:
         self.controller_epoch = 0  # The greatest known one.
         self._is_taking = False
 
-    def check(self, sent: ToBroker) -> None:
+    def check(self, sent: ControlRequest) -> None:
         """Raise Refused for a request of a deposed controller, or to an earlier registration of this broker.
 
         A broker epoch above ours belongs to a registration whose result has not arrived here yet, and controllers
@@ -51,11 +56,13 @@ class Controlled:
             text = f"controller epoch {sent.controller_epoch} is stale: the latest known is {self.controller_epoch}"
             raise Refused(ErrorCode.STALE_CONTROLLER_EPOCH, text)
 
-    def names(self, sent: ToBroker) -> list[TopicName]:
+    def names(self, sent: ControlRequest) -> list[TopicName]:
         """Return the topics whose overrides are needed for `take_in`: those unknown to this broker."""
         return [name for name, topic_id in _topics(sent).items() if not is_known(self._view, name, topic_id)]
 
-    def take_in(self, sent: ToBroker, overrides: Overrides, now: Moment) -> Generator[None, None, TakenIn]:
+    def take_in(
+        self, sent: ControlRequest, overrides: Overrides, now: Moment
+    ) -> Generator[None, None, ControlRequestResult]:
         """Apply a request in slices; no other controller request may be applied in between.
 
         `overrides` are those of the topics from `names`.  Raises Refused like `check`, before the first slice.
@@ -70,16 +77,18 @@ class Controlled:
             assert self._is_taking
             self._is_taking = False
 
-    def _take_in(self, sent: ToBroker, overrides: Overrides, now: Moment) -> Generator[None, None, TakenIn]:
+    def _take_in(
+        self, sent: ControlRequest, overrides: Overrides, now: Moment
+    ) -> Generator[None, None, ControlRequestResult]:
         match sent.request:
             case BecomeLeaderOrFollower() as become:
                 configs = self._topic_configs(_topics(sent), overrides)
-                return TakenIn((yield from self._replicas.become(become, configs, now)), [])
+                return ControlRequestResult((yield from self._replicas.become(become, configs, now)), [])
             case StopReplicas() as stop:
-                return TakenIn((yield from self._replicas.stop(stop, now)), [])
+                return ControlRequestResult((yield from self._replicas.stop(stop, now)), [])
             case UpdateMetadata() as update:
                 deleted = yield from update_view(self._view, update, sent.controller, overrides)
-                return TakenIn({}, deleted)
+                return ControlRequestResult({}, deleted)
 
     def _topic_configs(self, named: Mapping[TopicName, Uuid], overrides: Overrides) -> Mapping[TopicName, TopicConfigs]:
         view = self._view
@@ -91,7 +100,7 @@ class Controlled:
         }
 
 
-def _topics(sent: ToBroker) -> dict[TopicName, Uuid]:
+def _topics(sent: ControlRequest) -> dict[TopicName, Uuid]:
     """Return the topics in a request with their ids, none for a StopReplica."""
     if isinstance(sent.request, StopReplicas):
         return {}

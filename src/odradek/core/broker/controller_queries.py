@@ -2,8 +2,8 @@
 
     a handler ──> submit_question ──> take_questions ──> the shell handles it ──> complete ──> the request is answered
 
-`ToldByController` queues the controller's requests to this broker, `AskedOfController` the brokers' requests to this
-broker as the controller.  A handler waits for the promise; each question taken must be completed.
+`ControlRequestQueue` queues the controller's requests to this broker, `ControllerQueryQueue` the brokers' requests to
+this broker as the controller.  A handler waits for the promise; each question taken must be completed.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from odradek.base.errors import Refused
 from odradek.base.units import BrokerId
 from odradek.core.broker.replicas import Errors
 from odradek.core.controller import events
-from odradek.core.controller.broker_request_batch import ToBroker
-from odradek.core.kernel.parked import ParkingLot
+from odradek.core.controller.broker_request_batch import ControlRequest
+from odradek.core.kernel.parked import Purgatory
 from odradek.core.kernel.promise import Promise
 from odradek.core.transactions.producer_ids import ProducerIdBlock
 
@@ -28,53 +28,53 @@ A = TypeVar("A")
 TakeProducerIds = Callable[[BrokerId, int], ProducerIdBlock]
 
 
-class Asked(Generic[Q, A]):
+class PendingQuery(Generic[Q, A]):
     """One question taken from its queue."""
 
-    def __init__(self, question: Q, lot: ParkingLot) -> None:
+    def __init__(self, question: Q, purgatory: Purgatory) -> None:
         self.question = question
         self.promise = Promise[A]()
-        self._lot = lot
+        self._purgatory = purgatory
 
     def complete(self, answer: A) -> None:
         """Answer the waiting request; called once, on the loop."""
-        self.promise.keep(self._lot, answer)
+        self.promise.keep(self._purgatory, answer)
 
 
-class Questions(Generic[Q, A]):
-    """Queue of questions whose requests are parked in the broker's lot."""
+class QueryQueue(Generic[Q, A]):
+    """Queue of questions whose requests are parked in the broker's purgatory."""
 
-    def __init__(self, lot: ParkingLot) -> None:
-        self._lot = lot
-        self._asked: list[Asked[Q, A]] = []
+    def __init__(self, purgatory: Purgatory) -> None:
+        self._purgatory = purgatory
+        self._asked: list[PendingQuery[Q, A]] = []
 
     def submit_question(self, question: Q) -> Promise[A]:
         """Append a question to the queue and return the promise of its answer."""
-        asked = Asked[Q, A](question, self._lot)
+        asked = PendingQuery[Q, A](question, self._purgatory)
         self._asked.append(asked)
         return asked.promise
 
-    def take_questions(self) -> list[Asked[Q, A]]:
+    def take_questions(self) -> list[PendingQuery[Q, A]]:
         """Return the queued questions, each once, in their order."""
         taken, self._asked = self._asked, []
         return taken
 
 
-class ToldByController(Questions[ToBroker, Errors | Refused]):
+class ControlRequestQueue(QueryQueue[ControlRequest, Errors | Refused]):
     """Controller requests to this broker, applied one after the other.
 
     The answer is the failures by partition, or the Refused of `Broker.apply_controller_request`.
     """
 
 
-class AskedOfController(Questions[events.Ask[Any], events.Ask[Any]]):
+class ControllerQueryQueue(QueryQueue[events.ControllerQuery[Any], events.ControllerQuery[Any]]):
     """Broker requests to the controller, answered with the event itself, including its answer or error."""
 
 
-class ControllerAsks:
+class ControllerQueries:
     """All requests between this broker and the controller, in both roles."""
 
-    def __init__(self, lot: ParkingLot, take_producer_ids: TakeProducerIds) -> None:
-        self.told = ToldByController(lot)
-        self.asked = AskedOfController(lot)
+    def __init__(self, purgatory: Purgatory, take_producer_ids: TakeProducerIds) -> None:
+        self.told = ControlRequestQueue(purgatory)
+        self.asked = ControllerQueryQueue(purgatory)
         self.take_producer_ids = take_producer_ids

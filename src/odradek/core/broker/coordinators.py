@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from odradek.base.units import ProducerId, TopicName, TopicPartition
-from odradek.core.broker.effects import TakeProducerIds
+from odradek.core.broker.effects import AllocateProducerIds
 from odradek.core.coordinators.runtime import Runtime
 from odradek.core.coordinators.shards import Load, Loaded
 from odradek.core.groups.group_coordinator import GroupCoordinator
@@ -68,11 +68,11 @@ class Coordinators:
         """Return whether `take_effects` would return anything."""
         return self.asks_ids or bool(self._loads)
 
-    def take_effects(self) -> list[Load | TakeProducerIds]:
+    def take_effects(self) -> list[Load | AllocateProducerIds]:
         """Return the effects for the shell to run now."""
-        effects: list[Load | TakeProducerIds] = []
+        effects: list[Load | AllocateProducerIds] = []
         if self.asks_ids:
-            effects.append(TakeProducerIds(self._first_free_id()))
+            effects.append(AllocateProducerIds(self._first_free_id()))
             self.asks_ids = False
         if self._loads:
             effects.extend(self._loads)

@@ -38,18 +38,18 @@ class CreateTopics(NamedTuple):
     on_sight: bool = False
 
 
-class Growth(NamedTuple):
+class NewPartitions(NamedTuple):
     """Partitions to append to one topic, the first of them with index `first`."""
 
     first: int
     added: tuple[PartitionInfo, ...]
 
 
-class GrowTopics(NamedTuple):
+class CreatePartitions(NamedTuple):
     """Append partitions to topics of the metadata tree."""
 
     token: int
-    topics: Mapping[TopicName, Growth]
+    topics: Mapping[TopicName, NewPartitions]
     asker: Asker = NOBODY
 
 
@@ -77,7 +77,7 @@ class AlterConfigs(NamedTuple):
     is_dry: bool = False
 
 
-class TakeProducerIds(NamedTuple):
+class AllocateProducerIds(NamedTuple):
     """Take the next block of producer ids from the metadata tree; ends in `ProducerIds.on_block_allocated`.
 
     Ids below `at_least` are in use: the logs may come from another cluster.
@@ -86,8 +86,10 @@ class TakeProducerIds(NamedTuple):
     at_least: ProducerId
 
 
-Change = CreateTopics | GrowTopics | DeleteTopics
-Effect = Sync | Clean | Chores | Load | Lookup | WriteStarts | Copying | TakeProducerIds | Work | Change | AlterConfigs
+Change = CreateTopics | CreatePartitions | DeleteTopics
+Effect = (
+    Sync | Clean | Chores | Load | Lookup | WriteStarts | Copying | AllocateProducerIds | Work | Change | AlterConfigs
+)
 
 
 class Changed(NamedTuple):

@@ -30,14 +30,14 @@ JUDGED_PER_SLICE = 16
 PRODUCERS_PER_LOOK = 32
 
 
-class Due(NamedTuple):
+class DueWork(NamedTuple):
     """Work that one slice found due."""
 
     to_sync: Sequence[TopicPartition] = ()
     chores: Sequence[Chore] = ()
 
 
-NOTHING = Due()
+NOTHING = DueWork()
 Partitions = Mapping[TopicPartition, Partition]
 
 
@@ -58,7 +58,7 @@ class Housekeeping:
         self._last_checkpoint = 0
         self._told: set[TopicPartition] = set()  # Partitions whose failing work was logged.
 
-    def round(self, now: Moment, partitions: Partitions) -> Iterator[Due]:
+    def round(self, now: Moment, partitions: Partitions) -> Iterator[DueWork]:
         """Run every task that is due now, a slice at each step."""
         if self._last_retention is None:
             # By default not in the first 30 s, when a broker has more urgent work.
@@ -70,13 +70,13 @@ class Housekeeping:
             self._last_expiry = now.steady
             yield from _forget_producers(now, partitions, self._configs.int("producer.id.expiration.ms"))
         storage = self._storage
-        yield Due(chores=[*storage.reaps(now.wall), *storage.probes(), *storage.damages(now.wall)])
+        yield DueWork(chores=[*storage.reaps(now.wall), *storage.probes(), *storage.damages(now.wall)])
         if now.steady - self._last_checkpoint >= self._checkpoint_ms:
             self._last_checkpoint = now.steady
             yield from self._checkpoint(partitions)
         yield from self._look(now, partitions)
 
-    def _retain(self, now: Moment, partitions: Partitions) -> Iterator[Due]:
+    def _retain(self, now: Moment, partitions: Partitions) -> Iterator[DueWork]:
         judged = 0
         for some in _slices(partitions):
             for partition in some.values():
@@ -88,22 +88,22 @@ class Housekeeping:
                     yield NOTHING
         yield NOTHING
 
-    def _checkpoint(self, partitions: Partitions) -> Iterator[Due]:
+    def _checkpoint(self, partitions: Partitions) -> Iterator[DueWork]:
         found: dict[TopicPartition, Offset] = {}
         for some in _slices(partitions):
             found |= high_watermarks(some)
             yield NOTHING
         for checkpoint in self._storage.checkpoints(found):  # A microsecond for each partition of the directory.
-            yield NOTHING if checkpoint is None else Due(chores=(checkpoint,))
+            yield NOTHING if checkpoint is None else DueWork(chores=(checkpoint,))
 
-    def _look(self, now: Moment, partitions: Partitions) -> Iterator[Due]:
+    def _look(self, now: Moment, partitions: Partitions) -> Iterator[DueWork]:
         """Yield the logs that have a flush due, and retry pending file work."""
         for some in _slices(partitions):
             online = [(name, one) for name, one in some.items() if one.is_online]
             for name, one in online:
                 if one.log.owes:
                     self._settle(name, one)
-            yield Due([name for name, one in online if one.is_online and needs_flush(one.log, now.wall)])
+            yield DueWork([name for name, one in online if one.is_online and needs_flush(one.log, now.wall)])
 
     def _settle(self, name: TopicPartition, partition: Partition) -> None:
         try:
@@ -127,7 +127,7 @@ def _slices(partitions: Partitions) -> Iterator[Partitions]:
         yield {name: partitions[name] for name in some if name in partitions}
 
 
-def _forget_producers(now: Moment, partitions: Partitions, idle_ms: int) -> Iterator[Due]:
+def _forget_producers(now: Moment, partitions: Partitions, idle_ms: int) -> Iterator[DueWork]:
     looks = 0
     for some in _slices(partitions):
         for partition in some.values():

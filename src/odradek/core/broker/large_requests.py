@@ -20,7 +20,7 @@ from odradek.base.limits import (
     TURN_STUCK_MS,
 )
 from odradek.core.kernel.moment import Moment
-from odradek.core.kernel.parked import Parked, ParkingLot
+from odradek.core.kernel.parked import ParkedRequest, Purgatory
 from odradek.core.kernel.promise import Promise
 from odradek.core.kernel.work import Work
 
@@ -30,21 +30,21 @@ class Turn:
 
     __slots__ = ("_lane", "_promise", "has_come", "is_at_work", "last_step")
 
-    def __init__(self, lane: _Lane, now: Moment) -> None:
+    def __init__(self, lane: _TurnQueue, now: Moment) -> None:
         self._lane = lane
         self._promise = Promise[bool]()
         self.has_come = False
         self.is_at_work = False  # A thread works for the request.
         self.last_step = now.steady
 
-    def parked(self, now: Moment) -> Parked[object]:
+    def parked(self, now: Moment) -> ParkedRequest[object]:
         """Return a wait for the turn, or for the time to check which request blocks it."""
-        return Parked(self._promise, now.steady + TURN_STUCK_MS, lambda: None)
+        return ParkedRequest(self._promise, now.steady + TURN_STUCK_MS, lambda: None)
 
     def waits(self, wait: object) -> None:
         """Record the request's next wait; an event may take long, and ends the turn."""
         self.is_at_work = isinstance(wait, Work)
-        if isinstance(wait, Parked):
+        if isinstance(wait, ParkedRequest):
             self.end_turn()
 
     def steps(self, now: Moment) -> None:
@@ -57,16 +57,16 @@ class Turn:
     def end_turn(self) -> None:
         self._lane.leave(self)
 
-    def comes(self, lot: ParkingLot) -> None:
+    def comes(self, purgatory: Purgatory) -> None:
         self.has_come = True
-        self._promise.keep(lot, True)
+        self._promise.keep(purgatory, True)
 
 
-class _Lane:
+class _TurnQueue:
     """Turns of one kind: `at_once` requests hold one, the others wait in order of arrival."""
 
-    def __init__(self, lot: ParkingLot, at_once: int) -> None:
-        self._lot = lot
+    def __init__(self, purgatory: Purgatory, at_once: int) -> None:
+        self._purgatory = purgatory
         self._at_once = at_once
         self._under_way: dict[Turn, None] = {}
         self._waiting: deque[Turn] = deque()
@@ -97,7 +97,7 @@ class _Lane:
             turn.last_step = max(turn.last_step, steady)  # The request is woken now.
             assert not turn.has_come, "a turn comes once"
             self._under_way[turn] = None
-            turn.comes(self._lot)
+            turn.comes(self._purgatory)
         assert len(self._under_way) <= self._at_once
         assert not self._waiting or len(self._under_way) == self._at_once, "no request waits for a free turn"
 
@@ -105,9 +105,9 @@ class _Lane:
 class LargeRequests:
     """All turns of one broker."""
 
-    def __init__(self, lot: ParkingLot) -> None:
-        self._middling = _Lane(lot, MIDDLING_REQUESTS_AT_ONCE)
-        self._large = _Lane(lot, LARGE_REQUESTS_AT_ONCE)
+    def __init__(self, purgatory: Purgatory) -> None:
+        self._middling = _TurnQueue(purgatory, MIDDLING_REQUESTS_AT_ONCE)
+        self._large = _TurnQueue(purgatory, LARGE_REQUESTS_AT_ONCE)
 
     def request_turn(self, size: int, now: Moment) -> Turn:
         """Return a turn for a request of `size` bytes."""

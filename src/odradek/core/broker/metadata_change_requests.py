@@ -21,7 +21,7 @@ from odradek.core.topics.topic_plans import Planner
 SomeChange = TypeVar("SomeChange", bound=Change | AlterConfigs)
 
 
-class Changes:
+class MetadataChangeRequests:
     """Requested changes of one broker."""
 
     def __init__(self, planner: Planner, configs: BrokerConfigs, view: ClusterView) -> None:

@@ -18,13 +18,13 @@ from odradek.core.coordinators.durable import NextSteps
 from odradek.core.disks.flushes import Flushes
 from odradek.core.kernel.cluster_view import ClusterView, PartitionInfo
 from odradek.core.kernel.moment import Moment
-from odradek.core.kernel.parked import ParkingLot
+from odradek.core.kernel.parked import Purgatory
 from odradek.core.partition.alter_partition_manager import AlterPartitionManager
 from odradek.core.partition.damaged_replicas import DamagedReplicas
 from odradek.core.partition.leaders_without_disk import UnableLeaders
 from odradek.core.partition.partition import Partition
 from odradek.core.partition.storage import Storage, log_config
-from odradek.core.replication.replica_fetcher_manager import ReplicaFetchers
+from odradek.core.replication.replica_fetcher_manager import ReplicaFetcherManager
 from odradek.log.directory.directory import LogDirectory
 from odradek.log.files.disk import DiskFailed
 from odradek.log.log.damage_cut import DamageCut
@@ -45,12 +45,12 @@ class Replicas:
         storage: Storage,
         partitions: dict[TopicPartition, Partition],
         *,
-        lot: ParkingLot,
+        purgatory: Purgatory,
         steps: NextSteps,
         flushes: Flushes,
         coordinators: Coordinators,
         alter_partition: AlterPartitionManager,
-        fetchers: ReplicaFetchers,
+        fetchers: ReplicaFetcherManager,
         may_hand_over: bool,
     ) -> None:
         """Create the replicas over the parts they use.
@@ -60,7 +60,7 @@ class Replicas:
         self._id = broker_id
         self._storage = storage
         self._partitions = partitions
-        self._lot = lot
+        self._purgatory = purgatory
         self._steps = steps
         self._flushes = flushes
         self._coordinators = coordinators
@@ -183,7 +183,7 @@ class Replicas:
 
     def _close(self, name: TopicPartition, now: Moment) -> None:
         if self._take_out(name):
-            self._lot.happened(name)
+            self._purgatory.happened(name)
             self._steps.moved(name, now)
 
     def _become(self, partition: Partition, info: PartitionInfo, now: Moment) -> Partition:
@@ -202,7 +202,7 @@ class Replicas:
         if led is not None and partition.leading is not led:
             self._is_lost(name, now)
         elif partition.leading is None:
-            self._lot.happened(name)  # Consumers wait at followers, too (KIP-392), and name a leader epoch.
+            self._purgatory.happened(name)  # Consumers wait at followers, too (KIP-392), and name a leader epoch.
         return partition
 
     def _is_whole_but_away(self, partition: Partition) -> bool:
@@ -215,7 +215,7 @@ class Replicas:
 
     def _is_lost(self, name: TopicPartition, now: Moment) -> None:
         self._coordinators.resign(name)
-        self._lot.happened(name)
+        self._purgatory.happened(name)
         self._steps.moved(name, now)
 
     def _log(
@@ -275,7 +275,7 @@ class Replicas:
             partition = self._partition(name, log, present.info, present.configs)
             self._partitions[name] = self._become(partition, present.info, now)
             self._coordinators.adopt(partition, now)
-            self._lot.happened(name)
+            self._purgatory.happened(name)
             self._opened_again += 1
 
     def _take_out(self, name: TopicPartition) -> bool:

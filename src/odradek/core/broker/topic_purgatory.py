@@ -15,7 +15,7 @@ from odradek.core.kernel.cluster_view import ClusterView, TopicInfo
 AWAITED_MS_MAX = MINUTE_MS  # The client has its answer by then, and another change may have undone this one.
 
 
-class Awaited(NamedTuple):
+class PendingTopicChange(NamedTuple):
     """One change; `any_id` if another broker created the topics and assigned their ids."""
 
     change: Change
@@ -24,12 +24,12 @@ class Awaited(NamedTuple):
     any_id: bool
 
 
-class AwaitedChanges:
+class TopicPurgatory:
     """Awaited changes of one broker."""
 
     def __init__(self, view: ClusterView) -> None:
         self._view = view
-        self._awaited: list[Awaited] = []
+        self._awaited: list[PendingTopicChange] = []
 
     @property
     def has_any(self) -> bool:
@@ -38,7 +38,7 @@ class AwaitedChanges:
     def add(self, change: Change, changed: Changed, now: int, *, any_id: bool = False) -> None:
         """Wait until the view contains the change; `now` is the steady clock, in ms."""
         assert change.token == changed.token
-        self._awaited.append(Awaited(change, changed, now + AWAITED_MS_MAX, any_id))
+        self._awaited.append(PendingTopicChange(change, changed, now + AWAITED_MS_MAX, any_id))
 
     def take_completed(self, now: int) -> list[Changed]:
         """Return the changes that the view contains by now, with its topics, and those that timed out."""
@@ -54,10 +54,10 @@ class AwaitedChanges:
                 self._awaited.append(one)
         return ended
 
-    def _is_shown(self, awaited: Awaited) -> bool:
+    def _is_shown(self, awaited: PendingTopicChange) -> bool:
         return all(self._has(awaited, name, topic) for name, topic in awaited.changed.topics.items())
 
-    def _has(self, awaited: Awaited, name: TopicName, topic: TopicInfo | None) -> bool:
+    def _has(self, awaited: PendingTopicChange, name: TopicName, topic: TopicInfo | None) -> bool:
         known = self._view.topics.get(name)
         if isinstance(awaited.change, DeleteTopics):
             return known is None or known.id != awaited.change.topics[name]

@@ -7,10 +7,10 @@ from typing import NamedTuple
 from odradek.base.units import INT64_MAX, TimestampMs
 from odradek.core.configs.broker_configs import BrokerConfigs
 from odradek.core.partition.partition import Partition
-from odradek.log.compaction.cleaner import Cleaning, Group, Options, Throttle, Uncleanable, Withdrawn
+from odradek.log.compaction.cleaner import Cleaning, CleaningAborted, Group, Options, Throttle, Uncleanable
 from odradek.log.files.disk import DiskFailed
 from odradek.log.files.log_config import LogConfig
-from odradek.record.batch_filter import Rules
+from odradek.record.batch_filter import RetentionRules
 
 IO_BUFFERS = 2  # One for reading, one for writing: log.cleaner.io.buffer.size covers both.
 
@@ -27,9 +27,9 @@ class Clean(NamedTuple):
                 self.cleaning.build_map(throttle)
                 return Cleaned(self, None, None)
             return Cleaned(self, self.cleaning.clean(throttle), None)
-        except (Withdrawn, Uncleanable, DiskFailed) as failure:
+        except (CleaningAborted, Uncleanable, DiskFailed) as failure:
             # If the log was truncated during the step, the read may have failed on removed records.
-            ended = Withdrawn() if self.cleaning.is_withdrawn else failure.with_traceback(None)
+            ended = CleaningAborted() if self.cleaning.is_withdrawn else failure.with_traceback(None)
             return Cleaned(self, None, ended)
 
 
@@ -38,10 +38,10 @@ class Cleaned(NamedTuple):
 
     step: Clean
     group: Group | None
-    failure: Withdrawn | Uncleanable | DiskFailed | None
+    failure: CleaningAborted | Uncleanable | DiskFailed | None
 
 
-class Won(NamedTuple):
+class CleanerStats(NamedTuple):
     """Statistics of all passes since the start, of the last look and of the last pass.  Sizes in bytes."""
 
     passes: int = 0
@@ -51,7 +51,7 @@ class Won(NamedTuple):
     max_dirty_ratio: float = 0.0
     last_recopied_ratio: float = 0.0
 
-    def plus(self, cleaning: Cleaning) -> Won:
+    def plus(self, cleaning: Cleaning) -> CleanerStats:
         return self._replace(
             passes=self.passes + 1,
             read_bytes=self.read_bytes + cleaning.read_bytes,
@@ -69,7 +69,7 @@ def cleaning_options(configs: BrokerConfigs, config: LogConfig, seed: bytes, now
         io_bytes=configs.int("log.cleaner.io.buffer.size") // threads // IO_BUFFERS,
         load_factor=configs.float("log.cleaner.io.buffer.load.factor"),
         seed=seed,
-        rules=Rules(
+        rules=RetentionRules(
             now,
             TimestampMs(min(now + config.delete_retention_ms, INT64_MAX)),
             config.max_decompressed_message_bytes,

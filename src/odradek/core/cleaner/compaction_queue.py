@@ -18,10 +18,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import Offset, TopicPartition
-from odradek.core.cleaner.compaction_request import Compacted, Compaction, check_is_compacted
+from odradek.core.cleaner.compaction_request import Compaction, CompactionResult, check_is_compacted
 from odradek.core.disks.flushes import Flushes
 from odradek.core.kernel.moment import Moment
-from odradek.core.kernel.parked import ParkingLot
+from odradek.core.kernel.parked import Purgatory
 from odradek.core.partition.partition import Partition
 from odradek.log.compaction.cleanable import cleanable
 from odradek.log.compaction.replacement import may_be_cleaned
@@ -35,10 +35,10 @@ class Compactions:
     """Requested compactions that have not ended."""
 
     def __init__(
-        self, lot: ParkingLot, flushes: Flushes, failed: Callable[[Partition, DiskFailed, Moment], None]
+        self, purgatory: Purgatory, flushes: Flushes, failed: Callable[[Partition, DiskFailed, Moment], None]
     ) -> None:
         """Create an empty queue; `failed` ends the compaction of a log whose disk does not let it roll."""
-        self._lot = lot
+        self._purgatory = purgatory
         self._flushes = flushes
         self._failed = failed
         self._present: dict[Partition, Compaction] = {}
@@ -166,7 +166,7 @@ class Compactions:
             compaction.is_queued = True
             self._queue.append(compaction)
 
-    def finish_compaction(self, partition: Partition, outcome: Compacted | Refused) -> None:
+    def finish_compaction(self, partition: Partition, outcome: CompactionResult | Refused) -> None:
         """End the log's compaction, if there is one, and complete its requests; the next one may begin."""
         ended = self._present.pop(partition, None)
         if ended is None:
@@ -180,7 +180,7 @@ class Compactions:
             self._present[partition] = following
             self._due[partition] = None
         ended.outcome = outcome
-        self._lot.happened(ended)
+        self._purgatory.happened(ended)
 
     def _end_all(self, partition: Partition, refused: Refused) -> None:
         """End all requested compactions of a log that no longer exists."""

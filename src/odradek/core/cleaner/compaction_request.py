@@ -8,7 +8,7 @@ from typing import NamedTuple
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import Offset
 from odradek.core.partition.partition import Partition
-from odradek.log.compaction.cleanable import Cleanable
+from odradek.log.compaction.cleanable import LogToClean
 from odradek.log.log.log import Log
 
 TRANSACTION = "an open transaction"
@@ -23,7 +23,7 @@ def check_is_compacted(partition: Partition) -> None:
         raise Refused(ErrorCode.INVALID_CONFIG, text)
 
 
-class Compacted(NamedTuple):
+class CompactionResult(NamedTuple):
     """Result of a compaction below its end.  Sizes in bytes."""
 
     bytes_before: int
@@ -42,7 +42,7 @@ class Compaction:
         self.to: Offset | None = None  # None: the log end offset when its turn comes.
         self.is_queued = False  # A pass is to begin as soon as a thread is free.
         self.removed_records = 0
-        self.outcome: Compacted | Refused | None = None  # None: it has not ended.
+        self.outcome: CompactionResult | Refused | None = None  # None: it has not ended.
         self._began = 0  # On the steady clock.
         self._bytes_before = 0
 
@@ -53,7 +53,7 @@ class Compaction:
         self.to, self._began = log.end_offset, steady
         self._bytes_before = _bytes_below(log, log.end_offset)
 
-    def won(self, log: Log, seen: Cleanable, steady: int) -> Compacted | None:
+    def won(self, log: Log, seen: LogToClean, steady: int) -> CompactionResult | None:
         """Return the result if nothing is left to compact; None if another pass is needed."""
         assert self.to is not None, "a compaction that ends has begun"
         held_back_by = None
@@ -61,7 +61,7 @@ class Compaction:
             if seen.first_uncleanable > seen.first_dirty:
                 return None
             held_back_by = TRANSACTION if log.producers.first_unstable < self.to else MIN_LAG
-        return Compacted(
+        return CompactionResult(
             self._bytes_before,
             _bytes_below(log, self.to),
             self.removed_records,
@@ -71,7 +71,7 @@ class Compaction:
         )
 
     @property
-    def answer(self) -> Compacted | Refused:
+    def answer(self) -> CompactionResult | Refused:
         """The current answer for its requests."""
         if self.outcome is not None:
             return self.outcome

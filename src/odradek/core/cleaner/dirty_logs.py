@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Container, Iterator, Mapping
 
 from odradek.base.units import TopicPartition
-from odradek.core.cleaner.uncleanable_logs import SetAside
+from odradek.core.cleaner.uncleanable_logs import UncleanableLogs
 from odradek.core.configs.broker_configs import BrokerConfigs
 from odradek.core.kernel.moment import Moment
 from odradek.core.partition.log_starts import LogStarts
@@ -32,7 +32,7 @@ class DirtyLogs:
         self,
         configs: BrokerConfigs,
         log_starts: LogStarts,
-        set_aside: SetAside,
+        set_aside: UncleanableLogs,
         running: Container[TopicPartition],
         failed: Callable[[Partition, DiskFailed, Moment], None],
     ) -> None:

@@ -14,19 +14,19 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import TopicPartition
-from odradek.core.cleaner.cleaning_steps import Clean, Cleaned, Won, cleaning_options
+from odradek.core.cleaner.cleaning_steps import Clean, Cleaned, CleanerStats, cleaning_options
 from odradek.core.cleaner.compaction_queue import Compactions
 from odradek.core.cleaner.compaction_request import Compaction
 from odradek.core.cleaner.dirty_logs import DirtyLogs
-from odradek.core.cleaner.uncleanable_logs import SetAside
+from odradek.core.cleaner.uncleanable_logs import UncleanableLogs
 from odradek.core.configs.broker_configs import BrokerConfigs
 from odradek.core.disks.flushes import Flushes
 from odradek.core.kernel.moment import Moment
-from odradek.core.kernel.parked import ParkingLot
+from odradek.core.kernel.parked import Purgatory
 from odradek.core.partition.log_starts import LogStarts
 from odradek.core.partition.partition import Partition
 from odradek.log.compaction.cleanable import cleanable
-from odradek.log.compaction.cleaner import Cleaning, Uncleanable, Withdrawn
+from odradek.log.compaction.cleaner import Cleaning, CleaningAborted, Uncleanable
 from odradek.log.compaction.replacement import drop_cleaned, may_be_cleaned, swap_in
 from odradek.log.files.disk import DiskFailed
 from odradek.log.files.disk_failures import LogDamaged
@@ -43,7 +43,7 @@ class LogCleaner:
         self,
         configs: BrokerConfigs,
         seed: Callable[[], bytes],
-        lot: ParkingLot,
+        purgatory: Purgatory,
         log_starts: LogStarts,
         flushes: Flushes,
     ) -> None:
@@ -55,10 +55,10 @@ class LogCleaner:
         self._seed = seed
         self._running: dict[TopicPartition, Clean] = {}
         self._steps: list[Clean] = []  # Not taken by the shell yet.
-        self.set_aside = SetAside()
-        self._asked = Compactions(lot, flushes, self._failed)  # To be cleaned whatever their ratio.
+        self.set_aside = UncleanableLogs()
+        self._asked = Compactions(purgatory, flushes, self._failed)  # To be cleaned whatever their ratio.
         self._dirty = DirtyLogs(configs, log_starts, self.set_aside, self._running, self._failed)
-        self._won = Won()
+        self._stats = CleanerStats()
         self._is_stopped = False
 
     def take_cleans(self) -> list[Clean]:
@@ -70,8 +70,8 @@ class LogCleaner:
         return bool(self._running)
 
     @property
-    def won(self) -> Won:
-        return self._won._replace(max_dirty_ratio=self._dirty.max_ratio)
+    def stats(self) -> CleanerStats:
+        return self._stats._replace(max_dirty_ratio=self._dirty.max_ratio)
 
     def request_compaction(self, partition: Partition) -> Compaction:
         """Request the compaction of a log up to its current end, also if it was set aside.
@@ -196,11 +196,11 @@ class LogCleaner:
         # If the log was truncated during the step, other bytes may be where the step has failed.
         is_void = not self._take_over(event, now) if event.failure is None else cleaning.is_withdrawn
         if is_void:
-            event = event._replace(failure=Withdrawn())
+            event = event._replace(failure=CleaningAborted())
         if event.failure is not None:
             log.compaction.cleaning = None
             drop_cleaned(log, cleaning)
-            if not isinstance(event.failure, Withdrawn):
+            if not isinstance(event.failure, CleaningAborted):
                 self._failed(partition, event.failure, now)
         elif self._is_stopped or cleaning.is_withdrawn:
             log.compaction.cleaning = None
@@ -210,7 +210,7 @@ class LogCleaner:
             log.compaction.cleaning = None
             assert cleaning.end <= log.end_offset, "a truncation withdraws the pass"
             log.compaction.cleaned(cleaning.end)
-            self._won = self._won.plus(cleaning)
+            self._stats = self._stats.plus(cleaning)
             self._asked.passed(partition, cleaning.dropped_records)
             self._dirty.look_soon()
             _tell(partition, cleaning)

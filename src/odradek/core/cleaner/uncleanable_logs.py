@@ -19,7 +19,7 @@ from odradek.log.segment.checkpoints import write_uncleanable
 RETRY_MS = 60 * SECOND_MS  # After the disk was full, or no descriptor was free.
 
 
-class SetAsideNote(NamedTuple):
+class UncleanableLogsWrite(NamedTuple):
     """Chore: write the list of uncleanable logs of one log directory, for `odradek doctor`."""
 
     disk: Disk
@@ -30,7 +30,7 @@ class SetAsideNote(NamedTuple):
         write_uncleanable(self.disk, f"{self.directory}/{UNCLEANABLE}", self.reasons)
 
 
-class SetAside:
+class UncleanableLogs:
     """Logs of one broker that cannot be compacted, with the reasons."""
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class SetAside:
             for one in [one for one in known if partitions.get(one.topic_partition) is not one]:
                 del known[one]
 
-    def notes(self) -> list[SetAsideNote]:
+    def notes(self) -> list[UncleanableLogsWrite]:
         """Return the chores that write changed lists of uncleanable logs."""
         noted: dict[str, dict[TopicPartition, str]] = {directory: {} for directory in self._noted}
         for partition, reason in self.reasons.items():
@@ -76,4 +76,4 @@ class SetAside:
                 self._disks[directory] = partition.log.disk
         changed = [name for name, reasons in noted.items() if reasons != self._noted.get(name)]
         self._noted = dict(noted)
-        return [SetAsideNote(self._disks[name], name, noted[name]) for name in changed]
+        return [UncleanableLogsWrite(self._disks[name], name, noted[name]) for name in changed]

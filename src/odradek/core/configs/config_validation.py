@@ -60,13 +60,13 @@ KEEPS_ALL: Mapping[str, str] = MappingProxyType(
 )
 
 
-class Dynamic(NamedTuple):
+class DynamicConfigTexts(NamedTuple):
     """Texts in the two znodes: of this broker, and of all brokers."""
 
     broker: Mapping[str, str]
     cluster: Mapping[str, str]
 
-    def usable(self) -> Dynamic:
+    def usable(self) -> DynamicConfigTexts:
         """Return the usable settings.
 
         If a value that topics inherit is invalid, settings that keep all records of the topics are added.
@@ -75,7 +75,7 @@ class Dynamic(NamedTuple):
         broker, cluster = parts
         if any(name in _INHERITED and _why_invalid(name, text) for part in self for name, text in part.items()):
             broker = {**broker, **KEEPS_ALL}
-        return Dynamic(broker, cluster)
+        return DynamicConfigTexts(broker, cluster)
 
     def unusable(self) -> list[str]:
         """Return a sentence for each value that is not used."""
@@ -90,16 +90,16 @@ class Dynamic(NamedTuple):
                     told.append(f"{name} cannot be updated dynamically")
         return sorted(told)
 
-    def without_certificates(self) -> Dynamic:
+    def without_certificates(self) -> DynamicConfigTexts:
         """Return all settings except per-broker ones, which may name deleted files."""
         own = {name: text for name, text in self.broker.items() if name in BROKER_KEYS and not _is_own(name)}
-        return Dynamic(own, self.cluster)
+        return DynamicConfigTexts(own, self.cluster)
 
-    def with_certificates_of(self, other: Dynamic) -> Dynamic:
+    def with_certificates_of(self, other: DynamicConfigTexts) -> DynamicConfigTexts:
         """Return these settings with the per-broker ones of another instance."""
         common = other.without_certificates().broker
         certificates = {name: text for name, text in other.broker.items() if name not in common}
-        return Dynamic({**self.without_certificates().broker, **certificates}, self.cluster)
+        return DynamicConfigTexts({**self.without_certificates().broker, **certificates}, self.cluster)
 
 
 def altered_topic(configs: BrokerConfigs, texts: Mapping[str, str], edit: ConfigEdit) -> dict[str, str]:
@@ -110,8 +110,8 @@ def altered_topic(configs: BrokerConfigs, texts: Mapping[str, str], edit: Config
 
 
 def altered_broker(
-    configs: BrokerConfigs, dynamic: Dynamic, edit: ConfigEdit, *, for_all: bool
-) -> tuple[Dynamic, BrokerConfigs]:
+    configs: BrokerConfigs, dynamic: DynamicConfigTexts, edit: ConfigEdit, *, for_all: bool
+) -> tuple[DynamicConfigTexts, BrokerConfigs]:
     """Return the dynamic configuration after an edit of one of its two parts, and the broker's with it.
 
     Raises Refused: INVALID_REQUEST, or INVALID_CONFIG for an operation that the key does not support.
@@ -131,7 +131,7 @@ def altered_broker(
     return after, result
 
 
-def started_with(configs: BrokerConfigs, dynamic: Dynamic) -> tuple[BrokerConfigs, list[str]]:
+def started_with(configs: BrokerConfigs, dynamic: DynamicConfigTexts) -> tuple[BrokerConfigs, list[str]]:
     """Return a starting broker's configuration, and a sentence for each unused dynamic setting."""
     unusable = dynamic.unusable()
     problems = [f"ignored invalid dynamic configuration: {sentence}" for sentence in unusable]

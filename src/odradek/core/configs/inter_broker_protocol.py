@@ -54,7 +54,7 @@ class InterBrokerProtocol(NamedTuple):
         return {name: level for name, level in levels.items() if level}
 
 
-class Brings(NamedTuple):
+class VersionChanges(NamedTuple):
     """Changes of a version, with their KIP or Kafka issue."""
 
     since: str
@@ -63,49 +63,49 @@ class Brings(NamedTuple):
 
 
 CHANGES = (
-    Brings("0.11.0-IV1", "KIP-107", {"fetch": 5}),
-    Brings("1.0-IV0", "KIP-112", {"leader_and_isr": 1, "update_metadata": 4, "has_log_dir_events": True}),
-    Brings("1.1-IV0", "KIP-227", {"fetch": 7}),
-    Brings("2.0-IV0", "KIP-219, KIP-279", {"create_topics": 3, "offset_for_leader_epoch": 1}),
-    Brings("2.0-IV1", "KIP-219", {"fetch": 8, "list_offsets": 3}),
-    Brings("2.1-IV0", "KIP-211", {"offset_value": 2, "group_value": 2}),
-    Brings("2.1-IV1", "KIP-320", {"offset_value": 3, "list_offsets": 4, "offset_for_leader_epoch": 2}),
-    Brings("2.1-IV2", "KIP-110", {"fetch": 10}),
-    Brings(
+    VersionChanges("0.11.0-IV1", "KIP-107", {"fetch": 5}),
+    VersionChanges("1.0-IV0", "KIP-112", {"leader_and_isr": 1, "update_metadata": 4, "has_log_dir_events": True}),
+    VersionChanges("1.1-IV0", "KIP-227", {"fetch": 7}),
+    VersionChanges("2.0-IV0", "KIP-219, KIP-279", {"create_topics": 3, "offset_for_leader_epoch": 1}),
+    VersionChanges("2.0-IV1", "KIP-219", {"fetch": 8, "list_offsets": 3}),
+    VersionChanges("2.1-IV0", "KIP-211", {"offset_value": 2, "group_value": 2}),
+    VersionChanges("2.1-IV1", "KIP-320", {"offset_value": 3, "list_offsets": 4, "offset_for_leader_epoch": 2}),
+    VersionChanges("2.1-IV2", "KIP-110", {"fetch": 10}),
+    VersionChanges(
         "2.2-IV0", "KIP-380", {"leader_and_isr": 2, "update_metadata": 5, "stop_replica": 1, "controlled_shutdown": 2}
     ),
-    Brings("2.2-IV1", "KIP-207", {"list_offsets": 5}),
-    Brings("2.3-IV0", "KIP-345", {"group_value": 3}),
-    Brings("2.3-IV1", "KIP-392", {"fetch": 11, "offset_for_leader_epoch": 3}),
-    Brings("2.4-IV0", "KIP-455, KIP-525", {"leader_and_isr": 3, "create_topics": 5}),
-    Brings(
+    VersionChanges("2.2-IV1", "KIP-207", {"list_offsets": 5}),
+    VersionChanges("2.3-IV0", "KIP-345", {"group_value": 3}),
+    VersionChanges("2.3-IV1", "KIP-392", {"fetch": 11, "offset_for_leader_epoch": 3}),
+    VersionChanges("2.4-IV0", "KIP-455, KIP-525", {"leader_and_isr": 3, "create_topics": 5}),
+    VersionChanges(
         "2.4-IV1", "KIP-482", {"leader_and_isr": 4, "update_metadata": 6, "stop_replica": 2, "controlled_shutdown": 3}
     ),
-    Brings("2.6-IV0", "KIP-570", {"stop_replica": 3}),
-    Brings("2.7-IV0", "KIP-584, KIP-599", {"registration": 5, "create_topics": 6}),
-    Brings("2.7-IV1", "KIP-595", {"fetch": 12, "truncates_on_fetch": True}),
-    Brings("2.7-IV2", "KIP-497", {"alter_partition": 0}),
-    Brings("2.8-IV0", "KIP-516", {"has_topic_ids": True, "create_topics": 7, "write_txn_markers": 1}),
-    Brings("2.8-IV0", "KIP-482", {"list_offsets": 6, "offset_for_leader_epoch": 4}),
-    Brings("2.8-IV1", "KIP-516", {"leader_and_isr": 5, "update_metadata": 7}),
-    Brings("3.0-IV1", "KIP-734", {"list_offsets": 7}),
-    Brings("3.1-IV0", "KIP-516", {"fetch": 13}),
-    Brings("3.2-IV0", "KIP-704", {"leader_and_isr": 6, "has_leader_recovery": True, "alter_partition": 1}),
-    Brings("3.3-IV0", "KIP-841", {"alter_partition": 2}),
-    Brings("3.4-IV0", "KIP-866", {"leader_and_isr": 7, "update_metadata": 8, "stop_replica": 4}),
-    Brings("3.5-IV0", "KIP-890", {"add_partitions_to_txn": 4}),
-    Brings("3.5-IV0", "KIP-405", {"fetch": 14, "list_offsets": 8}),
-    Brings("3.5-IV1", "KIP-903", {"fetch": 15, "alter_partition": 3}),
-    Brings("3.7-IV4", "KIP-951", {"fetch": 16}),
-    Brings("3.8-IV0", "KIP-890", {"add_partitions_to_txn": 5}),
-    Brings("3.9-IV0", "KIP-853, KIP-1005", {"fetch": 17, "list_offsets": 9}),
+    VersionChanges("2.6-IV0", "KIP-570", {"stop_replica": 3}),
+    VersionChanges("2.7-IV0", "KIP-584, KIP-599", {"registration": 5, "create_topics": 6}),
+    VersionChanges("2.7-IV1", "KIP-595", {"fetch": 12, "truncates_on_fetch": True}),
+    VersionChanges("2.7-IV2", "KIP-497", {"alter_partition": 0}),
+    VersionChanges("2.8-IV0", "KIP-516", {"has_topic_ids": True, "create_topics": 7, "write_txn_markers": 1}),
+    VersionChanges("2.8-IV0", "KIP-482", {"list_offsets": 6, "offset_for_leader_epoch": 4}),
+    VersionChanges("2.8-IV1", "KIP-516", {"leader_and_isr": 5, "update_metadata": 7}),
+    VersionChanges("3.0-IV1", "KIP-734", {"list_offsets": 7}),
+    VersionChanges("3.1-IV0", "KIP-516", {"fetch": 13}),
+    VersionChanges("3.2-IV0", "KIP-704", {"leader_and_isr": 6, "has_leader_recovery": True, "alter_partition": 1}),
+    VersionChanges("3.3-IV0", "KIP-841", {"alter_partition": 2}),
+    VersionChanges("3.4-IV0", "KIP-866", {"leader_and_isr": 7, "update_metadata": 8, "stop_replica": 4}),
+    VersionChanges("3.5-IV0", "KIP-890", {"add_partitions_to_txn": 4}),
+    VersionChanges("3.5-IV0", "KIP-405", {"fetch": 14, "list_offsets": 8}),
+    VersionChanges("3.5-IV1", "KIP-903", {"fetch": 15, "alter_partition": 3}),
+    VersionChanges("3.7-IV4", "KIP-951", {"fetch": 16}),
+    VersionChanges("3.8-IV0", "KIP-890", {"add_partitions_to_txn": 5}),
+    VersionChanges("3.9-IV0", "KIP-853, KIP-1005", {"fetch": 17, "list_offsets": 9}),
 )
 # Kafka has these since 4.0, the offsets with topic ids since 4.1.
 OF_OURS_ALONE = (
-    Brings("4.0", "KIP-848", {"group_version": 1}),
-    Brings("4.0", "KIP-890", {"transaction_version": 2, "transaction_value": 1}),
-    Brings("4.1", "KIP-848", {"offset_value": 4}),
-    Brings("4.2", "KIP-1228", {"write_txn_markers": 2}),
+    VersionChanges("4.0", "KIP-848", {"group_version": 1}),
+    VersionChanges("4.0", "KIP-890", {"transaction_version": 2, "transaction_value": 1}),
+    VersionChanges("4.1", "KIP-848", {"offset_value": 4}),
+    VersionChanges("4.2", "KIP-1228", {"write_txn_markers": 2}),
 )
 
 

@@ -85,7 +85,7 @@ class TopicConfigs:
     unclean_leader_election_enable: bool
     leader_replication_throttled_replicas: tuple[str, ...]
     follower_replication_throttled_replicas: tuple[str, ...]
-    merged: Merged
+    merged: MergedTopicConfigs
     is_valid: bool
 
     @classmethod
@@ -94,7 +94,7 @@ class TopicConfigs:
 
         Unchecked overrides may come from a znode that another broker wrote.
         """
-        merged = Merged(broker, _usable(overrides), overrides)
+        merged = MergedTopicConfigs(broker, _usable(overrides), overrides)
         return cls(
             overrides=overrides,
             flush=merged.flush_policy(),
@@ -137,7 +137,7 @@ class TopicConfigs:
         return [self.merged.entry(key) for key in listed if names is None or key.name in names]
 
 
-class Merged(TypedValues):
+class MergedTopicConfigs(TypedValues):
     """Values of a topic: from its overrides, else from the broker's configuration, else from the table."""
 
     __slots__ = ("_broker", "_texts", "_values")
@@ -241,7 +241,7 @@ def check_topic(broker: LayeredConfigs, overrides: Mapping[str, str | None]) -> 
         values = {name: TOPIC_KEYS[name].parse(text) for name, text in overrides.items() if text is not None}
     except ConfigError as error:
         raise _refused(str(error)) from error
-    _check_together(Merged(broker, values))
+    _check_together(MergedTopicConfigs(broker, values))
 
 
 def check_defaults(broker: LayeredConfigs) -> None:
@@ -252,12 +252,12 @@ def check_defaults(broker: LayeredConfigs) -> None:
         if problem is not None:
             raise ConfigError(problem)
     try:
-        _check_together(Merged(broker, {}))
+        _check_together(MergedTopicConfigs(broker, {}))
     except Refused as refused:
         raise ConfigError(refused.detail) from refused
 
 
-def _check_together(merged: Merged) -> None:
+def _check_together(merged: MergedTopicConfigs) -> None:
     low, high = merged.int("min.compaction.lag.ms"), merged.int("max.compaction.lag.ms")
     if low > high:
         raise _refused(f"conflict topic config setting min.compaction.lag.ms ({low}) > max.compaction.lag.ms ({high})")

@@ -67,7 +67,7 @@ class StopReplicas(NamedTuple):
     deletes: bool
 
 
-class ToBroker(NamedTuple):
+class ControlRequest(NamedTuple):
     """One request to a broker, which rejects it after a restart or from an outdated controller."""
 
     broker: BrokerId
@@ -121,9 +121,9 @@ class RequestBatch:
         stops = self._stops.setdefault(broker, {})
         stops[partition] = deletes or stops.get(partition, False)
 
-    def take_requests(self, controller: BrokerId, epoch: int) -> list[ToBroker]:
+    def take_requests(self, controller: BrokerId, epoch: int) -> list[ControlRequest]:
         """Return the requests, in order for each broker, and reset the batch; dead brokers get none."""
-        requests: list[ToBroker] = []
+        requests: list[ControlRequest] = []
         everything = self._update(self._context.all_partitions(), is_full=True) if self._told_all else None
         who_lives = self._update((), is_full=False) if self._announces else None
         bodies: dict[tuple[TopicPartition, ...], UpdateMetadata] = {}  # Most brokers receive the same content.
@@ -139,7 +139,7 @@ class RequestBatch:
                     bodies[partitions] = self._update(partitions, is_full=False)
                 asked.append(bodies[partitions])
             asked += self._stop(self._stops.get(broker, {}))
-            requests += (ToBroker(broker, live.epoch, controller, epoch, one) for one in asked if one is not None)
+            requests += (ControlRequest(broker, live.epoch, controller, epoch, one) for one in asked if one is not None)
         for each in (self._states, self._new, self._metadata, self._told_all, self._stops):
             each.clear()
         self._announces = False

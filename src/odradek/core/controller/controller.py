@@ -20,9 +20,9 @@ from odradek.core.controller import replica_election as electing
 from odradek.core.controller.broker_questions import alter_partitions, shut_down
 from odradek.core.controller.broker_request_batch import (
     BecomeLeaderOrFollower,
+    ControlRequest,
     RequestBatch,
     StopReplicas,
-    ToBroker,
 )
 from odradek.core.controller.controller_context import ControllerContext, LiveBroker
 from odradek.core.controller.controller_steps import (
@@ -90,7 +90,7 @@ class Controller:
         """Return the controller's state, read-only."""
         return self._context
 
-    def take_requests(self) -> list[ToBroker]:
+    def take_requests(self) -> list[ControlRequest]:
         """Return the requests to brokers that follow from the handled events."""
         return self._batch.take_requests(self._id, self.epoch) if self.is_active else []
 
@@ -107,9 +107,9 @@ class Controller:
             if self.is_active:
                 _LOG.info("broker %d resigned as controller of epoch %d", self._id, self.epoch)
             self._begin(NOT_ELECTED)
-        if isinstance(event, events.Ask) and event.answer is None and not event.error:
+        if isinstance(event, events.ControllerQuery) and event.answer is None and not event.error:
             event.error = ErrorCode.NOT_CONTROLLER
-        if isinstance(event, events.Ask):
+        if isinstance(event, events.ControllerQuery):
             assert (event.answer is None) == bool(event.error), "a request gets an answer or an error"
 
     # Election.

@@ -81,14 +81,14 @@ class ReadMayBeUnclean(Step[Mapping[TopicName, bool]]):
         self.names = names
 
 
-class Written(NamedTuple):
+class WriteStatesResult(NamedTuple):
     """The result of WriteStates: states now in the tree, and partitions with another znode version."""
 
     states: dict[TopicPartition, LeaderAndIsr]
     stale: list[TopicPartition]
 
 
-class WriteStates(Step[Written]):
+class WriteStates(Step[WriteStatesResult]):
     """A write of states, if their znodes still have the partition epoch; with `creates`, of new ones.
 
     Written states have the controller's epoch and are returned with their new partition epoch.

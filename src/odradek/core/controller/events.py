@@ -12,7 +12,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from odradek.base.errors import ErrorCode
 from odradek.base.units import NO_BROKER, NO_EPOCH, BrokerId, LeaderEpoch, TopicName, TopicPartition
-from odradek.core.controller.broker_request_batch import ToBroker
+from odradek.core.controller.broker_request_batch import ControlRequest
 from odradek.core.controller.partition_leader_election import ElectionType
 from odradek.core.kernel.cluster_view import LeaderAndIsr
 
@@ -88,11 +88,11 @@ class UncleanElectionEnabled:
 class Answered:
     """A broker's answer to a request; `errors` contains the failed partitions."""
 
-    request: ToBroker
+    request: ControlRequest
     errors: Mapping[TopicPartition, ErrorCode]
 
 
-class Ask(Generic[T]):
+class ControllerQuery(Generic[T]):
     """A request to the controller; at the end, either `answer` or `error` is set."""
 
     def __init__(self) -> None:
@@ -100,7 +100,7 @@ class Ask(Generic[T]):
         self.error = ErrorCode.NONE
 
 
-class BrokerAsk(Ask[T]):
+class BrokerQuery(ControllerQuery[T]):
     """A broker's request."""
 
     def __init__(self, broker: BrokerId, broker_epoch: int) -> None:
@@ -118,7 +118,7 @@ class ElectionEnd(NamedTuple):
     leader_epoch: LeaderEpoch = NO_EPOCH
 
 
-class ElectLeaders(Ask[Mapping[TopicPartition, ElectionEnd]]):
+class ElectLeaders(ControllerQuery[Mapping[TopicPartition, ElectionEnd]]):
     """ElectLeaders: a client's request for preferred replicas, or any replicas, as leaders."""
 
     def __init__(self, election_type: ElectionType, partitions: Sequence[TopicPartition]) -> None:
@@ -127,7 +127,7 @@ class ElectLeaders(Ask[Mapping[TopicPartition, ElectionEnd]]):
         self.partitions = partitions
 
 
-class ShutDown(BrokerAsk[Sequence[TopicPartition]]):
+class ShutDown(BrokerQuery[Sequence[TopicPartition]]):
     """ControlledShutdown: a broker's request to move all its leaderships; the answer lists the rest.
 
     The list omits partitions without another replica, and partitions whose other brokers are stopping, too. They go
@@ -142,7 +142,7 @@ class AlteredPartition(NamedTuple):
     state: LeaderAndIsr | None = None
 
 
-class AlterPartitions(BrokerAsk[Mapping[TopicPartition, AlteredPartition]]):
+class AlterPartitions(BrokerQuery[Mapping[TopicPartition, AlteredPartition]]):
     """AlterPartition (KIP-497): a leader's proposal of a new ISR, with the epochs known to the leader.
 
     `isr_epochs` are the broker epochs of ISR members as known to the leader (KIP-903); -1 or missing if unknown.

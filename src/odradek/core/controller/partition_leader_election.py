@@ -33,7 +33,7 @@ class ElectionType(IntEnum):
     UNCLEAN = 1  # For a partition without a leader: any replica, if no in-sync replica is alive.
 
 
-class Elected(NamedTuple):
+class ElectionResult(NamedTuple):
     """A partition's next state, with a new leader epoch; an unclean leader may lack acknowledged records."""
 
     state: LeaderAndIsr
@@ -48,7 +48,7 @@ def first(replicas: Replicas, alive: Brokers) -> LeaderAndIsr | None:
 
 def for_offline(
     state: LeaderAndIsr, replicas: Replicas, alive: Brokers, *, may_be_unclean: bool, has_recovery: bool = True
-) -> Elected | None:
+) -> ElectionResult | None:
     """Elect a live replica of the ISR, or any live one if unclean election is enabled; else None.
 
     The new ISR contains the live members of the old one. After an unclean election it contains only the leader, which
@@ -56,35 +56,35 @@ def for_offline(
     """
     leader = _first(replicas, alive & set(state.isr))
     if leader is not None:
-        return Elected(_next(state, leader, tuple(broker for broker in state.isr if broker in alive)))
+        return ElectionResult(_next(state, leader, tuple(broker for broker in state.isr if broker in alive)))
     leader = _first(replicas, alive) if may_be_unclean else None
     if leader is None:
         return None
     assert leader not in state.isr, "a live ISR member is elected first"
     recovery = RECOVERING if has_recovery else state.recovery
-    return Elected(_next(state, leader, (leader,))._replace(recovery=recovery), is_unclean=True)
+    return ElectionResult(_next(state, leader, (leader,))._replace(recovery=recovery), is_unclean=True)
 
 
-def for_preferred(state: LeaderAndIsr, replicas: Replicas, alive: Brokers) -> Elected | None:
+def for_preferred(state: LeaderAndIsr, replicas: Replicas, alive: Brokers) -> ElectionResult | None:
     """Elect the first replica if it is alive and in the ISR, which does not change; else None."""
     leader = _first(replicas[:1], alive & set(state.isr))
-    return None if leader is None else Elected(_next(state, leader, state.isr))
+    return None if leader is None else ElectionResult(_next(state, leader, state.isr))
 
 
-def for_reassignment(state: LeaderAndIsr, targets: Replicas, alive: Brokers) -> Elected | None:
+def for_reassignment(state: LeaderAndIsr, targets: Replicas, alive: Brokers) -> ElectionResult | None:
     """Elect a target replica that is alive and in the ISR, which does not change; else None."""
     leader = _first(targets, alive & set(state.isr))
-    return None if leader is None else Elected(_next(state, leader, state.isr))
+    return None if leader is None else ElectionResult(_next(state, leader, state.isr))
 
 
 def for_controlled_shutdown(
     state: LeaderAndIsr, replicas: Replicas, alive: Brokers, stopping: Brokers
-) -> Elected | None:
+) -> ElectionResult | None:
     """Elect a live ISR member that is not stopping, and remove stopping ones from the ISR; else None."""
     leader = _first(replicas, (alive & set(state.isr)) - stopping)
     if leader is None:
         return None
-    return Elected(_next(state, leader, tuple(broker for broker in state.isr if broker not in stopping)))
+    return ElectionResult(_next(state, leader, tuple(broker for broker in state.isr if broker not in stopping)))
 
 
 def without(state: LeaderAndIsr, gone: Brokers) -> LeaderAndIsr:

@@ -8,7 +8,7 @@ from typing import TypeVar
 from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicPartition
 from odradek.core.kernel.moment import Moment
-from odradek.core.kernel.parked import Parked
+from odradek.core.kernel.parked import ParkedRequest
 from odradek.core.partition.leadership_state import Leadership
 from odradek.core.partition.staging import Append
 
@@ -18,7 +18,7 @@ Step = Callable[[Moment], None]
 WRITE_TIMEOUT_MS = 5000  # After this the client receives a retriable error; the written data stays.
 
 
-class Written:
+class PendingWrite:
     """A pending write to one partition and the condition that it is safe.
 
     It contains no records if it stands for a whole log that retention has emptied. `failure` is the reason if it can
@@ -64,12 +64,14 @@ class Written:
     def fulfilled_by(self, key: Hashable, news: object) -> bool:
         return self.is_settled
 
-    def then(self, answer: Callable[[ErrorCode], T], now: Moment, timeout_ms: int = WRITE_TIMEOUT_MS) -> T | Parked[T]:
+    def then(
+        self, answer: Callable[[ErrorCode], T], now: Moment, timeout_ms: int = WRITE_TIMEOUT_MS
+    ) -> T | ParkedRequest[T]:
         """Call `answer` with NONE once the write is safe, or with its error; at once if already known."""
         if self.is_settled:
             return answer(self.code)
         assert timeout_ms > 0
-        return Parked(self, now.steady + timeout_ms, lambda: answer(self.code))
+        return ParkedRequest(self, now.steady + timeout_ms, lambda: answer(self.code))
 
     @property
     def code(self) -> ErrorCode:
@@ -79,10 +81,10 @@ class Written:
         return self.failure or ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-class AllWritten:
+class PendingWrites:
     """Several writes, and the condition that all of them are settled."""
 
-    def __init__(self, all_of_them: Iterable[Written]) -> None:
+    def __init__(self, all_of_them: Iterable[PendingWrite]) -> None:
         # Of several writes by one leader, the last one becomes safe last.
         self._all = list({one.leading: one for one in all_of_them}.values())
         self._left = self._all.copy()  # Writes that were unsettled at the last check.
@@ -106,21 +108,21 @@ class AllWritten:
     def fulfilled_by(self, key: Hashable, news: object) -> bool:
         return self.is_settled
 
-    def then(self, answer: Callable[[], T], now: Moment, timeout_ms: int = WRITE_TIMEOUT_MS) -> T | Parked[T]:
+    def then(self, answer: Callable[[], T], now: Moment, timeout_ms: int = WRITE_TIMEOUT_MS) -> T | ParkedRequest[T]:
         """Call `answer` once all writes are settled or time is up; it reads the code of each write."""
         if self.is_settled:
             return answer()
         assert self._all and timeout_ms > 0
-        return Parked(self, now.steady + timeout_ms, answer)
+        return ParkedRequest(self, now.steady + timeout_ms, answer)
 
 
 class NextSteps:
     """Steps that run when a write is safe, such as a transaction's markers after its decision."""
 
     def __init__(self) -> None:
-        self._waiting: dict[TopicPartition, list[tuple[Written, Step, Step | None]]] = {}
+        self._waiting: dict[TopicPartition, list[tuple[PendingWrite, Step, Step | None]]] = {}
 
-    def when_safe(self, written: Written, step: Step, now: Moment, lost: Step | None = None) -> None:
+    def when_safe(self, written: PendingWrite, step: Step, now: Moment, lost: Step | None = None) -> None:
         """Call `step` once the write is safe, which may be now, or `lost` if its log is lost first."""
         if written.is_safe:
             step(now)

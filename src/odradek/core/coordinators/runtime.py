@@ -12,7 +12,7 @@ from odradek.core.coordinators.durable import NextSteps
 from odradek.core.kernel.cluster_view import ClusterView
 from odradek.core.kernel.entropy import Entropy
 from odradek.core.kernel.moment import Moment
-from odradek.core.kernel.parked import ParkingLot
+from odradek.core.kernel.parked import Purgatory
 from odradek.core.kernel.timers import Timers
 from odradek.core.partition.leading import Leading
 from odradek.core.partition.staging import Append
@@ -35,7 +35,7 @@ class Runtime(NamedTuple):
     broker_id: BrokerId
     configs: BrokerConfigs
     entropy: Entropy
-    lot: ParkingLot
+    purgatory: Purgatory
     timers: Timers
     steps: NextSteps
     view: Callable[[], ClusterView]

@@ -15,7 +15,7 @@ from odradek.core.partition.leading import Leading
 _NEVER = Offset(INT64_MAX)
 
 
-class Settled:
+class CommittedRead:
     """The condition that the current contents of these state topic partitions are safe (a committed read)."""
 
     __slots__ = ("_ends",)

@@ -25,7 +25,7 @@ LATEST_MAX = 100_000
 _OFFSET_AND_LENGTH = Struct(">qi")
 
 
-class Replayed(Protocol):
+class CoordinatorPlayback(Protocol):
     """State that is built from records."""
 
     def replay(self, key: bytes, value: bytes | None, producer: ProducerIdAndEpoch) -> None:
@@ -53,12 +53,12 @@ def slices_of(log: Log, start: Offset, end: Offset) -> list[FileSlice]:
     return slices
 
 
-def replay(slices: Sequence[FileSlice], state: Replayed) -> int:
+def replay(slices: Sequence[FileSlice], state: CoordinatorPlayback) -> int:
     """Replay all records into `state` and return their number.
 
     Raises Refused(CORRUPT_MESSAGE) or DiskFailed.
     """
-    replaying = Replaying(state)
+    replaying = StateReplay(state)
     for one in slices:
         for batch in _batches(one):
             replaying.replay_batch(batch)
@@ -66,14 +66,14 @@ def replay(slices: Sequence[FileSlice], state: Replayed) -> int:
     return replaying.count
 
 
-class Replaying:
+class StateReplay:
     """A replay in thousands of records; of records that replace each other only the last is applied.
 
     The result is the same as replaying all records. Before any record that does more than replace another, all held
     records are applied.
     """
 
-    def __init__(self, state: Replayed) -> None:
+    def __init__(self, state: CoordinatorPlayback) -> None:
         self.count = 0
         self._state = state
         self._decoder = Decoder(True, True, False)

@@ -32,7 +32,7 @@ COMPACTED_FROM_BYTES = 2 * MIB
 COMPACTED_AT_TIMES = 4
 
 
-class Shard(loading.Replayed, Protocol):
+class Shard(loading.CoordinatorPlayback, Protocol):
     """The state of one partition of a state topic."""
 
     def on_loaded(self, now: Moment) -> None:
@@ -85,7 +85,7 @@ class Shards(Generic[SomeShard]):
         self._shards: dict[int, SomeShard] = {}
         self._loading: dict[int, SomeShard] = {}
         self._led: dict[int, Leading] = {}
-        self._growths: dict[int, _Growth] = {}
+        self._growths: dict[int, _CompactionThreshold] = {}
         self._without_files: set[int] = set()  # Partitions whose load failed for lack of a file descriptor.
 
     def __iter__(self) -> Iterator[SomeShard]:
@@ -243,11 +243,11 @@ class Shards(Generic[SomeShard]):
     def _is_overgrown(self, index: int, log: Log) -> bool:
         growth = self._growths.get(index)
         if growth is None:
-            growth = self._growths[index] = _Growth(log)
+            growth = self._growths[index] = _CompactionThreshold(log)
         return growth.is_too_much(log)
 
 
-class _Growth:
+class _CompactionThreshold:
     """The size in bytes at which one log is compacted."""
 
     __slots__ = ("_cleaned_to", "_limit")

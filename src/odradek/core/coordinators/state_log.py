@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import NO_TIMESTAMP, ProducerEpoch, ProducerId, TimestampMs, TopicPartition
-from odradek.core.coordinators.durable import Written
+from odradek.core.coordinators.durable import PendingWrite
 from odradek.core.coordinators.runtime import Runtime
 from odradek.core.kernel.moment import Moment
 from odradek.core.partition.leading import Leading
@@ -66,24 +66,26 @@ class StateLog:
     def name(self) -> TopicPartition:
         return self.leading.name
 
-    def append(self, records: Sequence[StateRecord], now: Moment, producer: ProducerIdAndEpoch = NOBODY) -> Written:
+    def append(
+        self, records: Sequence[StateRecord], now: Moment, producer: ProducerIdAndEpoch = NOBODY
+    ) -> PendingWrite:
         """Write records as one batch, or raise Refused (COORDINATOR_NOT_AVAILABLE, ...) and write nothing."""
         assert records, "a state change has at least one record"
         return self.append_encoded(self.encoded(records, now.wall, producer), now)
 
-    def append_encoded(self, batch: bytearray, now: Moment) -> Written:
+    def append_encoded(self, batch: bytearray, now: Moment) -> PendingWrite:
         """Write a batch made by `encoded`, or raise Refused as `append` does."""
         try:
             append = self._runtime.append(self.leading, Batch.trusted(batch), now)
         except Refused as refused:
             raise Refused(_FAILURES.get(refused.code, refused.code), refused.detail) from refused
         assert append.base_offset < append.end, "a state change has at least one record"
-        return Written(append)
+        return PendingWrite(append)
 
-    def inherited(self) -> Written:
+    def inherited(self) -> PendingWrite:
         """Return the whole log as one write; in-sync followers may lack the end from an earlier leader."""
         log = self.leading.log
-        return Written(Append(self.leading, log.start_offset, log.end_offset, NO_TIMESTAMP, needs_sync=False))
+        return PendingWrite(Append(self.leading, log.start_offset, log.end_offset, NO_TIMESTAMP, needs_sync=False))
 
     def encoded(
         self, records: Iterable[StateRecord], time: TimestampMs, producer: ProducerIdAndEpoch = NOBODY

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from odradek.base.units import TopicPartition
 from odradek.core.coordinators.durable import NextSteps
 from odradek.core.kernel.moment import Moment
-from odradek.core.kernel.parked import ParkingLot
+from odradek.core.kernel.parked import Purgatory
 from odradek.core.partition.partition import Partition
 from odradek.log.files.disk import DiskFailed
 from odradek.log.log.durability import begin_flush
@@ -82,9 +82,9 @@ def _how_ended(flush: Flush, run: Callable[[], None]) -> Flush | DiskFailed:
 class Flushes:
     """Flushes of one broker's logs."""
 
-    def __init__(self, partitions: Mapping[TopicPartition, Partition], lot: ParkingLot, steps: NextSteps) -> None:
+    def __init__(self, partitions: Mapping[TopicPartition, Partition], purgatory: Purgatory, steps: NextSteps) -> None:
         self._partitions = partitions
-        self._lot = lot
+        self._purgatory = purgatory
         self._steps = steps
         self._due: dict[TopicPartition, None] = {}
         self._under_way: dict[TopicPartition, Partition] = {}
@@ -158,7 +158,7 @@ class Flushes:
                 if isinstance(flush, DiskFailed):
                     self._failed(name, partition, flush)
                 elif partition.flushed(flush, now):
-                    self._lot.happened(name)
+                    self._purgatory.happened(name)
             self._steps.moved(name, now)
 
     def _failed(self, name: TopicPartition, partition: Partition, failed: DiskFailed) -> None:
@@ -168,4 +168,4 @@ class Flushes:
         # The kernel has dropped data that it failed to write: the contents of the disk are unknown.
         _LOG.error("%s is offline: flush failed: %s", name, failed)
         partition.take_offline(failed)
-        self._lot.happened(name)
+        self._purgatory.happened(name)

@@ -21,7 +21,7 @@ _AGE = itemgetter(0)
 _Found = tuple[TimestampMs, TopicPartition, Partition]
 
 
-class Released(NamedTuple):
+class ReleasedFiles(NamedTuple):
     """Number of logs that closed their files, and the logs that could after a sync."""
 
     logs: int
@@ -35,7 +35,7 @@ class OpenFiles:
         self._partitions = partitions
         self._next = 0  # The first partition of the next search, so that each has its turn.
 
-    def release(self, count: int, below: int) -> Released:
+    def release(self, count: int, below: int) -> ReleasedFiles:
         """Close the files of up to `count` logs with an open descriptor below `below`."""
         flushed: list[_Found] = []
         unflushed: list[_Found] = []
@@ -50,7 +50,7 @@ class OpenFiles:
         for _, _, partition in oldest:
             release_files(partition.log)
         missing = count - len(oldest)
-        return Released(len(oldest), [name for _, name, _ in sorted(unflushed, key=_AGE)[:missing]])
+        return ReleasedFiles(len(oldest), [name for _, name, _ in sorted(unflushed, key=_AGE)[:missing]])
 
     def _from_next(self) -> Iterator[tuple[TopicPartition, Partition]]:
         names = list(self._partitions)

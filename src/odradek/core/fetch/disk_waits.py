@@ -14,7 +14,7 @@ from odradek.log.files.page_cache import NotCached
 Place: TypeAlias = tuple[str, int]  # A file, and the position of the missing data.
 
 
-class Cold(Exception):
+class ColdRead(Exception):
     """Failure of a read that may not wait for the disk; once `missing` is loaded, a retry should succeed."""
 
     def __init__(self, missing: NotCached) -> None:
@@ -23,7 +23,7 @@ class Cold(Exception):
         self.place: Place = missing.path, missing.position
 
 
-def load(reads: Sequence[Cold]) -> None:
+def load(reads: Sequence[ColdRead]) -> None:
     """Wait for the data missing in these reads; leave failures to the retried read, which handles them."""
     for read in reads:
         with suppress(DiskFailed):
@@ -35,5 +35,5 @@ class DiskWait(Work):
 
     __slots__ = ()
 
-    def __init__(self, reads: Sequence[Cold]) -> None:
+    def __init__(self, reads: Sequence[ColdRead]) -> None:
         super().__init__(partial(load, reads))

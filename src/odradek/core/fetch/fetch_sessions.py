@@ -29,7 +29,7 @@ from odradek.base.limits import (
 from odradek.base.units import INT32_MAX, MINUTE_MS, NO_BROKER, BrokerId, TopicPartition
 from odradek.base.uuids import Uuid
 from odradek.core.kernel.access import Principal
-from odradek.core.kernel.parked import ParkingLot
+from odradek.core.kernel.parked import Purgatory
 
 SESSIONLESS = 0
 INITIAL_EPOCH = 0
@@ -45,7 +45,7 @@ class FetchKey(NamedTuple):
     partition: int
 
 
-class Wanted:
+class CachedPartition:
     """Partition of a fetch, cached in its session: the client's request, and the last values it was sent."""
 
     def __init__(  # noqa: PLR0917
@@ -66,14 +66,14 @@ class Wanted:
         self.log_start_offset = log_start_offset
         self.told_high_watermark = -1
         self.told_log_start = -1
-        self.session: Session | None = None  # None for a request without a session.
+        self.session: FetchSession | None = None  # None for a request without a session.
         self._watched: Watchers | None = None
 
-    def at(self, offset: int) -> Wanted:
+    def at(self, offset: int) -> CachedPartition:
         """Return a copy with another offset, for which nothing was sent yet."""
-        return Wanted(self.key, offset, self.max_bytes, self.current_leader_epoch, self.last_fetched_epoch)
+        return CachedPartition(self.key, offset, self.max_bytes, self.current_leader_epoch, self.last_fetched_epoch)
 
-    def asks_again(self, newer: Wanted) -> None:
+    def asks_again(self, newer: CachedPartition) -> None:
         self.fetch_offset = newer.fetch_offset
         self.max_bytes = newer.max_bytes
         self.current_leader_epoch = newer.current_leader_epoch
@@ -109,10 +109,10 @@ class Wanted:
             assert session.is_open, "only open sessions have partitions"
             session.due[self] = None
             assert len(session.due) <= len(session.wanted), "only partitions of the session are due"
-            session.lot.happened(session, self)
+            session.purgatory.happened(session, self)
 
 
-Watchers: TypeAlias = dict[Wanted, None]
+Watchers: TypeAlias = dict[CachedPartition, None]
 
 
 class LogEnd(NamedTuple):
@@ -121,22 +121,24 @@ class LogEnd(NamedTuple):
     name: TopicPartition
 
 
-class Session:
+class FetchSession:
     """Fetch session of one client.
 
-    A fetch of it that waits is parked with the session as key and a Wanted as news.
+    A fetch of it that waits is parked with the session as key and a CachedPartition as news.
     """
 
-    def __init__(self, lot: ParkingLot, steady: int, *, uses_ids: bool, is_privileged: bool = False) -> None:
+    def __init__(self, purgatory: Purgatory, steady: int, *, uses_ids: bool, is_privileged: bool = False) -> None:
         self.id = SESSIONLESS  # Until FetchSessions registers it.
-        self.lot = lot
+        self.purgatory = purgatory
         self.uses_ids = uses_ids
         self.is_privileged = is_privileged
         self.epoch = 1
         self.last_used = steady
-        self.wanted: dict[FetchKey, Wanted] = {}
-        self.due: dict[Wanted, None] = {}  # In the order of service: a partition that returned data moves to the end.
-        self.rules: Rules | None = None  # The rules of the last request.
+        self.wanted: dict[FetchKey, CachedPartition] = {}
+        self.due: dict[
+            CachedPartition, None
+        ] = {}  # In the order of service: a partition that returned data moves to the end.
+        self.rules: ReadPermissions | None = None  # The rules of the last request.
 
     @property
     def is_open(self) -> bool:
@@ -147,12 +149,12 @@ class Session:
         """The fetching broker; NO_BROKER for a consumer's session."""
         return NO_BROKER if self.rules is None else self.rules.follower
 
-    def serve_last(self, wanted: Wanted) -> None:
+    def serve_last(self, wanted: CachedPartition) -> None:
         if wanted in self.due:
             del self.due[wanted]
             self.due[wanted] = None
 
-    def await_change(self, wanted: Wanted, watchers: Watchers) -> None:
+    def await_change(self, wanted: CachedPartition, watchers: Watchers) -> None:
         """Remove a partition from the due ones until it changes, since it has no news."""
         assert wanted.session is self, "only partitions of the session are watched"
         self.due.pop(wanted, None)
@@ -176,10 +178,10 @@ class Session:
             wanted.session = None
             wanted.stop_watching()
         self.wanted = {}
-        self.lot.happened(self)
+        self.purgatory.happened(self)
 
 
-class Rules(NamedTuple):
+class ReadPermissions(NamedTuple):
     """Read permissions of a client.
 
     If they differ from those of its last request, all partitions are sent again.
@@ -191,14 +193,14 @@ class Rules(NamedTuple):
     follower: BrokerId = NO_BROKER
 
 
-class FetchRound(NamedTuple):
+class FetchContext(NamedTuple):
     """One fetch: its partitions and its session, if any."""
 
-    wanted: list[Wanted]  # For a full request; an incremental one reads the due partitions of its session.
-    session: Session | None
+    wanted: list[CachedPartition]  # For a full request; an incremental one reads the due partitions of its session.
+    session: FetchSession | None
     is_incremental: bool
 
-    def due(self, count: int | None = None) -> list[Wanted]:
+    def due(self, count: int | None = None) -> list[CachedPartition]:
         """Return the partitions to read now; at most `count` of an incremental fetch, the rest stays due."""
         if not self.is_incremental:
             return self.wanted
@@ -217,31 +219,31 @@ class FetchSessions:
     """
 
     def __init__(
-        self, random_int31: Callable[[], int], lot: ParkingLot, sessions_max: int = FETCH_SESSIONS_MAX
+        self, random_int31: Callable[[], int], purgatory: Purgatory, sessions_max: int = FETCH_SESSIONS_MAX
     ) -> None:
         self._random_int31 = random_int31
-        self._lot = lot
+        self._purgatory = purgatory
         self._sessions_max = sessions_max
-        self._sessions: dict[int, Session] = {}  # Least recently used first.
+        self._sessions: dict[int, FetchSession] = {}  # Least recently used first.
         self._partitions = 0  # The sum over all sessions.
 
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def find_session(self, session_id: int) -> Session | None:
+    def find_session(self, session_id: int) -> FetchSession | None:
         return self._sessions.get(session_id)
 
     def begin_round(
         self,
         session_id: int,
         epoch: int,
-        wanted: dict[FetchKey, Wanted],
+        wanted: dict[FetchKey, CachedPartition],
         forgotten: Sequence[FetchKey],
         *,
         uses_ids: bool,
         steady: int,
         is_privileged: bool = False,
-    ) -> Generator[None, object, FetchRound]:
+    ) -> Generator[None, object, FetchContext]:
         """Merge a request into its session; yield after each partition, where other requests may run.
 
         If all sessions are taken, a session that `is_privileged` replaces one that is not (KIP-227).
@@ -254,7 +256,7 @@ class FetchSessions:
             session = None
             if epoch == INITIAL_EPOCH:
                 session = yield from self._open(wanted, uses_ids, steady, is_privileged)
-            return FetchRound((yield from _listed(wanted)), session, is_incremental=False)
+            return FetchContext((yield from _listed(wanted)), session, is_incremental=False)
         session = self._continued(session_id, epoch, uses_ids)
         self.advance_epoch(session, steady)
         for key, one in wanted.items():
@@ -289,15 +291,15 @@ class FetchSessions:
         if not session.wanted:
             self._close(session.id)
             # Partitions that are both added and forgotten are answered once, as in Apache Kafka.
-            return FetchRound((yield from _listed(wanted)), None, is_incremental=False)
-        return FetchRound([], session, is_incremental=True)
+            return FetchContext((yield from _listed(wanted)), None, is_incremental=False)
+        return FetchContext([], session, is_incremental=True)
 
     def _open(
-        self, wanted: dict[FetchKey, Wanted], uses_ids: bool, steady: int, is_privileged: bool
-    ) -> Generator[None, object, Session | None]:
+        self, wanted: dict[FetchKey, CachedPartition], uses_ids: bool, steady: int, is_privileged: bool
+    ) -> Generator[None, object, FetchSession | None]:
         if len(wanted) > PARTITIONS_PER_FETCH_SESSION_MAX:
             return None
-        session = Session(self._lot, steady, uses_ids=uses_ids, is_privileged=is_privileged)
+        session = FetchSession(self._purgatory, steady, uses_ids=uses_ids, is_privileged=is_privileged)
         for one in wanted.values():
             one.session = session
             session.due[one] = None
@@ -324,7 +326,7 @@ class FetchSessions:
             session.close()
             assert not session.is_open, "a removed session is closed"
 
-    def _continued(self, session_id: int, epoch: int, uses_ids: bool) -> Session:
+    def _continued(self, session_id: int, epoch: int, uses_ids: bool) -> FetchSession:
         session = self._sessions.get(session_id)
         if session is None:
             raise Refused(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"session {session_id}")
@@ -338,7 +340,7 @@ class FetchSessions:
             )
         return session
 
-    def advance_epoch(self, session: Session, steady: int) -> None:
+    def advance_epoch(self, session: FetchSession, steady: int) -> None:
         """Advance a session to its next epoch for its next request."""
         assert self._sessions.get(session.id) is session, "only open sessions advance"
         assert INITIAL_EPOCH < session.epoch <= INT32_MAX, (
@@ -348,7 +350,7 @@ class FetchSessions:
         session.last_used = steady
         self._sessions[session.id] = self._sessions.pop(session.id)
 
-    def _room_in(self, session: Session) -> int:
+    def _room_in(self, session: FetchSession) -> int:
         """Return the number of partitions that the session may still add."""
         in_all = FETCH_SESSION_PARTITIONS_MAX - self._partitions
         return min(in_all, PARTITIONS_PER_FETCH_SESSION_MAX - len(session.wanted))
@@ -375,7 +377,7 @@ class FetchSessions:
         return session_id
 
 
-def _listed(wanted: dict[FetchKey, Wanted]) -> Generator[None, object, list[Wanted]]:
+def _listed(wanted: dict[FetchKey, CachedPartition]) -> Generator[None, object, list[CachedPartition]]:
     listed = []
     for number, one in enumerate(wanted.values(), 1):
         listed.append(one)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import INT64_MAX
 from odradek.base.uuids import ZERO_UUID
-from odradek.core.coordinators.durable import Written
+from odradek.core.coordinators.durable import PendingWrite
 from odradek.core.coordinators.state_log import NOBODY, ProducerIdAndEpoch, StateRecord
 from odradek.core.groups.shard.group import CommitCheck, Group
 from odradek.core.groups.shard.group_shard import GroupShard
@@ -61,14 +61,14 @@ class OffsetAndMetadata(NamedTuple):
         return len(text.encode("utf-16-le", "surrogatepass")) // 2 > length_max
 
 
-class Committed(NamedTuple):
+class OffsetCommitResult(NamedTuple):
     """An error code for each partition.
 
     Partitions with NONE are committed when `written` is safe. `written` is None if all were refused.
     """
 
     codes: list[ErrorCode]
-    written: Written | None
+    written: PendingWrite | None
 
     def codes_after(self, failure: ErrorCode) -> list[ErrorCode]:
         """Return the codes once the result of the write is known."""
@@ -81,7 +81,7 @@ def commit(
     places: Sequence[OffsetAndMetadata],
     now: Moment,
     retention_ms: int = NO_RETENTION,
-) -> Committed:
+) -> OffsetCommitResult:
     """Commit offsets, or raise Refused for the whole commit."""
     group, check = committing(shard, who, now)
     if check is not None:
@@ -98,10 +98,10 @@ def commit(
         records.append(record(who.group_id, place, now.wall, expires))
     assert len(codes) == len(places) >= len(records)
     if not records:
-        return Committed(codes, None)
+        return OffsetCommitResult(codes, None)
     written = shard.write(records, now, who.producer)
     shard.groups.setdefault(who.group_id, group)
-    return Committed(codes, written)
+    return OffsetCommitResult(codes, written)
 
 
 def expiry(now: Moment, retention_ms: int) -> int:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import TopicName
-from odradek.core.coordinators.durable import Written
+from odradek.core.coordinators.durable import PendingWrite
 from odradek.core.coordinators.state_log import StateRecord
 from odradek.core.groups.shard.group import CLASSIC, CONSUMERS, Group
 from odradek.core.groups.shard.group_shard import GroupShard
@@ -25,14 +25,16 @@ AT_ONCE_MAX = 200  # A group with at most this many offsets is deleted without L
 RECORDS_PER_BATCH = 10_000  # A batch with all offsets of a large cluster's topic would be too large.
 
 
-class Deleted(NamedTuple):
+class OffsetDeleteResult(NamedTuple):
     """An error code for each partition; `written` is None if there was nothing to delete."""
 
     codes: list[ErrorCode]
-    written: Written | None
+    written: PendingWrite | None
 
 
-def delete(shard: GroupShard, group_id: str, places: Collection[tuple[TopicName, int]], now: Moment) -> Deleted:
+def delete(
+    shard: GroupShard, group_id: str, places: Collection[tuple[TopicName, int]], now: Moment
+) -> OffsetDeleteResult:
     """Delete some offsets of a group, or raise Refused(GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP)."""
     group = shard.group(group_id)
     if group.type == CLASSIC and not group.is_empty and group.protocol_type != CONSUMERS:
@@ -44,7 +46,7 @@ def delete(shard: GroupShard, group_id: str, places: Collection[tuple[TopicName,
         if topic not in subscribed and shard.offsets.has(group_id, topic, partition)
     }
     codes = [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if topic in subscribed else ErrorCode.NONE for topic, _ in places]
-    return Deleted(codes, write_all(shard, list(forgotten.values()), now))
+    return OffsetDeleteResult(codes, write_all(shard, list(forgotten.values()), now))
 
 
 def delete_group(shard: GroupShard, group_id: str, now: Moment) -> None:
@@ -62,7 +64,7 @@ def forget_group(shard: GroupShard, group: Group, now: Moment) -> None:
     write_all(shard, tombstones(shard.offsets.places_of_group(group.id)) + group.tombstones(), now)
 
 
-def write_all(shard: GroupShard, records: Sequence[StateRecord], now: Moment) -> Written | None:
+def write_all(shard: GroupShard, records: Sequence[StateRecord], now: Moment) -> PendingWrite | None:
     """Write records in as many batches as needed.
 
     Returns the last write, or None without records. Raises Refused.

@@ -12,7 +12,7 @@ from odradek.core.groups.shard.group_shard import GroupShard
 from odradek.record.internal.offset_commit_records import OffsetCommitValue
 
 
-class Fetched(NamedTuple):
+class CommittedOffset(NamedTuple):
     """The committed offset of one partition."""
 
     offset: int
@@ -21,11 +21,11 @@ class Fetched(NamedTuple):
     code: ErrorCode = ErrorCode.NONE
 
 
-NOTHING = Fetched(NO_OFFSET, NO_EPOCH, "")
+NOTHING = CommittedOffset(NO_OFFSET, NO_EPOCH, "")
 _UNSTABLE = NOTHING._replace(code=ErrorCode.UNSTABLE_OFFSET_COMMIT)
 
 
-def nothing_for(code: ErrorCode) -> Fetched:
+def nothing_for(code: ErrorCode) -> CommittedOffset:
     return NOTHING._replace(code=code)
 
 
@@ -57,11 +57,11 @@ class GroupReader:
         """Return the topics for which the group has committed offsets."""
         return (TopicName(topic) for topic in self._topics)
 
-    def find_offset(self, topic: TopicName, topic_id: Uuid, partition: int) -> Fetched:
+    def find_offset(self, topic: TopicName, topic_id: Uuid, partition: int) -> CommittedOffset:
         """Return the offset of one partition; `topic_id` is the topic's current id, zero matches any."""
         return self._fetched(topic, topic_id, partition, self._topics.get(topic, {}).get(partition))
 
-    def all(self, topic: TopicName, topic_id: Uuid) -> Iterator[tuple[int, Fetched]]:
+    def all(self, topic: TopicName, topic_id: Uuid) -> Iterator[tuple[int, CommittedOffset]]:
         """Yield a topic's committed offsets by partition, without first commits of open transactions.
 
         Offsets of a deleted topic of the same name are omitted.
@@ -70,14 +70,16 @@ class GroupReader:
             if _is_of(topic_id, value):
                 yield partition, self._fetched(topic, topic_id, partition, value)
 
-    def _fetched(self, topic: TopicName, topic_id: Uuid, partition: int, value: OffsetCommitValue | None) -> Fetched:
+    def _fetched(
+        self, topic: TopicName, topic_id: Uuid, partition: int, value: OffsetCommitValue | None
+    ) -> CommittedOffset:
         if self._pending:
             place = self._group_id, topic, partition
             if any(place in places for places in self._pending):
                 return _UNSTABLE
         if value is None or not _is_of(topic_id, value):
             return NOTHING
-        return Fetched(value.offset, value.leader_epoch, value.metadata)
+        return CommittedOffset(value.offset, value.leader_epoch, value.metadata)
 
 
 def _is_of(topic_id: Uuid, value: OffsetCommitValue) -> bool:

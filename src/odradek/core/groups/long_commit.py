@@ -17,9 +17,9 @@ from odradek.base.units import TopicName
 from odradek.core.coordinators.state_log import StateRecord
 from odradek.core.groups.group_offset_commit import (
     NO_RETENTION,
-    Committed,
     Committer,
     OffsetAndMetadata,
+    OffsetCommitResult,
     committing,
     expiry,
     record,
@@ -76,7 +76,7 @@ class LongCommit:
         while self._records:
             yield self._records.pop()
 
-    def finish(self, shard: GroupShard, now: Moment) -> Committed:
+    def finish(self, shard: GroupShard, now: Moment) -> OffsetCommitResult:
         """Write the batch and apply the offsets, or raise Refused for the whole commit and change nothing."""
         assert not self._records, "all records of a commit are encoded before it is written"
         who = self._who
@@ -86,7 +86,7 @@ class LongCommit:
                 check(topic, partition)
         assert bool(self._values) == (self._batch is not None)
         if self._batch is None:
-            return Committed(self._codes, None)
+            return OffsetCommitResult(self._codes, None)
         written = shard.write_offsets(self._batch, who.group_id, self._values, now, who.producer)
         shard.groups.setdefault(who.group_id, group)
-        return Committed(self._codes, written)
+        return OffsetCommitResult(self._codes, written)

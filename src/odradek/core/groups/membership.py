@@ -14,8 +14,8 @@ from odradek.core.groups.classic.messages import (
     Heartbeat,
     JoinGroup,
     JoinGroupResult,
+    LeaveGroupResult,
     Leaver,
-    Left,
     SyncGroup,
     SyncGroupResult,
 )
@@ -47,7 +47,7 @@ def heartbeat(shard: GroupShard, group_id: str, asked: Heartbeat, now: Moment) -
         syncing.heartbeat(group, asked, now)
 
 
-def leave(shard: GroupShard, group_id: str, leavers: Sequence[Leaver], now: Moment) -> Left:
+def leave(shard: GroupShard, group_id: str, leavers: Sequence[Leaver], now: Moment) -> LeaveGroupResult:
     group = _group(shard, group_id)
     if isinstance(group, ConsumerGroup):
         return classic_members.leave(group, leavers, now)

@@ -15,7 +15,7 @@ from struct import Struct
 
 from odradek.base.number_places import places as numbers_at
 from odradek.base.units import TimestampMs
-from odradek.core.coordinators.durable import Written
+from odradek.core.coordinators.durable import PendingWrite
 from odradek.core.coordinators.state_log import NOBODY
 from odradek.core.groups.group_offset_commit import Committer, OffsetAndMetadata, committing, record
 from odradek.core.groups.shard.group_shard import GroupShard
@@ -53,7 +53,7 @@ class RepeatedCommit:
         """Return the topics of the partitions, each once."""
         return list({place.topic.name: place.topic for place in self._places}.values())
 
-    def commit(self, shard: GroupShard, offsets: Sequence[int], now: Moment) -> Written:
+    def commit(self, shard: GroupShard, offsets: Sequence[int], now: Moment) -> PendingWrite:
         """Commit these offsets, one for each partition, or raise Refused and change nothing."""
         who = self.who
         group, check = committing(shard, who, now)

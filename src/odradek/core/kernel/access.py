@@ -78,7 +78,7 @@ class Rights(Protocol):
         """Return whether the operation is allowed on any resource of the type, existing or not."""
 
 
-class Everything:
+class AllRights:
     """Rights of all principals without access control."""
 
     def allows(self, operation: Operation, resource: ResourceType, name: str) -> bool:
@@ -88,10 +88,10 @@ class Everything:
         return True
 
 
-EVERYTHING: Rights = Everything()
+EVERYTHING: Rights = AllRights()
 
 
-class NoClusterAction(Everything):
+class NoClusterAction(AllRights):
     """Rights of clients if brokers have a listener of their own: everything except inter-broker requests."""
 
     def allows(self, operation: Operation, resource: ResourceType, name: str) -> bool:

@@ -16,7 +16,7 @@ BUCKET_MS = 4
 NEVER = 1 << 62  # The deadline of operations that always end: all of them share one bucket.
 
 Answer_co = TypeVar("Answer_co", covariant=True)
-_NOBODY: dict[Parked[object], None] = {}
+_NOBODY: dict[ParkedRequest[object], None] = {}
 
 
 class Condition(Protocol):
@@ -30,7 +30,7 @@ class Condition(Protocol):
         """Handle an event of one of the keys; return True to complete the request."""
 
 
-class Parked(Generic[Answer_co]):
+class ParkedRequest(Generic[Answer_co]):
     """One parked request.
 
     `deadline` is on the steady clock; `owner` belongs to the shell, to find its connection.  `takes_long` is called
@@ -45,19 +45,19 @@ class Parked(Generic[Answer_co]):
         self.owner: object = None
 
 
-class ParkingLot:
+class Purgatory:
     """Purgatory of a broker: all parked requests, by key and by deadline, in the order of arrival."""
 
     def __init__(self) -> None:
-        self._by_key: dict[Hashable, dict[Parked[object], None]] = {}
-        self._by_bucket: dict[int, dict[Parked[object], None]] = {}
+        self._by_key: dict[Hashable, dict[ParkedRequest[object], None]] = {}
+        self._by_bucket: dict[int, dict[ParkedRequest[object], None]] = {}
         self._buckets: list[int] = []
-        self._completed: list[Parked[object]] = []
+        self._completed: list[ParkedRequest[object]] = []
 
     def __len__(self) -> int:
         return sum(map(len, self._by_bucket.values()))
 
-    def park(self, parked: Parked[object]) -> None:
+    def park(self, parked: ParkedRequest[object]) -> None:
         for key in parked.condition.keys:
             self._by_key.setdefault(key, {})[parked] = None
         bucket = _bucket(parked)
@@ -98,11 +98,11 @@ class ParkingLot:
         """Return whether a parked request waits for the key."""
         return key in self._by_key
 
-    def complete(self, parked: Parked[object]) -> None:
+    def complete(self, parked: ParkedRequest[object]) -> None:
         self.forget(parked)
         self._completed.append(parked)
 
-    def forget(self, parked: Parked[object]) -> None:
+    def forget(self, parked: ParkedRequest[object]) -> None:
         """Drop a request whose connection is closed.  Harmless if it is no longer parked."""
         self._by_bucket.get(_bucket(parked), _NOBODY).pop(parked, None)
         for key in parked.condition.keys:
@@ -119,7 +119,7 @@ class ParkingLot:
                 self.complete(parked)
             assert not bucket, "a parked request keeps its deadline"
 
-    def take_completed(self) -> list[Parked[object]]:
+    def take_completed(self) -> list[ParkedRequest[object]]:
         """Return the requests completed since the last call, in order; the caller answers each with `then`."""
         completed = self._completed
         if completed:
@@ -127,5 +127,5 @@ class ParkingLot:
         return completed
 
 
-def _bucket(parked: Parked[object]) -> int:
+def _bucket(parked: ParkedRequest[object]) -> int:
     return -(-parked.deadline // BUCKET_MS)  # Rounded up: no request completes before its deadline.

@@ -1,8 +1,8 @@
 """Answer that one request waits for and another event provides, as for a member and its group.
 
 promise = Promise[Joined]()
-Parked(promise, deadline, lambda: answer_to(promise.value))     the request that waits
-promise.keep(lot, joined)                                       the event
+ParkedRequest(promise, deadline, lambda: answer_to(promise.value))     the request that waits
+promise.keep(purgatory, joined)                                       the event
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from typing import Generic, TypeVar
 
-from odradek.core.kernel.parked import Parked, ParkingLot
+from odradek.core.kernel.parked import ParkedRequest, Purgatory
 
 T = TypeVar("T")
 Answer = TypeVar("Answer")
@@ -32,14 +32,14 @@ class Promise(Generic[T]):
     def fulfilled_by(self, key: Hashable, news: object) -> bool:
         return True
 
-    def keep(self, lot: ParkingLot, value: T) -> None:
+    def keep(self, purgatory: Purgatory, value: T) -> None:
         """Set the value, once, and complete the waiting request, if its connection still exists."""
         assert self.value is None, "a promise is fulfilled at most once"
         self.value = value
-        lot.happened(self)
+        purgatory.happened(self)
 
-    def then(self, answer: Callable[[T | None], Answer], deadline: int) -> Answer | Parked[Answer]:
+    def then(self, answer: Callable[[T | None], Answer], deadline: int) -> Answer | ParkedRequest[Answer]:
         """Call `answer` with the value, now if it is set; with None if the deadline comes first."""
         if self.value is not None:
             return answer(self.value)
-        return Parked(self, deadline, lambda: answer(self.value))
+        return ParkedRequest(self, deadline, lambda: answer(self.value))

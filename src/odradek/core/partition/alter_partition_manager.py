@@ -17,7 +17,7 @@ from odradek.base.units import BrokerId, Offset, TopicPartition
 from odradek.core.kernel.cluster_view import ClusterView, LeaderAndIsr, PartitionInfo
 from odradek.core.kernel.moment import Moment
 from odradek.core.kernel.timers import Timers
-from odradek.core.partition.in_sync_replicas import InSync
+from odradek.core.partition.in_sync_replicas import InSyncReplicas
 from odradek.core.partition.leadership_state import Leadership
 from odradek.core.partition.stuck_followers import check_stuck
 
@@ -94,12 +94,12 @@ class AlterPartitionManager:
             return None
         return topic.partitions[name.partition]
 
-    def add_leader(self, leading: Leadership, info: PartitionInfo, end: Offset, now: Moment) -> InSync:
+    def add_leader(self, leading: Leadership, info: PartitionInfo, end: Offset, now: Moment) -> InSyncReplicas:
         """Return a new leader's state of its followers; `end` is the leader's log end offset."""
         assert leading.ended is None, "a leadership that has ended proposes nothing"
         assert leading not in self._leading, "a leadership is added once"
         self._leading[leading] = None
-        return InSync(self._broker, state_of(info), info.replicas, end, now.steady, lag_ms_max=self._lag_ms_max)
+        return InSyncReplicas(self._broker, state_of(info), info.replicas, end, now.steady, lag_ms_max=self._lag_ms_max)
 
     def forget(self, leading: Leadership) -> None:
         """Stop tracking a leader whose leadership has ended or which has no followers."""

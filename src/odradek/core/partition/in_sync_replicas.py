@@ -47,7 +47,7 @@ def stranger_code(leader_epoch: int) -> ErrorCode:
     return ErrorCode.NOT_LEADER_OR_FOLLOWER if leader_epoch == NO_EPOCH else ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
-class InSync:
+class InSyncReplicas:
     """In-sync replicas of one partition, maintained by its leader for as long as it leads.
 
     `committed` is the last known state of the controller, `pending` the proposal without an answer.  `maximal_isr`

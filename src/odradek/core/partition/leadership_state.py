@@ -10,7 +10,7 @@ from odradek.base.units import NO_EPOCH, NO_OFFSET, BrokerId, Offset, TopicParti
 from odradek.core.kernel.cluster_view import ClusterView, PartitionInfo
 from odradek.core.kernel.moment import Moment
 from odradek.core.partition.follower_states import NO_BROKER_EPOCH, Eligible, Follower
-from odradek.core.partition.in_sync_replicas import InSync, stranger_code
+from odradek.core.partition.in_sync_replicas import InSyncReplicas, stranger_code
 from odradek.core.partition.local_replica import LocalReplica
 from odradek.log.log.log import Log
 
@@ -25,7 +25,7 @@ class Leadership:
         self.partition = partition
         self.positions = partition.positions
         self.epoch = info.leader_epoch
-        self.in_sync: InSync | None = None  # None without followers.
+        self.in_sync: InSyncReplicas | None = None  # None without followers.
         self.ended: ErrorCode | None = None  # The error for requests that wait for a write.
         self._view = view
 
@@ -97,7 +97,7 @@ class Leadership:
         is_alone = self.in_sync is None or self.in_sync.is_alone
         return is_alone and self.partition.configs.flush.before_acknowledging
 
-    def check_min_isr(self, in_sync: InSync) -> None:
+    def check_min_isr(self, in_sync: InSyncReplicas) -> None:
         min_isr = self.partition.configs.min_insync_replicas
         if in_sync.is_under_min_isr(min_isr):
             text = f"ISR {in_sync.committed.isr} of {self.name} is insufficient for min.insync.replicas {min_isr}"

@@ -13,7 +13,7 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.base.tuples import new_tuple
 from odradek.base.units import Offset, TimestampMs, TopicPartition
 from odradek.core.configs.topic_configs import TopicConfigs
-from odradek.core.fetch.disk_waits import Cold
+from odradek.core.fetch.disk_waits import ColdRead
 from odradek.core.fetch.fetch_sessions import Watchers
 from odradek.core.kernel.cluster_view import PartitionInfo
 from odradek.core.partition.positions import Positions
@@ -24,17 +24,17 @@ from odradek.log.log.log import Log
 from odradek.log.log.retention import advance_start, delete_below_start, delete_old_segments, expired_upto
 from odradek.log.log.timestamp_search import begin_search
 from odradek.log.segment.search import Search
-from odradek.log.segment.transaction_index import Aborted
+from odradek.log.segment.transaction_index import AbortedTxn
 
 
-class Readable(NamedTuple):
+class LogReadInfo(NamedTuple):
     """Result of a fetch from one partition."""
 
     records: FileSlice
     high_watermark: Offset
     last_stable_offset: Offset
     log_start_offset: Offset
-    aborted: Sequence[Aborted] = ()  # The aborted transactions that overlap the records, for read_committed.
+    aborted: Sequence[AbortedTxn] = ()  # The aborted transactions that overlap the records, for read_committed.
 
 
 class LocalReplica:
@@ -199,11 +199,11 @@ class LocalReplica:
         read_committed: bool = False,
         cached: bool = False,
         to_end: bool = False,
-    ) -> Readable:
+    ) -> LogReadInfo:
         """Return whole batches from `offset` up to the high watermark or last stable offset, within max_bytes.
 
         With `to_end`, reads up to the log end offset, as a follower does.  With `at_least_one`, returns a first batch
-        larger than max_bytes as well (KIP-74).  With `cached`, raises Cold if the read would wait for the disk.
+        larger than max_bytes as well (KIP-74).  With `cached`, raises ColdRead if the read would wait for the disk.
         """
         log = self.log
         high_watermark = self.positions.high_watermark
@@ -216,8 +216,8 @@ class LocalReplica:
             # Records above the high watermark are read as if they had not been written.
             offset = bound
         if offset == bound:  # The usual case for consumers that keep up.
-            return new_tuple(Readable, (EMPTY_SLICE, high_watermark, stable, log.start_offset, ()))
-        aborted: Sequence[Aborted] = ()
+            return new_tuple(LogReadInfo, (EMPTY_SLICE, high_watermark, stable, log.start_offset, ()))
+        aborted: Sequence[AbortedTxn] = ()
         try:
             records = log.read(Offset(offset), max_bytes, bound, cached=cached)
             if records.size > max_bytes and not at_least_one:
@@ -225,10 +225,10 @@ class LocalReplica:
             if read_committed:
                 aborted = log.aborted(Offset(offset), records, bound, cached=cached)
         except NotCached as missing:
-            raise Cold(missing) from None
+            raise ColdRead(missing) from None
         except DiskFailed as failed:
             raise self.disk_failed(failed) from failed
-        return Readable(records, high_watermark, stable, log.start_offset, aborted)
+        return LogReadInfo(records, high_watermark, stable, log.start_offset, aborted)
 
     def readable_end(self, *, read_committed: bool) -> Offset:
         """Return the current end of reading: the last stable offset or the high watermark."""

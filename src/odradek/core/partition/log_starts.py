@@ -15,7 +15,7 @@ from typing import NamedTuple
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import Offset, TopicPartition
 from odradek.core.kernel.moment import Moment
-from odradek.core.kernel.parked import ParkingLot
+from odradek.core.kernel.parked import Purgatory
 from odradek.core.partition.partition import Partition
 from odradek.core.partition.storage import Storage
 from odradek.log.directory.directory import LogDirectory
@@ -128,9 +128,9 @@ class WroteStarts(NamedTuple):
 class LogStarts:
     """Pending advances of log start offsets, by data directory."""
 
-    def __init__(self, storage: Storage, lot: ParkingLot) -> None:
+    def __init__(self, storage: Storage, purgatory: Purgatory) -> None:
         self._storage = storage
-        self._lot = lot
+        self._purgatory = purgatory
         self._asked: dict[LogDirectory, list[Advance]] = {}
         self._writing: set[LogDirectory] = set()
 
@@ -231,11 +231,11 @@ class LogStarts:
         except DiskFailed as failure:
             _retention_failed(partition, failure)
         advance.is_ended = True
-        self._lot.happened(advance.name)
+        self._purgatory.happened(advance.name)
         if advance.waiting is not None:
             advance.waiting.open -= 1
             assert advance.waiting.open >= 0, "a request waits for each of its advances once"
-            self._lot.happened(advance.waiting)
+            self._purgatory.happened(advance.waiting)
 
 
 def _retention_failed(partition: Partition, failed: DiskFailed) -> None:

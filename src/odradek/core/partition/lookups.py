@@ -18,16 +18,16 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.base.limits import LOOKUPS_AT_ONCE, SEARCHES_PER_LOOKUP_MAX
 from odradek.base.units import Offset, TimestampMs, TopicPartition
 from odradek.core.kernel.moment import Moment
-from odradek.core.kernel.parked import ParkingLot
+from odradek.core.kernel.parked import Purgatory
 from odradek.core.partition.partition import Partition
 from odradek.log.files.disk import DiskFailed
 from odradek.log.log.timestamp_search import note_searched
-from odradek.log.segment.search import Later, Search, TimedOffset
+from odradek.log.segment.search import Search, TimestampAndOffset, UnfinishedSearch
 
 _LOG = logging.getLogger(__name__)
 
 Key: TypeAlias = tuple[TopicPartition, TimestampMs | None, bool]
-Found: TypeAlias = TimedOffset | Refused | None
+Found: TypeAlias = TimestampAndOffset | Refused | None
 
 
 class Question:
@@ -48,7 +48,7 @@ class Question:
         return self.partition.topic_partition, self.timestamp, self.read_committed
 
     @property
-    def found(self) -> TimedOffset | None:
+    def found(self) -> TimestampAndOffset | None:
         """The answer.  Raises Refused if there is none: the lookup failed, or the broker stopped before it."""
         if not self.is_answered:
             raise Refused(ErrorCode.REQUEST_TIMED_OUT, "the broker is shutting down")
@@ -81,13 +81,13 @@ class AllAnswered:
         return not self._open
 
 
-class Begun(NamedTuple):
+class LookupSearch(NamedTuple):
     """Question with its search: None if it needs none any more, a Refused if none is possible."""
 
     question: Question
     search: Search | Refused | None
 
-    def run(self) -> Later | DiskFailed | Found:
+    def run(self) -> UnfinishedSearch | DiskFailed | Found:
         if not isinstance(self.search, Search):
             return self.search
         try:
@@ -107,7 +107,7 @@ class Begun(NamedTuple):
 class Lookup(NamedTuple):
     """Effect: run these searches in a thread; it ends in a LookedUp."""
 
-    begun: Sequence[Begun]
+    begun: Sequence[LookupSearch]
     is_large: bool
 
     def run(self) -> LookedUp:
@@ -118,14 +118,14 @@ class LookedUp(NamedTuple):
     """Results of a Lookup, one for each question, in order."""
 
     lookup: Lookup
-    results: Sequence[Later | DiskFailed | Found]
+    results: Sequence[UnfinishedSearch | DiskFailed | Found]
 
 
 class Lookups:
     """All unanswered questions of one broker."""
 
-    def __init__(self, lot: ParkingLot) -> None:
-        self._lot = lot
+    def __init__(self, purgatory: Purgatory) -> None:
+        self._purgatory = purgatory
         self._small: deque[Question] = deque()
         self._large: deque[Question] = deque()
         self._newest: dict[Key, Question] = {}  # The newest question of each key, queued or running.
@@ -169,12 +169,12 @@ class Lookups:
             question.has_waited = True
         return lookups
 
-    def _begin(self, queue: deque[Question], count_max: int) -> list[Begun]:
-        begun: list[Begun] = []
+    def _begin(self, queue: deque[Question], count_max: int) -> list[LookupSearch]:
+        begun: list[LookupSearch] = []
         while queue and len(begun) < count_max:
             question = queue.popleft()
             assert not question.is_answered, "only unanswered questions are queued"
-            if question.has_waited and not self._lot.is_awaited(question):
+            if question.has_waited and not self._purgatory.is_awaited(question):
                 self._forget(question)  # Its connection is closed.
                 continue
             try:
@@ -183,7 +183,7 @@ class Lookups:
                     self._ends[question] = search.end
             except Refused as refused:
                 search = refused
-            begun.append(Begun(question, search))
+            begun.append(LookupSearch(question, search))
         return begun
 
     def on_looked_up(self, event: LookedUp, _: Moment) -> None:
@@ -198,27 +198,27 @@ class Lookups:
             self._ends.pop(begun.question, None)
             self._go_on(begun, result)
 
-    def _go_on(self, begun: Begun, result: Later | DiskFailed | Found) -> None:
+    def _go_on(self, begun: LookupSearch, result: UnfinishedSearch | DiskFailed | Found) -> None:
         question = begun.question
         try:
             result = _as_of_now(begun, result)
         except Refused as refused:
             result = refused
         question.has_waited = True
-        if isinstance(result, Later):
+        if isinstance(result, UnfinishedSearch):
             question.start, question.is_large = result
             (self._large if question.is_large else self._small).append(question)
             return
         self._forget(question)
         question.answer(result)
-        self._lot.happened(question)
+        self._purgatory.happened(question)
 
     def _forget(self, question: Question) -> None:
         if self._newest.get(question.key) is question:
             del self._newest[question.key]
 
 
-def _as_of_now(begun: Begun, result: Later | DiskFailed | Found) -> Later | Found:
+def _as_of_now(begun: LookupSearch, result: UnfinishedSearch | DiskFailed | Found) -> UnfinishedSearch | Found:
     """Return the result adjusted to the current log: retention may have deleted the record, or its file.
 
     Raises Refused.
@@ -234,8 +234,8 @@ def _as_of_now(begun: Begun, result: Later | DiskFailed | Found) -> Later | Foun
         raise partition.disk_failed(failed) from failed
     if isinstance(result, DiskFailed):
         if not search.is_of(log.segments):
-            return Later(begun.question.start, begun.question.is_large)
+            return UnfinishedSearch(begun.question.start, begun.question.is_large)
         raise partition.disk_failed(result)
-    if isinstance(result, TimedOffset) and result.offset < log.start_offset:
-        return Later(begun.question.start, begun.question.is_large)
+    if isinstance(result, TimestampAndOffset) and result.offset < log.start_offset:
+        return UnfinishedSearch(begun.question.start, begun.question.is_large)
     return result

@@ -11,12 +11,12 @@ from odradek.base.units import NO_EPOCH, LeaderEpoch, Offset, TimestampMs, Topic
 from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.core.configs.topic_configs import TopicConfigs
 from odradek.log.directory.checkpointing import Checkpoint
-from odradek.log.directory.damage_register import DamagesWrite
+from odradek.log.directory.damage_register import DamageRegisterWrite
 from odradek.log.directory.directory import LogDirectory
 from odradek.log.files.log_config import LogConfig
 from odradek.log.files.probe import Probe
 from odradek.log.log.log import Log
-from odradek.log.removal.reaper import Reap
+from odradek.log.removal.reaper import DueRemovals
 
 _LOG = logging.getLogger(__name__)
 
@@ -235,11 +235,11 @@ class Storage:
         for directory in self._directories:
             yield directory.begin_checkpoint(high_watermarks)
 
-    def reaps(self, now: TimestampMs) -> Iterable[Reap]:
+    def reaps(self, now: TimestampMs) -> Iterable[DueRemovals]:
         found = (directory.begin_reap(now) for directory in self._directories)
         return [reap for reap in found if reap is not None]
 
-    def damages(self, now: TimestampMs) -> Iterable[DamagesWrite]:
+    def damages(self, now: TimestampMs) -> Iterable[DamageRegisterWrite]:
         found = (directory.begin_damages(now) for directory in self._directories)
         return [write for write in found if write is not None]
 

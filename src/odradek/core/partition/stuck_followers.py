@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from odradek.base.errors import Refused
 from odradek.base.units import MIB, Offset
-from odradek.core.partition.in_sync_replicas import InSync
+from odradek.core.partition.in_sync_replicas import InSyncReplicas
 from odradek.core.partition.leadership_state import Leadership
 from odradek.log.files.disk import DiskFailed, FileSlice
 from odradek.log.files.disk_failures import LogDamaged
@@ -18,7 +18,7 @@ from odradek.log.segment.scan import Damaged, FileBatch, walk_checked
 CHECKED_BYTES = 1 * MIB  # Kafka's replica.fetch.max.bytes: no follower gets further in one answer by default.
 
 
-def check_stuck(leading: Leadership, in_sync: InSync) -> int:
+def check_stuck(leading: Leadership, in_sync: InSyncReplicas) -> int:
     """Check what followers outside the ISR are stuck at; return how many places were read.
 
     Called from time to time.  A follower is stuck if it has fetched nothing new since the last call; each offset is

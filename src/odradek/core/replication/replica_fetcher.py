@@ -35,7 +35,7 @@ SESSION_IS_OVER = frozenset(
 COMPARED_AT_ONCE = 1000  # Partitions of one OffsetsForLeaderEpoch or ListOffsets.
 
 
-class Named:
+class PartitionRequest:
     """Partition in a request: the request for it, and the log start offset here."""
 
     def __init__(self, following: Following, ask: Ask) -> None:
@@ -49,11 +49,17 @@ class Named:
         return self.following.partition.topic_partition
 
 
-class FetchRequested:
+class ReplicaFetch:
     """Fetch request; its answer covers the partitions of `session`, as changed by `named` and `forgotten`."""
 
     def __init__(
-        self, session_id: int, session_epoch: int, named: list[Named], forgotten: list[Named], *, by_id: bool
+        self,
+        session_id: int,
+        session_epoch: int,
+        named: list[PartitionRequest],
+        forgotten: list[PartitionRequest],
+        *,
+        by_id: bool,
     ) -> None:
         """Create the request; with `by_id`, each topic has an id and may be named by it."""
         self.session_id = session_id
@@ -63,25 +69,25 @@ class FetchRequested:
         self.by_id = by_id
 
 
-class EpochsRequested:
+class LeaderEpochsRequest:
     """OffsetsForLeaderEpoch for many partitions."""
 
-    def __init__(self, named: Mapping[TopicPartition, Named]) -> None:
+    def __init__(self, named: Mapping[TopicPartition, PartitionRequest]) -> None:
         self.named = named
 
 
-class OffsetsRequested:
+class LeaderOffsetsRequest:
     """Request for the starts and ends of the leader's logs, for many partitions.
 
     It takes two ListOffsets requests; `ends` is the answer to the first.
     """
 
-    def __init__(self, named: Mapping[TopicPartition, Named]) -> None:
+    def __init__(self, named: Mapping[TopicPartition, PartitionRequest]) -> None:
         self.named = named
         self.ends: dict[TopicPartition, tuple[ErrorCode, Offset]] | None = None
 
 
-Request: TypeAlias = FetchRequested | EpochsRequested | OffsetsRequested
+Request: TypeAlias = ReplicaFetch | LeaderEpochsRequest | LeaderOffsetsRequest
 
 
 class ReplicaFetcher:
@@ -101,12 +107,12 @@ class ReplicaFetcher:
         self._waiting: dict[TopicPartition, Following] = {}  # Partitions that retry later.
         self._comparing: dict[TopicPartition, None] = {}  # Partitions whose next request is not a Fetch.
         self._changed: dict[TopicPartition, None] = {}  # Partitions whose next Fetch is new to the leader.
-        self._session: dict[TopicPartition, Named] = {}  # Partitions known to the leader.
+        self._session: dict[TopicPartition, PartitionRequest] = {}  # Partitions known to the leader.
         self._session_id, self._session_epoch = SESSIONLESS, INITIAL_EPOCH
         self._is_session_void = False
         self._by_id = True
         self._without_id: dict[TopicPartition, None] = {}
-        self._forgotten: list[Named] = []
+        self._forgotten: list[PartitionRequest] = []
         self.topic_names: dict[Uuid, TopicName] = {}  # Of the topics that the session has had.
         self._is_backing_off = False
 
@@ -188,17 +194,17 @@ class ReplicaFetcher:
         return None
 
     def _compare(self) -> Request | None:
-        epochs, offsets = dict[TopicPartition, Named](), dict[TopicPartition, Named]()
+        epochs, offsets = dict[TopicPartition, PartitionRequest](), dict[TopicPartition, PartitionRequest]()
         for name in islice(self._comparing, COMPARED_AT_ONCE):
             following = self._followings[name]
             ask = following.next
             if isinstance(ask, OffsetsForLeaderEpoch):
-                epochs[name] = Named(following, ask)
+                epochs[name] = PartitionRequest(following, ask)
             elif ask is not None:
-                offsets[name] = Named(following, ask)
+                offsets[name] = PartitionRequest(following, ask)
         if epochs:
-            return EpochsRequested(epochs)
-        return OffsetsRequested(offsets) if offsets else None
+            return LeaderEpochsRequest(epochs)
+        return LeaderOffsetsRequest(offsets) if offsets else None
 
     def _fetch(self) -> Request | None:
         if self._is_session_void or self._by_id == bool(self._without_id):
@@ -225,17 +231,17 @@ class ReplicaFetcher:
         assert self._session_epoch != INITIAL_EPOCH or len(named) == len(self._session), (
             "the first fetch of a session names all of its partitions"
         )
-        return FetchRequested(self._session_id, self._session_epoch, named, forgotten, by_id=self._by_id)
+        return ReplicaFetch(self._session_id, self._session_epoch, named, forgotten, by_id=self._by_id)
 
-    def _named(self, name: TopicPartition) -> Named:
+    def _named(self, name: TopicPartition) -> PartitionRequest:
         following = self._followings[name]
         ask = following.next
         assert isinstance(ask, Fetch), "only partitions that fetch are due"
-        named = self._session[name] = Named(following, ask)
+        named = self._session[name] = PartitionRequest(following, ask)
         self.topic_names[named.topic_id] = name.topic
         return named
 
-    def _is_another(self, forgotten: Named) -> bool:
+    def _is_another(self, forgotten: PartitionRequest) -> bool:
         """Return whether the leader now knows the name by another topic id."""
         return self._session[forgotten.name].topic_id != forgotten.topic_id
 
@@ -253,7 +259,7 @@ class ReplicaFetcher:
     # Answers.
 
     def fetched(
-        self, asked: FetchRequested, session_id: int, answers: Iterable[tuple[TopicPartition, Fetched]], now: Moment
+        self, asked: ReplicaFetch, session_id: int, answers: Iterable[tuple[TopicPartition, Fetched]], now: Moment
     ) -> Generator[TopicPartition | None, None, None]:
         """Apply fetched records in slices.
 
@@ -279,7 +285,7 @@ class ReplicaFetcher:
         self._ended()
 
     def epochs_ended(
-        self, asked: EpochsRequested, answers: Iterable[tuple[TopicPartition, ErrorCode, EpochEnd]], now: Moment
+        self, asked: LeaderEpochsRequest, answers: Iterable[tuple[TopicPartition, ErrorCode, EpochEnd]], now: Moment
     ) -> Iterator[None]:
         """Apply the ends of the leader's epochs, in slices."""
         for name, error, end in answers:
@@ -292,7 +298,7 @@ class ReplicaFetcher:
 
     def offsets(
         self,
-        asked: OffsetsRequested,
+        asked: LeaderOffsetsRequest,
         answers: Iterable[tuple[TopicPartition, ErrorCode, Offset, Offset]],
         now: Moment,
     ) -> Iterator[None]:
@@ -305,7 +311,9 @@ class ReplicaFetcher:
             yield
         self._ended()
 
-    def _current(self, named: Mapping[TopicPartition, Named], name: TopicPartition) -> Named | None:
+    def _current(
+        self, named: Mapping[TopicPartition, PartitionRequest], name: TopicPartition
+    ) -> PartitionRequest | None:
         one = named.get(name)
         return one if one is not None and self._followings.get(name) is one.following else None
 

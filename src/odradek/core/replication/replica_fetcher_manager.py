@@ -1,6 +1,6 @@
 """Requests of all followers here to their leaders: Kafka's ReplicaFetcherManager.
 
-    Replicas ── follow, forget ──> ReplicaFetchers ──> ReplicaFetcher: one for each leader and fetcher id
+    Replicas ── follow, forget ──> ReplicaFetcherManager ──> ReplicaFetcher: one for each leader and fetcher id
     take: at most one request for each fetcher ──> the leader ──> answered, or failed
 
 The partitions of one leader are spread over num.replica.fetchers fetchers, as in Kafka: each has a session and a
@@ -18,21 +18,21 @@ from odradek.core.kernel.timers import Timers
 from odradek.core.partition.partition import Partition
 from odradek.core.replication.follower import Following
 from odradek.core.replication.replica_fetcher import (
-    EpochsRequested,
-    FetchRequested,
-    Named,
-    OffsetsRequested,
+    LeaderEpochsRequest,
+    LeaderOffsetsRequest,
+    PartitionRequest,
+    ReplicaFetch,
     ReplicaFetcher,
     Request,
 )
 
 __all__ = [
-    "EpochsRequested",
-    "FetchRequested",
-    "Named",
-    "OffsetsRequested",
+    "LeaderEpochsRequest",
+    "LeaderOffsetsRequest",
+    "PartitionRequest",
+    "ReplicaFetch",
     "ReplicaFetcher",
-    "ReplicaFetchers",
+    "ReplicaFetcherManager",
     "Request",
 ]
 
@@ -40,7 +40,7 @@ MOVED_PER_SLICE = 100
 _SIGN, _INT32 = 1 << 31, (1 << 32) - 1
 
 
-class ReplicaFetchers:
+class ReplicaFetcherManager:
     """Fetchers of one broker, `per_leader` for each leader."""
 
     def __init__(self, timers: Timers, *, per_leader: int, backoff_ms: int, diverging_in_fetch: bool) -> None:

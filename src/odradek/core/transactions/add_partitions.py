@@ -19,13 +19,13 @@ from typing import Protocol
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import NO_BROKER, SECOND_MS, BrokerId, TopicPartition
-from odradek.core.coordinators.durable import Written
+from odradek.core.coordinators.durable import PendingWrite
 from odradek.core.coordinators.runtime import Runtime
 from odradek.core.kernel.moment import Moment
 from odradek.core.kernel.promise import Promise
-from odradek.core.transactions.addition_queue import AdditionQueue, Codes, Parts, Waiting
+from odradek.core.transactions.addition_queue import AdditionQueue, Codes, Parts, QueuedAddition
 from odradek.core.transactions.additions import AdditionsOutcome, AddPartitions, Question
-from odradek.core.transactions.one_in_flight import Complaints, OneInFlight
+from odradek.core.transactions.one_in_flight import FailureLogLevels, OneInFlight
 
 _LOG = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ class Answers(Protocol):
 
     def __call__(
         self, question: Question, names: Collection[TopicPartition], now: Moment
-    ) -> tuple[Codes, Written | None]: ...
+    ) -> tuple[Codes, PendingWrite | None]: ...
 
 
 class AddPartitionsToTxnManager:
@@ -54,7 +54,7 @@ class AddPartitionsToTxnManager:
         self._queues: dict[BrokerId, AdditionQueue] = {}
         self._requests = OneInFlight[AddPartitions, Parts]()  # Each with its waiting clients and their partitions.
         self._is_watching = False
-        self._complaints = Complaints()
+        self._complaints = FailureLogLevels()
         configs = runtime.configs
         self.timeout_ms = configs.int("request.timeout.ms")
         self._again_ms = configs.int("add.partitions.to.txn.retry.backoff.ms")
@@ -70,11 +70,11 @@ class AddPartitionsToTxnManager:
         """
         assert names, "a request names at least one partition"
         again_until = now.steady + self._again_ms_max if retries else now.steady
-        waiting = Waiting(question, names, again_until, now.steady + self.timeout_ms)
+        waiting = QueuedAddition(question, names, again_until, now.steady + self.timeout_ms)
         self._send(waiting, now)
         return waiting.promise
 
-    def _send(self, waiting: Waiting, now: Moment) -> None:
+    def _send(self, waiting: QueuedAddition, now: Moment) -> None:
         broker = self._coordinator(waiting.question.transactional_id)
         if broker is None:
             self._ask_here(waiting, now)
@@ -91,7 +91,7 @@ class AddPartitionsToTxnManager:
             self._requests.wants(broker)
             self._watch(now)
 
-    def _ask_here(self, waiting: Waiting, now: Moment) -> None:
+    def _ask_here(self, waiting: QueuedAddition, now: Moment) -> None:
         codes, written = self._here(waiting.question, waiting.names, now)
         if written is None:
             self._end_with(waiting, codes, now)
@@ -104,7 +104,7 @@ class AddPartitionsToTxnManager:
             lambda later: self._end_with(waiting, lost, later),
         )
 
-    def _end_with(self, waiting: Waiting, codes: Codes, now: Moment) -> None:
+    def _end_with(self, waiting: QueuedAddition, codes: Codes, now: Moment) -> None:
         waiting.codes = codes
         self._end(waiting, now)
 
@@ -136,7 +136,7 @@ class AddPartitionsToTxnManager:
             if waiting.has_all_codes:
                 self._end(waiting, now)
 
-    def _end(self, waiting: Waiting, now: Moment) -> None:
+    def _end(self, waiting: QueuedAddition, now: Moment) -> None:
         """Answer the waiting client, or send all its partitions again to the current coordinator."""
         assert waiting.has_all_codes
         is_concurrent = ErrorCode.CONCURRENT_TRANSACTIONS in waiting.codes.values()
@@ -146,14 +146,14 @@ class AddPartitionsToTxnManager:
         else:
             self._keep(waiting)
 
-    def _refuse(self, waiting: Waiting, code: ErrorCode) -> None:
+    def _refuse(self, waiting: QueuedAddition, code: ErrorCode) -> None:
         for name in waiting.names:
             waiting.codes.setdefault(name, code)
         self._keep(waiting)
 
-    def _keep(self, waiting: Waiting) -> None:
+    def _keep(self, waiting: QueuedAddition) -> None:
         assert waiting.codes.keys() == set(waiting.names), "each partition has an error code"
-        waiting.promise.keep(self._runtime.lot, waiting.codes)
+        waiting.promise.keep(self._runtime.purgatory, waiting.codes)
 
     def _tell(self, broker: BrokerId, outcome: AdditionsOutcome) -> None:
         """Log the reason for a missing answer."""

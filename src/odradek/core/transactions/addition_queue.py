@@ -16,7 +16,7 @@ WAITING_MAX = 100_000  # Partitions waiting for one broker.
 Codes = dict[TopicPartition, ErrorCode]
 
 
-class Waiting:
+class QueuedAddition:
     """One client request waiting for an answer about some partitions."""
 
     def __init__(self, question: Question, names: Collection[TopicPartition], again_until: int, deadline: int) -> None:
@@ -43,33 +43,33 @@ class Waiting:
 
 
 # The waiting clients of a request and their partitions.
-Parts = list[tuple[Waiting, list[TopicPartition]]]
+Parts = list[tuple[QueuedAddition, list[TopicPartition]]]
 
 
 class AdditionQueue:
     """Requests queued for one broker, by question in order of arrival; remainders move to the end."""
 
     def __init__(self) -> None:
-        self._waiting: dict[Question, list[Waiting]] = {}
+        self._waiting: dict[Question, list[QueuedAddition]] = {}
         self._size = 0  # Partitions.
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
-    def __iter__(self) -> Iterator[Waiting]:
+    def __iter__(self) -> Iterator[QueuedAddition]:
         return iter([one for together in self._waiting.values() for one in together])
 
     def has_room(self, more: int) -> bool:
         return not self._size or self._size + more <= WAITING_MAX
 
-    def add(self, waiting: Waiting) -> None:
+    def add(self, waiting: QueuedAddition) -> None:
         assert waiting.unsent and not waiting.codes and not waiting.is_over
         assert self.has_room(len(waiting.unsent))
         self._waiting.setdefault(waiting.question, []).append(waiting)
         self._size += len(waiting.unsent)
         self._check()
 
-    def forget(self, waiting: Waiting) -> None:
+    def forget(self, waiting: QueuedAddition) -> None:
         together = self._waiting[waiting.question]
         assert waiting.unsent, "a queued request has partitions that were not sent"
         together.remove(waiting)

@@ -19,7 +19,7 @@ from odradek.core.transactions.transaction_state_manager import TransactionState
 from odradek.core.transactions.transaction_states import NEVER_MS, NO_ID, Transaction, TransactionState
 
 
-class Asked(NamedTuple):
+class InitProducerId(NamedTuple):
     """An InitProducerId request; `expected` is the identity that the producer claims (KIP-360)."""
 
     transactional_id: str
@@ -29,7 +29,7 @@ class Asked(NamedTuple):
     keeps_prepared: bool = False
 
 
-class Began(NamedTuple):
+class InitProducerIdResult(NamedTuple):
     """The answer; `ongoing` is the prepared transaction that was kept, if any (KIP-939)."""
 
     error: ErrorCode
@@ -37,15 +37,15 @@ class Began(NamedTuple):
     ongoing: ProducerIdAndEpoch = NOBODY
 
 
-NO_IDS = Began(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-MOVED = Began(ErrorCode.NOT_COORDINATOR)
+NO_IDS = InitProducerIdResult(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+MOVED = InitProducerIdResult(ErrorCode.NOT_COORDINATOR)
 
 
-class Beginning:
+class PendingInitProducerId:
     """One InitProducerId in progress."""
 
-    def __init__(self, manager: TransactionStateManager, asked: Asked) -> None:
-        self.promise: Promise[Began] = Promise()
+    def __init__(self, manager: TransactionStateManager, asked: InitProducerId) -> None:
+        self.promise: Promise[InitProducerIdResult] = Promise()
         self._manager = manager
         self._asked = asked
 
@@ -58,7 +58,7 @@ class Beginning:
             else:
                 self._go_from(was, NO_ID, now)
         except Refused as refused:
-            self._keep(Began(refused.code))
+            self._keep(InitProducerIdResult(refused.code))
 
     def _go_with(self, new_id: ProducerId | None, now: Moment) -> None:
         if new_id is None:
@@ -67,7 +67,7 @@ class Beginning:
         try:
             self._go_from(self._transaction() or Transaction(self._asked.transactional_id, new_id), new_id, now)
         except Refused as refused:
-            self._keep(Began(refused.code))
+            self._keep(InitProducerIdResult(refused.code))
 
     def _transaction(self) -> Transaction | None:
         transactional_id = self._asked.transactional_id
@@ -89,7 +89,7 @@ class Beginning:
 
     def _begin(self, begun: Transaction, ongoing: ProducerIdAndEpoch, now: Moment) -> None:
         assert begun.id == self._asked.transactional_id and not begun.is_decided
-        began = Began(ErrorCode.NONE, begun.client, ongoing)
+        began = InitProducerIdResult(ErrorCode.NONE, begun.client, ongoing)
         written = self._manager.shards.find_shard(begun.id).put(begun, now)
         steps = self._manager.runtime.steps
         steps.when_safe(written, lambda _: self._keep(began), now, lambda _: self._lost())
@@ -97,5 +97,5 @@ class Beginning:
     def _lost(self) -> None:
         self._keep(MOVED)
 
-    def _keep(self, began: Began) -> None:
-        self.promise.keep(self._manager.runtime.lot, began)
+    def _keep(self, began: InitProducerIdResult) -> None:
+        self.promise.keep(self._manager.runtime.purgatory, began)

@@ -15,7 +15,7 @@ import logging
 
 from odradek.base.errors import Refused
 from odradek.base.units import NO_BROKER, SECOND_MS, BrokerId, TopicPartition
-from odradek.core.coordinators.durable import Written
+from odradek.core.coordinators.durable import PendingWrite
 from odradek.core.coordinators.runtime import Runtime
 from odradek.core.kernel.moment import Moment
 from odradek.core.transactions import transaction_rules as rules
@@ -69,7 +69,7 @@ class Completions:
         if pending.shard.is_over:
             return
         assert len(names) <= pending.left
-        marked: list[Written] = []
+        marked: list[PendingWrite] = []
         budget = ROUTED_AT_ONCE
         while names and budget > 0:
             name = names.pop()
@@ -102,7 +102,9 @@ class Completions:
         leader = topic.partitions[name.partition].leader
         return leader if leader == self._runtime.broker_id or leader in view.brokers else NO_BROKER
 
-    def _mark_here(self, pending: PendingCompletion, name: TopicPartition, marked: list[Written], now: Moment) -> None:
+    def _mark_here(
+        self, pending: PendingCompletion, name: TopicPartition, marked: list[PendingWrite], now: Moment
+    ) -> None:
         try:
             written = self._write_marker(name, pending.marker, now)
         except Refused as refused:
@@ -120,7 +122,7 @@ class Completions:
             else:
                 marked.append(written)
 
-    def _wait(self, pending: PendingCompletion, marked: list[Written], now: Moment) -> None:
+    def _wait(self, pending: PendingCompletion, marked: list[PendingWrite], now: Moment) -> None:
         """Wait until markers that were written here are safe, then continue."""
         while marked and marked[-1].is_settled:
             written = marked.pop()

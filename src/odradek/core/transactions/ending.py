@@ -15,7 +15,7 @@ from odradek.core.transactions.transaction_state_manager import TransactionState
 from odradek.core.transactions.transaction_states import NO_ID, Transaction
 
 
-class End(NamedTuple):
+class EndTxn(NamedTuple):
     """An EndTxn request; `version` is 2 if the transaction has its own epoch (KIP-890)."""
 
     transactional_id: str
@@ -24,18 +24,18 @@ class End(NamedTuple):
     is_commit: bool
 
 
-class Ended(NamedTuple):
+class EndTxnResult(NamedTuple):
     """The answer, with the producer's next id and epoch."""
 
     error: ErrorCode
     producer: ProducerIdAndEpoch = NOBODY
 
 
-class Ending:
+class PendingEndTxn:
     """One EndTxn in progress."""
 
-    def __init__(self, manager: TransactionStateManager, end: End) -> None:
-        self.promise: Promise[Ended] = Promise()
+    def __init__(self, manager: TransactionStateManager, end: EndTxn) -> None:
+        self.promise: Promise[EndTxnResult] = Promise()
         self._manager = manager
         self._end = end
 
@@ -49,35 +49,35 @@ class Ending:
 
     def _go_with(self, new_id: ProducerId | None, now: Moment) -> None:
         if new_id is None:
-            self._keep(Ended(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            self._keep(EndTxnResult(ErrorCode.COORDINATOR_NOT_AVAILABLE))
             return
         try:
             self._decide(new_id, now)
         except Refused as refused:
-            self._keep(Ended(refused.code))
+            self._keep(EndTxnResult(refused.code))
 
     def _decide(self, new_id: ProducerId, now: Moment) -> None:
         end = self._end
         shard, was = self._manager.find_transaction(end.transactional_id)
         try:
             decided = rules.ends(was, end.producer, end.version, new_id, now.wall, commit=end.is_commit)
-        except rules.Retried:
+        except rules.RepeatedEndTxn:
             if was.is_past_last_epoch:
                 self._renew(shard, rules.renewed(was, new_id, now.wall), now)
             else:
-                self._keep(Ended(ErrorCode.NONE, was.client))
+                self._keep(EndTxnResult(ErrorCode.NONE, was.client))
             return
-        ended = Ended(ErrorCode.NONE, rules.completed(decided, now.wall).client)
-        moved = Ended(ErrorCode.NOT_COORDINATOR)
+        ended = EndTxnResult(ErrorCode.NONE, rules.completed(decided, now.wall).client)
+        moved = EndTxnResult(ErrorCode.NOT_COORDINATOR)
         then = Completion(lambda _: self._keep(ended), lambda: self._keep(moved))
         self._manager.completions.decide(shard, decided, now, then=then)
 
     def _renew(self, shard: TransactionShard, renewed: Transaction, now: Moment) -> None:
         """Answer with a new producer id once it is safe; a second retry finds it as its own."""
-        ended, moved = Ended(ErrorCode.NONE, renewed.client), Ended(ErrorCode.NOT_COORDINATOR)
+        ended, moved = EndTxnResult(ErrorCode.NONE, renewed.client), EndTxnResult(ErrorCode.NOT_COORDINATOR)
         steps = self._manager.runtime.steps
         written = shard.put(renewed, now)
         steps.when_safe(written, lambda _: self._keep(ended), now, lambda _: self._keep(moved))
 
-    def _keep(self, ended: Ended) -> None:
-        self.promise.keep(self._manager.runtime.lot, ended)
+    def _keep(self, ended: EndTxnResult) -> None:
+        self.promise.keep(self._manager.runtime.purgatory, ended)

@@ -40,7 +40,7 @@ _LOG = logging.getLogger(__name__)
 LOOKED_AT_PER_SLICE = 256  # Partitions with their open transactions, or transactions: some microseconds each.
 
 
-class Fate(Enum):
+class OpenTransactionOutcome(Enum):
     """The outcome of a transaction that is open in a partition."""
 
     HELD = auto()
@@ -49,7 +49,7 @@ class Fate(Enum):
     MARKED = auto()
 
 
-class Open(NamedTuple):
+class OpenTransaction(NamedTuple):
     """A transaction found open in a partition."""
 
     partition: Partition
@@ -76,19 +76,27 @@ class Open(NamedTuple):
         return now is not None and (now.epoch, now.first_offset) == (self.seen.epoch, self.seen.first_offset)
 
 
-def fate(name: TopicPartition, producer: ProducerIdAndEpoch, was: Transaction | None) -> Fate:
+def fate(name: TopicPartition, producer: ProducerIdAndEpoch, was: Transaction | None) -> OpenTransactionOutcome:
     """Return the fate of a transaction open in a partition; `was` is the known one of its producer id."""
     if was is None:
-        return Fate.MARKED
+        return OpenTransactionOutcome.MARKED
     is_part = name in was.partitions
     if was.is_decided:
         is_next = producer == rules.completed(was, TimestampMs(0)).client
-        return Fate.WAITS if is_next else Fate.HELD if is_part else Fate.MARKED
+        return (
+            OpenTransactionOutcome.WAITS
+            if is_next
+            else OpenTransactionOutcome.HELD
+            if is_part
+            else OpenTransactionOutcome.MARKED
+        )
     if producer == was.producer and is_part:
-        return Fate.HELD
+        return OpenTransactionOutcome.HELD
     if producer != was.client or was.is_past_last_epoch:
-        return Fate.MARKED  # It has an older epoch, or one that no client may use, and is unrelated to later joins.
-    return Fate.WAITS if was.is_kept else Fate.JOINS
+        return (
+            OpenTransactionOutcome.MARKED
+        )  # It has an older epoch, or one that no client may use, and is unrelated to later joins.
+    return OpenTransactionOutcome.WAITS if was.is_kept else OpenTransactionOutcome.JOINS
 
 
 def all_led(
@@ -136,22 +144,22 @@ class HangingTransactions:
         Open transactions are found first, then their coordinators, because a partition joins its transaction before
         the transaction opens in it.
         """
-        found: list[Open] = []
+        found: list[OpenTransaction] = []
         for some in _opened(partitions):
             found += some
             yield
         yield from self._find({one.seen.id for one in found})
         is_done = True
-        joining: dict[str, list[Open]] = {}
+        joining: dict[str, list[OpenTransaction]] = {}
         for number, one in enumerate(found, 1):
             if self._is_over:
                 return False
             what = self._fate(one)
-            if what is Fate.JOINS:
+            if what is OpenTransactionOutcome.JOINS:
                 joining.setdefault(self._kept[one.seen.id][1], []).append(one)
-            elif what is not Fate.HELD:
-                is_done &= what is Fate.MARKED and self._mark(one, now)
-            if what is Fate.MARKED or number % LOOKED_AT_PER_SLICE == 0:
+            elif what is not OpenTransactionOutcome.HELD:
+                is_done &= what is OpenTransactionOutcome.MARKED and self._mark(one, now)
+            if what is OpenTransactionOutcome.MARKED or number % LOOKED_AT_PER_SLICE == 0:
                 yield
         for together in joining.values():
             if self._is_over:
@@ -175,14 +183,14 @@ class HangingTransactions:
                         self._kept[producer_id] = shard, one.id
                 yield
 
-    def _fate(self, one: Open) -> Fate:
+    def _fate(self, one: OpenTransaction) -> OpenTransactionOutcome:
         """Return the fate of the transaction by the current state."""
         if not one.is_open:
-            return Fate.HELD
+            return OpenTransactionOutcome.HELD
         kept = self._kept.get(one.seen.id)
         return fate(one.name, one.producer, None if kept is None else kept[0].transactions.get(kept[1]))
 
-    def _mark(self, one: Open, now: Moment) -> bool:
+    def _mark(self, one: OpenTransaction, now: Moment) -> bool:
         """End a transaction of an unknown producer; return False if the marker is refused now."""
         _LOG.warning(
             "aborting a hanging transaction in %s of producer %d, which no coordinator knows", one.name, one.seen.id
@@ -194,9 +202,9 @@ class HangingTransactions:
             return False
         return True
 
-    def _abort(self, together: Sequence[Open], now: Moment) -> bool:
+    def _abort(self, together: Sequence[OpenTransaction], now: Moment) -> bool:
         """Abort one transaction with the partitions that join it; return False if that is refused now."""
-        joining = [one for one in together if self._fate(one) is Fate.JOINS]
+        joining = [one for one in together if self._fate(one) is OpenTransactionOutcome.JOINS]
         if joining:
             shard, transactional_id = self._kept[joining[0].seen.id]
             was, names = shard.transactions[transactional_id], [one.name for one in joining]
@@ -215,16 +223,16 @@ class HangingTransactions:
         return len(joining) == len(together)
 
 
-def _opened(partitions: Mapping[TopicPartition, Partition]) -> Iterator[list[Open]]:
+def _opened(partitions: Mapping[TopicPartition, Partition]) -> Iterator[list[OpenTransaction]]:
     """Yield the open transactions of all partitions led here, in slices.
 
     Only partitions led here count, because their leader writes the marker.
     """
-    found: list[Open] = []
+    found: list[OpenTransaction] = []
     looks = 0
     for partition in list(partitions.values()):
         if partition.is_online and partition.leading is not None:
-            found += [Open(partition, seen) for seen in partition.log.producers.open_transactions()]
+            found += [OpenTransaction(partition, seen) for seen in partition.log.producers.open_transactions()]
         looks += 1
         if looks + len(found) >= LOOKED_AT_PER_SLICE:
             yield found

@@ -17,7 +17,7 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import SECOND_MS, BrokerId, TopicPartition
 from odradek.core.coordinators.runtime import Runtime
 from odradek.core.kernel.moment import Moment
-from odradek.core.transactions.one_in_flight import Complaints, OneInFlight
+from odradek.core.transactions.one_in_flight import FailureLogLevels, OneInFlight
 from odradek.core.transactions.pending_completion import PendingCompletion
 from odradek.core.transactions.transaction_markers import MarkersOutcome, WriteMarkers
 
@@ -46,7 +46,7 @@ class TransactionMarkerChannelManager:
         self._queues: dict[BrokerId, Queue] = {}
         self._requests = OneInFlight[WriteMarkers, list[PendingCompletion]]()  # With the transaction of each marker.
         self._is_watching = False
-        self._complaints = Complaints()
+        self._complaints = FailureLogLevels()
 
     def add(self, broker: BrokerId, pending: PendingCompletion, name: TopicPartition, now: Moment) -> None:
         """Queue the marker of a partition that another broker leads."""

@@ -16,14 +16,14 @@ from odradek.base.units import BrokerId
 _MISCONFIGURED = frozenset({ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.UNSUPPORTED_VERSION})
 
 
-class ToBroker(Protocol):
+class BrokerRequest(Protocol):
     """An effect: one request to one broker."""
 
     @property
     def broker(self) -> BrokerId: ...
 
 
-E = TypeVar("E", bound=ToBroker)
+E = TypeVar("E", bound=BrokerRequest)
 K = TypeVar("K")
 
 
@@ -64,7 +64,7 @@ class OneInFlight(Generic[E, K]):
         return kept
 
 
-class Complaints:
+class FailureLogLevels:
     """Log levels for failures of brokers: an error once if an administrator has to act."""
 
     def __init__(self) -> None:

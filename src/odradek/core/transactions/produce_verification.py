@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from odradek.base.errors import ErrorCode, Refused
-from odradek.core.coordinators.durable import Written
+from odradek.core.coordinators.durable import PendingWrite
 from odradek.core.coordinators.state_log import ProducerIdAndEpoch
 from odradek.core.kernel.moment import Moment
 from odradek.core.partition.leading import Leading
@@ -35,7 +35,7 @@ def admit_batch(  # noqa: PLR0917
     transactional_id: str,
     version: int,
     now: Moment,
-) -> Written | None:
+) -> PendingWrite | None:
     """Admit a batch to the partition; since Produce v12 the write itself adds the partition.
 
     Returns the coordinator's write that must be safe before the batch is acknowledged, or None. Raises Refused.

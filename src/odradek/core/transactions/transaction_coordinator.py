@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import ProducerEpoch, ProducerId, TopicPartition
-from odradek.core.coordinators.durable import Written
+from odradek.core.coordinators.durable import PendingWrite
 from odradek.core.coordinators.runtime import Runtime
 from odradek.core.coordinators.shards import Load, Shards
 from odradek.core.coordinators.state_log import ProducerIdAndEpoch
@@ -23,16 +23,16 @@ from odradek.core.transactions import transaction_rules as rules
 from odradek.core.transactions.add_partitions import AddPartitionsToTxnManager
 from odradek.core.transactions.addition_queue import Codes
 from odradek.core.transactions.additions import Question
-from odradek.core.transactions.beginning import NO_IDS, Asked, Began, Beginning
+from odradek.core.transactions.beginning import NO_IDS, InitProducerId, InitProducerIdResult, PendingInitProducerId
 from odradek.core.transactions.completion import Completions
-from odradek.core.transactions.ending import End, Ended, Ending
+from odradek.core.transactions.ending import EndTxn, EndTxnResult, PendingEndTxn
 from odradek.core.transactions.hanging import HangingTransactions, all_led, all_shards
 from odradek.core.transactions.producer_ids import ProducerIds
 from odradek.core.transactions.transaction_markers import WriteMarker
 from odradek.core.transactions.transaction_shard import TransactionShard
 from odradek.core.transactions.transaction_state_manager import TransactionStateManager
 from odradek.core.transactions.transaction_states import Transaction
-from odradek.core.transactions.unsafe_additions import Joins
+from odradek.core.transactions.unsafe_additions import UnsafeAdditions
 
 
 class TransactionCoordinator:
@@ -53,7 +53,7 @@ class TransactionCoordinator:
         configs = runtime.configs
         self.timeout_ms_max = configs.int("transaction.max.timeout.ms")
         self.allows_two_phases = configs.bool("transaction.two.phase.commit.enable")
-        self.joins = Joins(self.timeout_ms_max)
+        self.joins = UnsafeAdditions(self.timeout_ms_max)
 
     def _make(self, leading: Leading) -> TransactionShard:
         return TransactionShard(leading, self.runtime, self._resume)
@@ -73,25 +73,25 @@ class TransactionCoordinator:
 
     # InitProducerId.
 
-    def new_producer(self) -> Promise[Began]:
+    def new_producer(self) -> Promise[InitProducerIdResult]:
         """Allocate an id for a producer without transactions."""
-        promise: Promise[Began] = Promise()
+        promise: Promise[InitProducerIdResult] = Promise()
 
         def use(producer_id: ProducerId | None) -> None:
             began = (
                 NO_IDS
                 if producer_id is None
-                else Began(ErrorCode.NONE, ProducerIdAndEpoch(producer_id, ProducerEpoch(0)))
+                else InitProducerIdResult(ErrorCode.NONE, ProducerIdAndEpoch(producer_id, ProducerEpoch(0)))
             )
-            promise.keep(self.runtime.lot, began)
+            promise.keep(self.runtime.purgatory, began)
 
         self.ids.allocate_id(use)
         return promise
 
-    def init_producer_id(self, asked: Asked, now: Moment) -> Promise[Began]:
+    def init_producer_id(self, asked: InitProducerId, now: Moment) -> Promise[InitProducerIdResult]:
         """Begin an InitProducerId, or raise Refused(NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS)."""
         self.shards.find_shard(asked.transactional_id)
-        beginning = Beginning(self.states, asked)
+        beginning = PendingInitProducerId(self.states, asked)
         beginning.advance(now)
         return beginning.promise
 
@@ -104,7 +104,7 @@ class TransactionCoordinator:
         partitions: Collection[TopicPartition],
         version: int,
         now: Moment,
-    ) -> Written | None:
+    ) -> PendingWrite | None:
         """Add partitions to the transaction and return the write to wait for.
 
         Returns None if they had joined it safely before. Raises Refused.
@@ -117,7 +117,7 @@ class TransactionCoordinator:
         self.joins.confirmed(transactional_id, partitions)
         return self.unsafe_join(transactional_id)
 
-    def unsafe_join(self, transactional_id: str) -> Written | None:
+    def unsafe_join(self, transactional_id: str) -> PendingWrite | None:
         """Return the last write that added partitions to the transaction, or None if it is safe.
 
         No batch in those partitions may be acknowledged before the write is safe. Otherwise the transaction could
@@ -165,7 +165,7 @@ class TransactionCoordinator:
 
     def _answer(
         self, question: Question, names: Collection[TopicPartition], now: Moment
-    ) -> tuple[Codes, Written | None]:
+    ) -> tuple[Codes, PendingWrite | None]:
         """Answer this broker's own question as AddPartitionsToTxn answers that of another broker.
 
         Returns the error code of each partition, and the write that must be safe before they apply.
@@ -187,7 +187,9 @@ class TransactionCoordinator:
             return refused.code
         return ErrorCode.NONE
 
-    def verified(self, transactional_id: str, producer: ProducerIdAndEpoch, name: TopicPartition) -> Written | None:
+    def verified(
+        self, transactional_id: str, producer: ProducerIdAndEpoch, name: TopicPartition
+    ) -> PendingWrite | None:
         """Check as check_touched does, and return the write that added partitions, or None if it is safe."""
         self.check_touched(transactional_id, producer, name)
         self.joins.confirmed(transactional_id, (name,))
@@ -195,7 +197,7 @@ class TransactionCoordinator:
 
     def admit(
         self, leading: Leading, producer: ProducerIdAndEpoch, transactional_id: str, now: Moment, *, adds: bool
-    ) -> Written | None:
+    ) -> PendingWrite | None:
         """Admit a producer's write to a partition in its transaction; with `adds` the partition joins it.
 
         Returns the coordinator's write that must be safe before this one is acknowledged, or None. Raises Refused as
@@ -222,9 +224,9 @@ class TransactionCoordinator:
 
     # EndTxn.
 
-    def end_transaction(self, end: End, now: Moment) -> Promise[Ended]:
+    def end_transaction(self, end: EndTxn, now: Moment) -> Promise[EndTxnResult]:
         """Begin an EndTxn, or raise Refused as `TransactionStateManager.find_transaction` does."""
-        ending = Ending(self.states, end)
+        ending = PendingEndTxn(self.states, end)
         ending.advance(now)
         return ending.promise
 

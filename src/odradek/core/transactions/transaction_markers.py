@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import BrokerId, ProducerId, TopicPartition
-from odradek.core.coordinators.durable import Written
+from odradek.core.coordinators.durable import PendingWrite
 from odradek.core.coordinators.state_log import ProducerIdAndEpoch
 from odradek.core.kernel.moment import Moment
 
@@ -27,7 +27,7 @@ class Marker(NamedTuple):
 class WriteMarker(Protocol):
     """Writer of a marker to one partition; returns None if the topic is deleted, or raises Refused."""
 
-    def __call__(self, name: TopicPartition, marker: Marker, now: Moment) -> Written | None: ...
+    def __call__(self, name: TopicPartition, marker: Marker, now: Moment) -> PendingWrite | None: ...
 
 
 class WriteMarkers:

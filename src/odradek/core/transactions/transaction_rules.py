@@ -25,7 +25,7 @@ EMPTY, ONGOING = TransactionState.EMPTY, TransactionState.ONGOING
 EPOCH_PER_TRANSACTION = 2
 
 
-class Retried(Exception):
+class RepeatedEndTxn(Exception):
     """Raised when EndTxn repeats a decision already carried out, which is answered as before."""
 
 
@@ -128,7 +128,7 @@ def touches(
 def ends(
     was: Transaction, producer: ProducerIdAndEpoch, version: int, new_id: ProducerId, now: TimestampMs, *, commit: bool
 ) -> Transaction:
-    """Apply a client's EndTxn; raise Retried if that decision is already carried out, or Refused."""
+    """Apply a client's EndTxn; raise RepeatedEndTxn if that decision is already carried out, or Refused."""
     check = _check_end_with_epochs if version >= EPOCH_PER_TRANSACTION else _check_end
     check(was, producer, commit)
     return decided(was, version, new_id, now, commit=commit)
@@ -250,7 +250,7 @@ def _refuse_or_retried(was: Transaction, commit: bool) -> None:
     if was.state is wanted:
         raise Refused(ErrorCode.CONCURRENT_TRANSACTIONS, f"the transaction of {was.id} is still completing")
     if was.state is COMPLETE_AFTER[wanted]:
-        raise Retried
+        raise RepeatedEndTxn
     raise _wrong_state(was, "commit" if commit else "abort")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from odradek.base.errors import ErrorCode, Refused
-from odradek.core.coordinators.durable import Step, Written
+from odradek.core.coordinators.durable import PendingWrite, Step
 from odradek.core.coordinators.runtime import Runtime
 from odradek.core.coordinators.state_log import ProducerIdAndEpoch, StateLog, StateRecord
 from odradek.core.kernel.moment import Moment
@@ -16,7 +16,7 @@ from odradek.record.internal.internal_codec import decode_transaction_key, decod
 from odradek.record.internal.transaction_log import TransactionLogKey, TransactionLogValue
 
 
-class Resumes(Protocol):
+class ResumeCallback(Protocol):
     """Callback that continues a decision interrupted by a stop."""
 
     def __call__(self, shard: TransactionShard, transaction: Transaction, now: Moment) -> None: ...
@@ -32,7 +32,7 @@ class Completion(NamedTuple):
 class TransactionShard:
     """One shard; `transactions` matches the log, and `put` changes both."""
 
-    def __init__(self, leading: Leading, runtime: Runtime, resume: Resumes) -> None:
+    def __init__(self, leading: Leading, runtime: Runtime, resume: ResumeCallback) -> None:
         self._version = runtime.protocol.transaction_value
         self.log = StateLog(leading, {TransactionLogValue: self._version}, runtime)
         self.transactions: dict[str, Transaction] = {}
@@ -44,7 +44,7 @@ class TransactionShard:
     def coordinator_epoch(self) -> int:
         return self.log.leading.epoch
 
-    def put(self, transaction: Transaction, now: Moment) -> Written:
+    def put(self, transaction: Transaction, now: Moment) -> PendingWrite:
         """Write the transaction's new state, or raise Refused and change nothing."""
         written = self.log.append([to_record(transaction, self._version)], now)
         self.transactions[transaction.id] = transaction

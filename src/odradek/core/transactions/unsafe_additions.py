@@ -10,25 +10,25 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from odradek.base.units import TopicPartition
-from odradek.core.coordinators.durable import Written
+from odradek.core.coordinators.durable import PendingWrite
 from odradek.core.kernel.moment import Moment
 
 
-class Joins:
+class UnsafeAdditions:
     """The last such write of each transactional id, and the ids with a lost write."""
 
     def __init__(self, forgotten_after_ms: int) -> None:
         """Create the table; lost writes are dropped after the time in which every transaction ends."""
         self._forgotten_after_ms = forgotten_after_ms
-        self._last: dict[str, Written] = {}
+        self._last: dict[str, PendingWrite] = {}
         self.lost: dict[str, set[TopicPartition]] = {}  # With the partitions confirmed since then.
         self._lost_since: dict[str, int] = {}  # The time when `expire_lost_writes` first saw it (steady clock).
 
-    def wrote(self, transactional_id: str, written: Written) -> None:
+    def wrote(self, transactional_id: str, written: PendingWrite) -> None:
         self._look(transactional_id)
         self._last[transactional_id] = written
 
-    def unsafe(self, transactional_id: str) -> Written | None:
+    def unsafe(self, transactional_id: str) -> PendingWrite | None:
         """Return the transaction's last write if it is not safe; a lost one is returned once."""
         written = self._last.get(transactional_id)
         if written is None or written.is_safe:

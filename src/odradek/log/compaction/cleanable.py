@@ -17,7 +17,7 @@ from odradek.log.log.log import Log
 from odradek.log.segment.segment import Segment
 
 
-class Cleanable(NamedTuple):
+class LogToClean(NamedTuple):
     """Cleanable part of a log as a pass would find it; sizes in bytes."""
 
     first_dirty: Offset
@@ -33,7 +33,7 @@ class Cleanable(NamedTuple):
         return self.cleanable_bytes / size if size else 0.0
 
 
-def cleanable(log: Log, now: TimestampMs, high_watermark: Offset) -> Cleanable:
+def cleanable(log: Log, now: TimestampMs, high_watermark: Offset) -> LogToClean:
     """Return the cleanable part of the log as it is now.
 
     Raise DiskFailed if an index that must be read for a segment's timestamp can't be read.
@@ -58,7 +58,7 @@ def cleanable(log: Log, now: TimestampMs, high_watermark: Offset) -> Cleanable:
         is_overdue |= is_older(segment, now, config.max_compaction_lag_ms)
     upper = Offset(max(upper, dirty))
     assert log.start_offset <= dirty <= upper <= log.end_offset, "only records of the log are cleaned"
-    return Cleanable(dirty, upper, clean_bytes, cleanable_bytes if upper > dirty else 0, is_overdue)
+    return LogToClean(dirty, upper, clean_bytes, cleanable_bytes if upper > dirty else 0, is_overdue)
 
 
 def is_older(segment: Segment, now: TimestampMs, lag_ms: int) -> bool:

@@ -13,8 +13,8 @@ from typing import NamedTuple
 from odradek.base.units import Offset, ProducerEpoch, ProducerId
 from odradek.log.compaction.cleaned_transactions import CleanedTransactions
 from odradek.log.producers.producer_state import ProducerStateEntry
-from odradek.log.segment.transaction_index import Aborted
-from odradek.record.batch_filter import BatchFilter, Rules, stamp, without_records
+from odradek.log.segment.transaction_index import AbortedTxn
+from odradek.record.batch_filter import BatchFilter, RetentionRules, stamp, without_records
 from odradek.record.crc import Buffer
 from odradek.record.kernels.compact import OffsetMap
 from odradek.record.kernels.compact_runs import FilterRuns
@@ -43,7 +43,7 @@ class CleanedBatches:
     """
 
     def __init__(
-        self, offsets: OffsetMap, end: Offset, last: Mapping[ProducerId, LastBatch], aborted: Iterable[Aborted]
+        self, offsets: OffsetMap, end: Offset, last: Mapping[ProducerId, LastBatch], aborted: Iterable[AbortedTxn]
     ) -> None:
         self._filter = BatchFilter(offsets)
         special = array("q", sorted(one.offset for one in last.values() if one.offset >= 0))
@@ -53,7 +53,7 @@ class CleanedBatches:
         self.transactions = CleanedTransactions(aborted)
         self.dropped_records = 0
 
-    def kept(self, batch: Batch, rules: Rules, *, keeps_header: bool) -> Buffer | None:
+    def kept(self, batch: Batch, rules: RetentionRules, *, keeps_header: bool) -> Buffer | None:
         """Return the kept part of the batch: its own view if unchanged, other bytes, or None.
 
         With `keeps_header` the result is never None.  Raise Refused(CORRUPT_MESSAGE) for a batch that can't be
@@ -86,7 +86,7 @@ class CleanedBatches:
         return self.transactions.passes_data(batch)
 
     @staticmethod
-    def _marker(batch: Batch, rules: Rules, *, is_void: bool, keeps_header: bool) -> Buffer | None:
+    def _marker(batch: Batch, rules: RetentionRules, *, is_void: bool, keeps_header: bool) -> Buffer | None:
         horizon = batch.delete_horizon
         if not is_void:
             return batch.view

@@ -12,7 +12,7 @@ from odradek.log.files.disk import Disk
 from odradek.log.files.log_config import LogConfig
 from odradek.log.segment.scan import walk_runs
 from odradek.log.segment.segment import Segment
-from odradek.log.segment.transaction_index import Aborted
+from odradek.log.segment.transaction_index import AbortedTxn
 from odradek.record.crc import Buffer
 from odradek.record.kernels.runs import Runs
 
@@ -65,7 +65,7 @@ class CleanedSegments:
         self.size += len(data)
         self.last_offset = last_offset
 
-    def end_aborted(self, aborted: list[Aborted]) -> None:
+    def end_aborted(self, aborted: list[AbortedTxn]) -> None:
         """Add aborted transactions whose markers were added last."""
         for one in aborted:
             self._segments[-1].transactions.add(one)

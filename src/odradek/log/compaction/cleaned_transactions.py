@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from heapq import heapify, heappop
 
 from odradek.base.units import Offset, ProducerId
-from odradek.log.segment.transaction_index import Aborted
+from odradek.log.segment.transaction_index import AbortedTxn
 from odradek.record.end_transaction_marker import end_marker
 from odradek.record.record_batch import Batch
 
@@ -24,14 +24,14 @@ class CleanedTransactions:
     `kept` holds those whose abort markers stay, until `take_kept`.
     """
 
-    def __init__(self, aborted: Iterable[Aborted]) -> None:
+    def __init__(self, aborted: Iterable[AbortedTxn]) -> None:
         """Begin with the aborted transactions that overlap the range to read, in any order."""
         self._to_come = [(one.first_offset, one) for one in aborted]
         heapify(self._to_come)
-        self._aborted: dict[ProducerId, _Begun] = {}
+        self._aborted: dict[ProducerId, _AbortedTransactionMetadata] = {}
         self._committed: set[ProducerId] = set()
         self._noted: set[ProducerId] = set()  # By a snapshot that stays.
-        self.kept: list[Aborted] = []
+        self.kept: list[AbortedTxn] = []
 
     def begins_segment(self, opened: Iterable[ProducerId]) -> None:
         """Record the producers with an open transaction in the snapshot at the next segment's start."""
@@ -69,21 +69,21 @@ class CleanedTransactions:
         self.kept.append(begun.aborted)
         return False
 
-    def take_kept(self) -> list[Aborted]:
+    def take_kept(self) -> list[AbortedTxn]:
         kept, self.kept = self.kept, []
         return kept
 
     def _begin_up_to(self, offset: Offset) -> None:
         while self._to_come and self._to_come[0][0] <= offset:
             _, aborted = heappop(self._to_come)
-            self._aborted.setdefault(aborted.producer_id, _Begun(aborted))
+            self._aborted.setdefault(aborted.producer_id, _AbortedTransactionMetadata(aborted))
 
 
-class _Begun:
+class _AbortedTransactionMetadata:
     """Aborted transaction whose beginning the cleaner has passed."""
 
     __slots__ = ("aborted", "has_batches")
 
-    def __init__(self, aborted: Aborted) -> None:
+    def __init__(self, aborted: AbortedTxn) -> None:
         self.aborted = aborted
         self.has_batches = False

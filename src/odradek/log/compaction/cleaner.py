@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from odradek.base.errors import Refused
 from odradek.base.units import INT32_MAX, INT64_MAX, Offset
-from odradek.log.compaction.cleanable import Cleanable
+from odradek.log.compaction.cleanable import LogToClean
 from odradek.log.compaction.cleaned_batches import CleanedBatches, last_batches
 from odradek.log.compaction.cleaned_segments import CleanedSegments
 from odradek.log.compaction.cleaned_transactions import CleanedTransactions
@@ -33,8 +33,8 @@ from odradek.log.removal.swap import CleanedDisk, Publication
 from odradek.log.segment.chunks import Chunk, OldFormat, chunks
 from odradek.log.segment.scan import Damaged
 from odradek.log.segment.segment import Segment
-from odradek.log.segment.transaction_index import Aborted
-from odradek.record.batch_filter import Rules, put_keys
+from odradek.log.segment.transaction_index import AbortedTxn
+from odradek.record.batch_filter import RetentionRules, put_keys
 from odradek.record.kernels.compact import SLOT_BYTES, BadRecords, OffsetMap
 from odradek.record.kernels.compact_runs import KeyRuns
 
@@ -43,7 +43,7 @@ SLOTS_MIN = 64
 Throttle = Callable[[int], None]  # Receives the number of bytes read or written, and may wait.
 
 
-class Withdrawn(Exception):
+class CleaningAborted(Exception):
     """Raised in a pass that is no longer needed, because its log was cut, deleted or closed."""
 
 
@@ -65,7 +65,7 @@ class Options(NamedTuple):
     io_bytes: int
     load_factor: float
     seed: bytes
-    rules: Rules
+    rules: RetentionRules
 
 
 class Source(NamedTuple):
@@ -92,7 +92,7 @@ class Cleaning:
     `end` is the beginning of the next pass, once the map is built.
     """
 
-    def __init__(self, log: Log, found: Cleanable, options: Options) -> None:
+    def __init__(self, log: Log, found: LogToClean, options: Options) -> None:
         assert found.first_dirty <= found.first_uncleanable, "the dirty part ends after it begins"
         self._disk = log.disk
         self._directory = log.directory
@@ -120,7 +120,7 @@ class Cleaning:
     # ------------------------------------------------------------------ the map
 
     def build_map(self, throttle: Throttle) -> None:
-        """Read the dirty part and build the map.  Raise Withdrawn, Uncleanable or DiskFailed."""
+        """Read the dirty part and build the map.  Raise CleaningAborted, Uncleanable or DiskFailed."""
         assert self._batches is None, "the map of a pass is built once"
         found = self._found
         offsets = OffsetMap(self._map_bytes(), self._options.seed)
@@ -179,7 +179,7 @@ class Cleaning:
                     return False
         return True
 
-    def _aborted(self) -> list[Aborted]:
+    def _aborted(self) -> list[AbortedTxn]:
         """Return all aborted transactions of the log."""
         return [one for index in self._indexes for one in index.overlapping(Offset(0), Offset(INT64_MAX))[0]]
 
@@ -271,12 +271,12 @@ class Cleaning:
 
     def _publish(self, bases: Sequence[Offset]) -> None:
         if self.is_withdrawn:
-            raise Withdrawn
+            raise CleaningAborted
         publication = self._publication = Publication(self._disk, self._directory, bases, self._turns)
         if self.is_withdrawn:
             publication.withdraw()
         if not publication.run():
-            raise Withdrawn
+            raise CleaningAborted
 
     def take_back(self) -> None:
         """Unlink .swap files that the log does not use.  Raise DiskFailed if that fails."""
@@ -298,7 +298,7 @@ class Cleaning:
         file, io_bytes = self._disk.open(source.path), self._options.io_bytes
         for chunk in chunks(file, source.size, source.base_offset, source.next_base, io_bytes):
             if self.is_withdrawn:
-                raise Withdrawn
+                raise CleaningAborted
             throttle(len(chunk.data))
             yield chunk
 

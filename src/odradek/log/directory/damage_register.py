@@ -34,7 +34,7 @@ _PARTITION = attrgetter("partition")
 
 
 @dataclass(slots=True)
-class DamagesWrite:
+class DamageRegisterWrite:
     """Write of all damages as a value; run() may be called in any thread and raises DiskFailed."""
 
     disk: Disk
@@ -52,7 +52,7 @@ class DamagesWrite:
             self.is_over = True
 
 
-class Damages:
+class DamageRegister:
     """Damaged logs of one data directory, and the stored part of their damages."""
 
     def __init__(self, disk: Disk, directory: str) -> None:
@@ -61,7 +61,7 @@ class Damages:
         self._damaged: set[TopicPartition] = set()  # Logs that have or had damages.
         self._loaded: dict[TopicPartition, list[KnownDamage]] = {}  # Of logs that are not open yet, or can't be opened.
         self._written: list[KnownDamage] | None = []  # None: the stored damages are unreadable.
-        self._write: DamagesWrite | None = None
+        self._write: DamageRegisterWrite | None = None
 
     def load(self) -> list[str]:
         """Read the stored damages before the logs are opened; return the problems found in the file.
@@ -101,7 +101,7 @@ class Damages:
 
     def begin_write(
         self, now_ms: TimestampMs, logs: Mapping[TopicPartition, Log], offline: Collection[TopicPartition]
-    ) -> DamagesWrite | None:
+    ) -> DamageRegisterWrite | None:
         """Return the write of the current damages; None if nothing changed or the last write still runs."""
         write = self._write
         if write is not None:
@@ -112,7 +112,7 @@ class Damages:
         known = self._known(now_ms, logs, offline) if self._damaged or self._written or self._loaded else []
         if known == self._written:
             return None
-        self._write = DamagesWrite(self._disk, self._directory, known)
+        self._write = DamageRegisterWrite(self._disk, self._directory, known)
         return self._write
 
     def _known(

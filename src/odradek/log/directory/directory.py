@@ -19,7 +19,7 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import Offset, TimestampMs, TopicPartition
 from odradek.base.uuids import Uuid
 from odradek.log.directory.checkpointing import Checkpoint, Checkpointing
-from odradek.log.directory.damage_register import Damages, DamagesWrite
+from odradek.log.directory.damage_register import DamageRegister, DamageRegisterWrite
 from odradek.log.directory.future_log import begin_with, rename_log
 from odradek.log.files import log_file_names as names
 from odradek.log.files.disk import Disk, DiskFailed, Lock, replace_file
@@ -29,7 +29,7 @@ from odradek.log.log.durability import close_log, flush_now
 from odradek.log.log.log import Log
 from odradek.log.producers.producer_state import ProducerStateEntry
 from odradek.log.recovery.missing_segments import noted_text
-from odradek.log.removal.reaper import NOBODY_ELSE, DirectoryRetirement, Reap, Reaper
+from odradek.log.removal.reaper import NOBODY_ELSE, DirectoryRetirement, DueRemovals, Reaper
 from odradek.log.segment.checkpoints import write_segments, write_topic_id
 
 # As Kafka's, except for the line end.  By it the next start knows that no other broker used the directory since, and
@@ -39,7 +39,7 @@ Open: TypeAlias = Callable[[LogConfig, TimestampMs], None]
 
 
 @dataclass(slots=True)
-class Closing:
+class LogClose:
     """Close of one log as a value: mostly waiting for syncs, which a file system runs concurrently.
 
     run() may be called once, in any thread, when the log is no longer used.
@@ -80,13 +80,13 @@ class LogDirectory:
         self.clean_shutdown = False
         self.is_undisturbed = False  # No other broker used it since Odradek's last clean shutdown.
         self.reaper = Reaper(disk, turns)
-        self.damages = Damages(disk, path)
+        self.damages = DamageRegister(disk, path)
         self.noted: dict[TopicPartition, str] = {}  # The segments of each log at the last clean shutdown.
         self.checkpoints = Checkpointing(disk, path, turns, logs=self.logs, offline=self.offline, reaper=self.reaper)
         self._doubt: OSError | None = None  # A failure in the directory that no probe has investigated yet.
         self._probe: Probe | None = None
         self._room: Probe | None = None  # The last probe for room, while a log waits for some.
-        self._closings: list[Closing] = []
+        self._closings: list[LogClose] = []
         self.futures: dict[TopicPartition, Log] = {}  # Incomplete copies of logs in other directories.
         self.begun_futures: dict[str, TopicPartition] = {}  # Incomplete copies left by the last stop, by path.
 
@@ -241,7 +241,7 @@ class LogDirectory:
         """Return whether there is a log of the partition, or there may be files of one."""
         return partition in self.logs or partition in self.offline or partition in self._begun
 
-    def begin_reap(self, now_ms: TimestampMs) -> Reap | None:
+    def begin_reap(self, now_ms: TimestampMs) -> DueRemovals | None:
         """Return the work on files that are due, to be run() in a thread; None if there is none."""
         return self.reaper.begin_reap(now_ms) if self.failure is None else None
 
@@ -249,7 +249,7 @@ class LogDirectory:
         """Return a checkpoint of the changes since the last one, to be run() in a thread; None without any."""
         return self.checkpoints.begin_checkpoint(high_watermarks) if self.failure is None else None
 
-    def begin_damages(self, now_ms: TimestampMs) -> DamagesWrite | None:
+    def begin_damages(self, now_ms: TimestampMs) -> DamageRegisterWrite | None:
         """Return the write of the current damages, to be run() in a thread; None if nothing changed."""
         return self.damages.begin_write(now_ms, self.logs, self.offline) if self.failure is None else None
 
@@ -357,9 +357,9 @@ class LogDirectory:
 
     # ------------------------------------------------------------------ close
 
-    def begin_close(self, now_ms: TimestampMs) -> list[Closing]:
+    def begin_close(self, now_ms: TimestampMs) -> list[LogClose]:
         """Return the close of each log to run in threads before close(), which runs the others itself."""
-        self._closings = [Closing(partition, log, now_ms) for partition, log in self.logs.items()]
+        self._closings = [LogClose(partition, log, now_ms) for partition, log in self.logs.items()]
         return self._closings
 
     def close(self, now_ms: TimestampMs, high_watermarks: Mapping[TopicPartition, Offset] | None = None) -> list[str]:

@@ -12,7 +12,7 @@ from contextlib import suppress
 
 from odradek.log.files.disk import DiskFailed
 from odradek.log.log.log import Log
-from odradek.log.producers.producer_state import Producers, ProducerStateEntry
+from odradek.log.producers.producer_state import ProducerStateEntry, ProducerStateManager
 from odradek.log.producers.snapshots import make_safe
 
 
@@ -25,7 +25,7 @@ def begin_with(log: Log, producers: Sequence[ProducerStateEntry]) -> None:
     """Store the producers durably as of the start of an empty log.  Raise DiskFailed on failure."""
     assert log.start_offset == log.end_offset and not log.size, "the producers are those before the first record"
     if producers:
-        log.producers = Producers(producers)
+        log.producers = ProducerStateManager(producers)
         log.snapshots.write(log.start_offset, producers)
         make_safe(log.disk, log.snapshots.path(log.start_offset))
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 Work = Callable[[], None]
 
 
-class Owed:
+class PendingWork:
     """Queue of pending work; false if it is empty."""
 
     __slots__ = ("_works",)

@@ -12,7 +12,7 @@ from odradek.base.units import Offset, TimestampMs
 from odradek.log.files.disk import DiskFailed
 from odradek.log.log.log import Log
 from odradek.log.log.truncation import truncate_to
-from odradek.log.recovery.quarantine import SetAside, copy_rest, survey
+from odradek.log.recovery.quarantine import QuarantinedData, copy_rest, survey
 from odradek.log.segment.cut_places import cut_of
 from odradek.log.segment.segment import Segment
 
@@ -26,7 +26,7 @@ class DamageCut:
         self._log = log
         self.offset = offset
         self._dropped = _dropped(log, offset)
-        self.aside = SetAside(cut_of(log.segments, offset).end_offset, why)
+        self.aside = QuarantinedData(cut_of(log.segments, offset).end_offset, why)
         self.failure: DiskFailed | None = None
         self.is_over = self.is_done = False
         self.is_withdrawn = False  # Its names may be those of other files by now.

@@ -29,18 +29,18 @@ from odradek.base.units import INT32_MAX, LeaderEpoch, Offset, ProducerId, Times
 from odradek.log.files.disk import EMPTY_SLICE, Disk, DiskFailed, FileSlice
 from odradek.log.files.disk_failures import LogDamaged
 from odradek.log.files.log_config import LogConfig
-from odradek.log.files.pending_work import Owed, Work
+from odradek.log.files.pending_work import PendingWork, Work
 from odradek.log.log.arrival import Arrival
 from odradek.log.log.compaction_state import CompactionState
 from odradek.log.log.durability_state import DurabilityState
 from odradek.log.producers.aborted_transactions import AbortedTransactions
 from odradek.log.producers.producer_state import ProducerStateEntry
 from odradek.log.recovery import recovery
-from odradek.log.recovery.opening import Loaded, Opening
+from odradek.log.recovery.opening import LoadedLog, LogOpenParams
 from odradek.log.removal.reaper import Reaper
 from odradek.log.segment.segment import Segment
 from odradek.log.segment.segment_slices import is_hollow, slice_of
-from odradek.log.segment.transaction_index import Aborted
+from odradek.log.segment.transaction_index import AbortedTxn
 from odradek.record.end_transaction_marker import end_marker
 from odradek.record.record_batch import CONTROL, LOG_OVERHEAD_BYTES, Batch
 
@@ -55,7 +55,7 @@ class Log:
     Replace `config` when the topic's configuration changes.
     """
 
-    def __init__(self, opening: Opening, loaded: Loaded, reaper: Reaper) -> None:
+    def __init__(self, opening: LogOpenParams, loaded: LoadedLog, reaper: Reaper) -> None:
         self.disk = opening.disk
         self.directory = opening.directory
         self.config = opening.config
@@ -86,7 +86,7 @@ class Log:
         self.sealed_open: list[Segment] = []
         self._is_prepared = False
         self.cuts = 0  # Truncations since the log was opened: offsets and positions may have other records since.
-        self.owed = Owed()
+        self.owed = PendingWork()
         self.aborted_transactions = AbortedTransactions(loaded.snapshots, loaded.segments, loaded.end_offset)
         self.on_recovery_point_lowered: Callable[[Offset], None] | None = None  # Called first; may raise DiskFailed.
         self.on_failure: Callable[[OSError], None] | None = None  # Called when a failure takes the log offline.
@@ -119,7 +119,7 @@ class Log:
         everything cut off is set aside.
         Raise DiskFailed, SegmentMissing, or BadCheckpoint for an unreadable partition.metadata.
         """
-        opening = Opening(
+        opening = LogOpenParams(
             disk,
             directory,
             config,
@@ -392,7 +392,9 @@ class Log:
         """Return the number of positions found so far that hold no whole batch."""
         return sum([len(segment.damages) for segment in self.segments])
 
-    def aborted(self, offset: Offset, records: FileSlice, upto: Offset, *, cached: bool = False) -> Sequence[Aborted]:
+    def aborted(
+        self, offset: Offset, records: FileSlice, upto: Offset, *, cached: bool = False
+    ) -> Sequence[AbortedTxn]:
         """Return the aborted transactions that overlap `records`, read from `offset` to `upto`.
 
         The result may contain a few more.  `cached` works as in `read`.

@@ -12,14 +12,14 @@ from typing import NamedTuple
 
 from odradek.base.units import Offset, TimestampMs
 from odradek.log.log.log import Log
-from odradek.log.segment.search import Later, Search, TimedOffset
+from odradek.log.segment.search import Search, TimestampAndOffset, UnfinishedSearch
 from odradek.log.segment.segment import Segment
 
 UNKNOWN_MAX = 8  # Segments with an unknown greatest timestamp in one search; each must be opened.
 _BASE_OFFSET = attrgetter("base_offset")
 
 
-class Reached(NamedTuple):
+class SegmentsToSearch(NamedTuple):
     """Segments to search, in order; the search continues at `rest` if none of them has the record."""
 
     segments: Sequence[Segment]
@@ -32,7 +32,7 @@ def begin_search(
     """Return a search by `timestamp` from `start` to below `end`; None searches for the greatest one.
 
     Searching for the greatest timestamp is KIP-734.  Return None if the log is known to contain no such record.  A
-    search reads nothing until it runs, and it may run in a thread.  See Later for `is_large`.
+    search reads nothing until it runs, and it may run in a thread.  See UnfinishedSearch for `is_large`.
     """
     start = Offset(max(start, log.start_offset))
     if start >= end:
@@ -56,19 +56,19 @@ def note_searched(log: Log, search: Search) -> None:
             log.segments[number].note_searched(searched)
 
 
-def lookup_timestamp(log: Log, timestamp: TimestampMs | None) -> TimedOffset | None:
+def lookup_timestamp(log: Log, timestamp: TimestampMs | None) -> TimestampAndOffset | None:
     """Run a whole search; blocks.  Raise Refused and DiskFailed as Search.run does."""
     start = log.start_offset
     while (search := begin_search(log, timestamp, start, log.end_offset)) is not None:
         found = search.run()
         note_searched(log, search)
-        if not isinstance(found, Later):
+        if not isinstance(found, UnfinishedSearch):
             return found
         start = found.start
     return None
 
 
-def at_or_after(segments: Sequence[Segment], timestamp: TimestampMs, start: Offset, end: Offset) -> Reached:
+def at_or_after(segments: Sequence[Segment], timestamp: TimestampMs, start: Offset, end: Offset) -> SegmentsToSearch:
     """Return the segments to search for the first record at or after a time, from `start` to below `end`."""
     found: list[Segment] = []
     unknown = 0
@@ -83,11 +83,11 @@ def at_or_after(segments: Sequence[Segment], timestamp: TimestampMs, start: Offs
         if (segment.is_largest_known or unknown == UNKNOWN_MAX) and number + 1 < len(segments):
             rest = segments[number + 1].base_offset
             assert rest > start, "each search takes the next one further"
-            return Reached(found, rest)
-    return Reached(found, None)
+            return SegmentsToSearch(found, rest)
+    return SegmentsToSearch(found, None)
 
 
-def with_greatest(segments: Sequence[Segment], start: Offset, end: Offset) -> Reached:
+def with_greatest(segments: Sequence[Segment], start: Offset, end: Offset) -> SegmentsToSearch:
     """Return the segments to search for the greatest timestamp from `start` to below `end`."""
     found: list[Segment] = []
     greatest: Segment | None = None
@@ -103,7 +103,7 @@ def with_greatest(segments: Sequence[Segment], start: Offset, end: Offset) -> Re
             greatest = segment
     if greatest is not None:
         insort(found, greatest, key=_BASE_OFFSET)
-    return Reached(found, None)
+    return SegmentsToSearch(found, None)
 
 
 def _first(segments: Sequence[Segment], start: Offset) -> int:

@@ -16,13 +16,13 @@ from odradek.log.files.pending_work import Work
 from odradek.log.log.log import Log
 from odradek.log.log.retention import retirement
 from odradek.log.producers.producer_recovery import restored
-from odradek.log.producers.producer_state import Producers
-from odradek.log.recovery.quarantine import SetAside, renames
+from odradek.log.producers.producer_state import ProducerStateManager
+from odradek.log.recovery.quarantine import QuarantinedData, renames
 from odradek.log.segment.cut_places import cut_of
 from odradek.log.segment.segment import Segment
 
 
-def truncate_to(log: Log, offset: Offset, now_ms: TimestampMs, aside: SetAside | None = None) -> bool:
+def truncate_to(log: Log, offset: Offset, now_ms: TimestampMs, aside: QuarantinedData | None = None) -> bool:
     """Drop every batch that reaches `offset`; return False if there is none.
 
     The log may then end a little before `offset`.  Only a follower calls this, never below the high watermark.  With
@@ -86,7 +86,7 @@ def truncate_fully(log: Log, start: Offset, now_ms: TimestampMs) -> None:
     log.start_offset = log.end_offset = start
     log.sealed_open = []
     log.epochs.clear()
-    _truncated(log, works, Producers())
+    _truncated(log, works, ProducerStateManager())
     log.recovery_point = start
     assert log.epochs.latest < 0 and not len(log.producers), "nothing of the former log survives"
 
@@ -124,7 +124,7 @@ def _retired_now(log: Log, segments: Sequence[Segment], now_ms: TimestampMs, *, 
     return partial(log.reaper.retire_now, retirement(log, segments, now_ms, syncs_each=syncs_each))
 
 
-def _truncated(log: Log, works: Sequence[Work], producers: Producers) -> None:
+def _truncated(log: Log, works: Sequence[Work], producers: ProducerStateManager) -> None:
     end = log.end_offset
     log.cuts += 1
     log.recovery_point = Offset(min(log.recovery_point, end))

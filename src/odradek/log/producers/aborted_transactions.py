@@ -16,15 +16,15 @@ from operator import attrgetter
 from odradek.base.units import Offset
 from odradek.log.files.disk import FileSlice
 from odradek.log.producers.producer_recovery import aborted_in
-from odradek.log.producers.producer_state import Ended
+from odradek.log.producers.producer_state import CompletedTxn
 from odradek.log.producers.snapshots import Snapshots
 from odradek.log.segment.scan import Damaged
 from odradek.log.segment.segment import Segment
-from odradek.log.segment.transaction_index import Aborted
+from odradek.log.segment.transaction_index import AbortedTxn
 
 _LOG = logging.getLogger(__name__)
 _BASE_OFFSET = attrgetter("base_offset")
-Found = tuple[list[Aborted], bool]
+Found = tuple[list[AbortedTxn], bool]
 
 
 class AbortedTransactions:
@@ -41,14 +41,14 @@ class AbortedTransactions:
                 break
             end = segment.base_offset
 
-    def add(self, segment: Segment, ended: Ended) -> None:
+    def add(self, segment: Segment, ended: CompletedTxn) -> None:
         assert segment.base_offset <= ended.last_offset, "a transaction is listed where its marker is"
         segment.transactions.add(ended.as_aborted())
         self._last = ended.last_offset
 
     def reaching(
         self, segments: Sequence[Segment], offset: Offset, records: FileSlice, upto: Offset, *, cached: bool
-    ) -> Sequence[Aborted]:
+    ) -> Sequence[AbortedTxn]:
         """Return the aborted transactions that overlap `records`, read from `offset` to `upto`.
 
         The result may contain a few more.  With `cached`, raise NotCached instead of waiting for the disk,
@@ -58,7 +58,7 @@ class AbortedTransactions:
             return ()
         ahead = segments[max(bisect_right(segments, offset, key=_BASE_OFFSET) - 1, 0) :]
         upto = _end_of(records, ahead, upto, cached)
-        found: list[Aborted] = []
+        found: list[AbortedTxn] = []
         for segment in ahead:
             these, is_all = self._overlapping(segments, segment, offset, upto, cached)
             found += these

@@ -19,7 +19,7 @@ _EPOCH = itemgetter(0)
 _START = itemgetter(1)
 
 
-class LeaderEpochs:
+class LeaderEpochFileCache:
     """Ascending (epoch, first offset) pairs; `assign` and `write` may raise DiskFailed.
 
     A file that could not be shortened has too many entries, never too few.  On opening, recovery drops entries

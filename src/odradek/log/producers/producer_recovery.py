@@ -11,12 +11,12 @@ from contextlib import suppress
 from itertools import pairwise
 
 from odradek.base.units import INT32_MAX, NO_EPOCH, Offset, ProducerEpoch, ProducerId, TimestampMs
-from odradek.log.producers.producer_state import BATCHES_KEPT, Producers, ProducerStateEntry
+from odradek.log.producers.producer_state import BATCHES_KEPT, ProducerStateEntry, ProducerStateManager
 from odradek.log.producers.snapshots import Snapshots
 from odradek.log.segment.cut_places import cut_place
 from odradek.log.segment.scan import Damaged, walk_runs
 from odradek.log.segment.segment import Segment
-from odradek.log.segment.transaction_index import Aborted
+from odradek.log.segment.transaction_index import AbortedTxn
 from odradek.record.end_transaction_marker import end_marker
 from odradek.record.kernels.runs import Runs
 from odradek.record.record_batch import Batch
@@ -25,9 +25,9 @@ from odradek.record.record_batch import Batch
 class ProducerWalk:
     """Producers of a log during an ordered walk of its batches, and the aborted transactions found."""
 
-    def __init__(self, producers: Producers) -> None:
+    def __init__(self, producers: ProducerStateManager) -> None:
         self.producers = producers
-        self.aborted: list[Aborted] = []  # Until take_aborted.
+        self.aborted: list[AbortedTxn] = []  # Until take_aborted.
 
     def passed(self, runs: Runs) -> None:
         """Process one run of batches; call this after each run."""
@@ -55,7 +55,7 @@ class ProducerWalk:
             self.producers.put({known.id: producer})
         runs.tallies.clear()
 
-    def take_aborted(self) -> list[Aborted]:
+    def take_aborted(self) -> list[AbortedTxn]:
         aborted, self.aborted = self.aborted, []
         return aborted
 
@@ -66,7 +66,7 @@ class ProducerWalk:
             self.aborted.append(ended.as_aborted())
 
 
-def restored(snapshots: Snapshots, segments: Sequence[Segment], end: Offset) -> Producers:
+def restored(snapshots: Snapshots, segments: Sequence[Segment], end: Offset) -> ProducerStateManager:
     """Return the producers as of `end`, from the newest good snapshot not beyond it.
 
     Write a missing snapshot where a segment begins.  Skip batches that can't be read; a reader of that position
@@ -74,7 +74,7 @@ def restored(snapshots: Snapshots, segments: Sequence[Segment], end: Offset) -> 
     """
     known, start = snapshots.newest(end)
     assert start <= end, "a snapshot beyond the end has producers that the log lacks"
-    walk, is_whole = ProducerWalk(Producers(known)), True
+    walk, is_whole = ProducerWalk(ProducerStateManager(known)), True
     for segment, following in pairwise([*segments, None]):
         assert segment is not None
         if segment.base_offset >= end or (following is not None and following.base_offset <= start):
@@ -104,7 +104,7 @@ def _walk_segment(segment: Segment, start: Offset, end: Offset | None, walk: Pro
     return place == upto
 
 
-def aborted_in(snapshots: Snapshots, segments: Sequence[Segment], segment: Segment) -> list[Aborted]:
+def aborted_in(snapshots: Snapshots, segments: Sequence[Segment], segment: Segment) -> list[AbortedTxn]:
     """Return the transactions whose abort markers are in one segment, read from the log itself."""
     walk = ProducerWalk(restored(snapshots, segments, segment.base_offset))
     _walk_segment(segment, segment.base_offset, None, walk)

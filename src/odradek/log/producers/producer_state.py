@@ -1,7 +1,7 @@
 """State of a log's idempotent producers and of their transactions (KIP-98, KIP-360, KIP-890).
 
     batch with a producer id ──> log/producers/sequence_validation.py ──> entry after it ──> put, once written
-    written marker           ──> end: closes the transaction ──> Ended, for the index of aborted transactions
+    written marker           ──> end: closes the transaction ──> CompletedTxn, for the index of aborted transactions
 
 A log keeps the last five batches of each producer, because a client has at most five requests in flight.  A transaction
 is unstable from its first record until its marker is below the high watermark.  Readers of committed records read up to
@@ -16,7 +16,7 @@ from typing import NamedTuple
 from odradek.base.limits import AWAITED_PRODUCERS_MAX
 from odradek.base.tuples import new_tuple
 from odradek.base.units import INT64_MAX, NO_OFFSET, NO_TIMESTAMP, Offset, ProducerEpoch, ProducerId, TimestampMs
-from odradek.log.segment.transaction_index import Aborted
+from odradek.log.segment.transaction_index import AbortedTxn
 from odradek.record.end_transaction_marker import EndMarker
 from odradek.record.record_batch import CONTROL, TRANSACTIONAL, BatchHeader
 
@@ -104,7 +104,7 @@ class ProducerStateEntry(NamedTuple):
         return None
 
 
-class Ended(NamedTuple):
+class CompletedTxn(NamedTuple):
     """Transaction whose marker is written.
 
     `stable_until` is the lowest first offset of the transactions still open, or the offset after the marker without
@@ -117,11 +117,11 @@ class Ended(NamedTuple):
     is_commit: bool
     stable_until: Offset
 
-    def as_aborted(self) -> Aborted:
-        return Aborted(self.producer_id, self.first_offset, self.last_offset, self.stable_until)
+    def as_aborted(self) -> AbortedTxn:
+        return AbortedTxn(self.producer_id, self.first_offset, self.last_offset, self.stable_until)
 
 
-class Awaited(NamedTuple):
+class VerificationStateEntry(NamedTuple):
     """Lowest sequence with which a producer tried to begin a transaction here.
 
     A batch with a higher sequence must not be written first.  With `from_zero` (transaction version 2) a producer
@@ -134,7 +134,7 @@ class Awaited(NamedTuple):
     since_ms: TimestampMs
 
 
-class Producers:
+class ProducerStateManager:
     """Producers of one log; iteration yields their current entries."""
 
     __slots__ = ("_by_id", "_ended", "_open", "awaited", "first_unstable")
@@ -142,8 +142,8 @@ class Producers:
     def __init__(self, known: Iterable[ProducerStateEntry] = ()) -> None:
         self._by_id = {producer.id: producer for producer in known}
         self._open = {one.id: one.first_offset for one in self._by_id.values() if one.first_offset >= 0}
-        self._ended: list[Ended] = []  # Markers not known to be below the high watermark.
-        self.awaited: dict[ProducerId, Awaited] = {}
+        self._ended: list[CompletedTxn] = []  # Markers not known to be below the high watermark.
+        self.awaited: dict[ProducerId, VerificationStateEntry] = {}
         self.first_unstable = NOTHING_UNSTABLE
         self._look()
 
@@ -193,7 +193,7 @@ class Producers:
         known = self._by_id.get(batch.producer_id) or ProducerStateEntry(batch.producer_id)
         self.put({batch.producer_id: known.after(batch, batch.base_offset, batch.max_timestamp)})
 
-    def apply_end_marker(self, marker: EndMarker, batch: BatchHeader) -> Ended | None:
+    def apply_end_marker(self, marker: EndMarker, batch: BatchHeader) -> CompletedTxn | None:
         """End the transaction whose marker is in the log as `batch`; return None if none was open."""
         producer_id, epoch = batch.producer_id, batch.producer_epoch
         known = self._by_id.get(producer_id) or ProducerStateEntry(producer_id)
@@ -211,7 +211,7 @@ class Producers:
             return None
         assert self.first_unstable <= first_offset, "an ended transaction is unstable below the high watermark"
         stable_until = min(self._open.values(), default=batch.next_offset)
-        ended = Ended(producer_id, first_offset, batch.base_offset, marker.is_commit, stable_until)
+        ended = CompletedTxn(producer_id, first_offset, batch.base_offset, marker.is_commit, stable_until)
         self._ended.append(ended)  # Its records are unstable until the marker is below the high watermark.
         return ended
 
@@ -225,7 +225,7 @@ class Producers:
             self._look()
             assert before <= self.first_unstable, "what is stable stays stable"
 
-    def take_ended(self, before: Producers, end: Offset) -> None:
+    def take_ended(self, before: ProducerStateManager, end: Offset) -> None:
         """Copy the ended, still unstable transactions from the log as it was before its cut at `end`.
 
         Snapshots do not contain them.  Without them a marker above the high watermark would make its
@@ -235,13 +235,13 @@ class Producers:
         self._look()
 
     def await_first(self, batch: BatchHeader, *, from_zero: bool, now: TimestampMs) -> None:
-        """Record a batch that begins a transaction if the coordinator admits it (see Awaited)."""
+        """Record a batch that begins a transaction if the coordinator admits it (see VerificationStateEntry)."""
         producer_id, epoch, sequence = batch.producer_id, batch.producer_epoch, batch.base_sequence
         known = self.awaited.get(producer_id)
         if known is None:
             if len(self.awaited) >= AWAITED_PRODUCERS_MAX:
                 del self.awaited[next(iter(self.awaited))]
-            self.awaited[producer_id] = Awaited(epoch, sequence, from_zero, now)
+            self.awaited[producer_id] = VerificationStateEntry(epoch, sequence, from_zero, now)
         elif epoch > known.epoch or (epoch == known.epoch and sequence < known.sequence):
             self.awaited[producer_id] = known._replace(epoch=epoch, sequence=sequence)
 

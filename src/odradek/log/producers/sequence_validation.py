@@ -15,7 +15,12 @@ from __future__ import annotations
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import Offset, ProducerEpoch, ProducerId
-from odradek.log.producers.producer_state import NO_PRODUCER_EPOCH, SEQUENCE_MASK, Awaited, ProducerStateEntry
+from odradek.log.producers.producer_state import (
+    NO_PRODUCER_EPOCH,
+    SEQUENCE_MASK,
+    ProducerStateEntry,
+    VerificationStateEntry,
+)
 from odradek.record.end_transaction_marker import EndMarker
 from odradek.record.record_batch import BatchHeader
 
@@ -24,7 +29,12 @@ EPOCH_BUMPED_SINCE = 2
 
 
 def check(
-    known: ProducerStateEntry, batch: BatchHeader, offset: Offset, *, awaited: Awaited | None, checks_sequence: bool
+    known: ProducerStateEntry,
+    batch: BatchHeader,
+    offset: Offset,
+    *,
+    awaited: VerificationStateEntry | None,
+    checks_sequence: bool,
 ) -> None:
     """Raise Refused for a batch that must not be written at `offset`."""
     assert batch.producer_id == known.id, "a batch is checked against the state of its own producer"
@@ -47,7 +57,9 @@ def check_epoch(known: ProducerStateEntry, epoch: ProducerEpoch, offset: Offset)
         raise Refused(ErrorCode.INVALID_PRODUCER_EPOCH, text)
 
 
-def _check_first(known: ProducerStateEntry, batch: BatchHeader, offset: Offset, awaited: Awaited) -> None:
+def _check_first(
+    known: ProducerStateEntry, batch: BatchHeader, offset: Offset, awaited: VerificationStateEntry
+) -> None:
     if awaited.from_zero and batch.base_sequence and not known.batches:
         raise _out_of_order(known.id, offset, batch.base_sequence, "a transaction begins with sequence 0")
     if batch.base_sequence > awaited.sequence:

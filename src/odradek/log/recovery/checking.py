@@ -6,8 +6,8 @@ from odradek.base.units import MIB, NO_EPOCH, Offset
 from odradek.log.files.log_file_names import SEGMENT_SUFFIXES, segment_stem
 from odradek.log.producers.producer_recovery import ProducerWalk, restored
 from odradek.log.producers.snapshots import Snapshots
-from odradek.log.recovery.opening import Opening, Scan
-from odradek.log.recovery.quarantine import SetAside, set_aside, survey
+from odradek.log.recovery.opening import LogOpenParams, Scan
+from odradek.log.recovery.quarantine import QuarantinedData, set_aside, survey
 from odradek.log.segment.scan import CHECK_CHUNK_BYTES, Damaged, walk_runs
 from odradek.log.segment.segment import Segment
 from odradek.record.kernels.runs import Runs
@@ -25,7 +25,7 @@ def first_unsynced(segments: list[Segment], recovery_point: Offset) -> int:
     return max(sum(segment.base_offset < recovery_point for segment in segments) - 1, 0)
 
 
-def check(opening: Opening, segments: list[Segment], first: int, snapshots: Snapshots) -> Scan:
+def check(opening: LogOpenParams, segments: list[Segment], first: int, snapshots: Snapshots) -> Scan:
     """Check every batch of the segments from `first` on, and truncate the log at the first damage."""
     assert 0 <= first < len(segments), "the check begins in a segment of the log"
     start = segments[first].base_offset
@@ -52,7 +52,7 @@ def check(opening: Opening, segments: list[Segment], first: int, snapshots: Snap
     return scan
 
 
-def _write_again(opening: Opening, segments: list[Segment]) -> None:
+def _write_again(opening: LogOpenParams, segments: list[Segment]) -> None:
     """Rewrite data that may not be on the disk, so that the next sync includes it.
 
     After a failed sync, the page cache may hold the only copy and consider it written (ext4).  The log would serve
@@ -75,7 +75,7 @@ def _first_unsafe(segment: Segment, recovery_point: Offset) -> int:
     return segment.size if start is None else start
 
 
-def _has_hole(opening: Opening, segment: Segment, end: Offset) -> bool:
+def _has_hole(opening: LogOpenParams, segment: Segment, end: Offset) -> bool:
     """Return whether the previous segment lost its end at a batch's border, which no checksum detects.
 
     A log that is or was compacted has legitimate gaps.  With Kafka they also occur beyond the recovery point, which
@@ -87,7 +87,7 @@ def _has_hole(opening: Opening, segment: Segment, end: Offset) -> bool:
     return end < segment.base_offset and end >= opening.recovery_point and not is_compacted
 
 
-def _check_segment(opening: Opening, segment: Segment, scan: Scan) -> tuple[int, str]:
+def _check_segment(opening: LogOpenParams, segment: Segment, scan: Scan) -> tuple[int, str]:
     """Return the position and the reason of a segment's first damage; rebuild its indexes up to there."""
     segment.forget_indexes()
     config, good, end, why = opening.config, 0, scan.end_offset, ""
@@ -115,14 +115,14 @@ def _check_segment(opening: Opening, segment: Segment, scan: Scan) -> tuple[int,
     return good, why
 
 
-def _cut_off(opening: Opening, segments: list[Segment], place: tuple[int, int], why: str, scan: Scan) -> None:
+def _cut_off(opening: LogOpenParams, segments: list[Segment], place: tuple[int, int], why: str, scan: Scan) -> None:
     """End the log at `place` (segment number, position); delete the data beyond it, or set it aside."""
     number, position = place
     segment, later = segments[number], segments[number + 1 :]
     assert 0 <= position <= segment.size, "the log is cut within a segment, or at its end"
     del segments[number + 1 :]
     scan.lost_bytes += segment.size - position + sum(one.size for one in later)
-    aside = SetAside(scan.end_offset, why)
+    aside = QuarantinedData(scan.end_offset, why)
     is_torn = scan.end_offset >= opening.synced and not opening.repairs
     for one in (segment, *later):
         found = survey(one.file, position if one is segment else 0, one.size, scan.end_offset, one.base_offset)
@@ -139,7 +139,7 @@ def _cut_off(opening: Opening, segments: list[Segment], place: tuple[int, int], 
     assert segments[-1] is segment and segment.size == position, "the log ends where it is cut"
 
 
-def remove(opening: Opening, segments: list[Segment]) -> None:
+def remove(opening: LogOpenParams, segments: list[Segment]) -> None:
     """Delete the segments' files, last segment first, so that an interruption leaves no gap."""
     for segment in reversed(segments):
         for suffix in SEGMENT_SUFFIXES:

@@ -9,17 +9,17 @@ from odradek.base.units import LeaderEpoch, Offset, TimestampMs
 from odradek.base.uuids import Uuid
 from odradek.log.files.disk import Disk
 from odradek.log.files.log_config import LogConfig
-from odradek.log.producers.leader_epoch_cache import LeaderEpochs
+from odradek.log.producers.leader_epoch_cache import LeaderEpochFileCache
 from odradek.log.producers.producer_recovery import ProducerWalk
-from odradek.log.producers.producer_state import Producers
+from odradek.log.producers.producer_state import ProducerStateManager
 from odradek.log.producers.snapshots import Snapshots
 from odradek.log.recovery.missing_segments import Gap
-from odradek.log.recovery.quarantine import SetAside
+from odradek.log.recovery.quarantine import QuarantinedData
 from odradek.log.segment.segment import Segment
 
 
 @dataclass(slots=True)
-class Loaded:
+class LoadedLog:
     """Content of an opened directory.
 
     `unsynced` holds sealed segments that a power failure could still damage.  `is_synced` is True if it could not
@@ -30,18 +30,18 @@ class Loaded:
     start_offset: Offset
     end_offset: Offset
     recovery_point: Offset
-    epochs: LeaderEpochs
-    producers: Producers
+    epochs: LeaderEpochFileCache
+    producers: ProducerStateManager
     snapshots: Snapshots
     topic_id: Uuid | None
     unsynced: list[Segment]
     is_synced: bool
     lost_bytes: int
-    aside: SetAside | None
+    aside: QuarantinedData | None
 
 
 @dataclass(slots=True)
-class Opening:
+class LogOpenParams:
     """Arguments of one opening.
 
     `noted` lists the segments at the last clean shutdown, as checkpoints.read_segments returns them.  `lost` holds
@@ -78,4 +78,4 @@ class Scan:
     walk: ProducerWalk
     epochs: list[tuple[LeaderEpoch, Offset]]
     lost_bytes: int = 0
-    aside: SetAside | None = None
+    aside: QuarantinedData | None = None

@@ -30,7 +30,7 @@ _COUNT = Struct(">i")
 
 
 @dataclass(slots=True)
-class SetAside:
+class QuarantinedData:
     """Data set aside by one recovery, or by one cut at a damage, after which the log ends at `end_offset`."""
 
     end_offset: Offset
@@ -105,7 +105,9 @@ def _chunks(file: File, position: int, end: int) -> Iterator[bytes]:
         position += len(chunk)
 
 
-def set_aside(disk: Disk, directory: str, tail: tuple[Segment, int], later: Sequence[Segment], aside: SetAside) -> None:
+def set_aside(
+    disk: Disk, directory: str, tail: tuple[Segment, int], later: Sequence[Segment], aside: QuarantinedData
+) -> None:
     """Copy the rest of one segment, and rename all later segments to .aside; cut nothing yet.
 
     The copy begins at the given position.  On return, the data set aside survives a power failure.  Raise
@@ -117,7 +119,7 @@ def set_aside(disk: Disk, directory: str, tail: tuple[Segment, int], later: Sequ
     disk.sync_directory(directory)
 
 
-def copy_rest(disk: Disk, directory: str, file: File, part: tuple[int, int], aside: SetAside) -> None:
+def copy_rest(disk: Disk, directory: str, file: File, part: tuple[int, int], aside: QuarantinedData) -> None:
     """Copy a part of a .log file, unless it has zeros only.  The directory is not synced yet.
 
     Raises DiskFailed; what was copied by then is deleted, since the disk may be full.
@@ -160,7 +162,7 @@ def _is_same(copy: File, file: File, position: int) -> bool:
 
 
 def renames(
-    disk: Disk, directory: str, segments: Sequence[Segment], aside: SetAside, *, syncs_each: bool = False
+    disk: Disk, directory: str, segments: Sequence[Segment], aside: QuarantinedData, *, syncs_each: bool = False
 ) -> Callable[[], None]:
     """Return the work of renaming the segments to .aside; their indexes are deleted.
 

@@ -21,14 +21,14 @@ from odradek.base.units import LeaderEpoch, Offset
 from odradek.base.uuids import Uuid
 from odradek.log.files.disk_failures import SegmentMissing
 from odradek.log.files.log_file_names import LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX
-from odradek.log.producers.leader_epoch_cache import LeaderEpochs
+from odradek.log.producers.leader_epoch_cache import LeaderEpochFileCache
 from odradek.log.producers.producer_recovery import ProducerWalk, aborted_in, keep_snapshot, restored
-from odradek.log.producers.producer_state import Producers
+from odradek.log.producers.producer_state import ProducerStateManager
 from odradek.log.producers.snapshots import Snapshots, make_safe
 from odradek.log.recovery.checking import check, first_unsynced, remove
 from odradek.log.recovery.missing_segments import gap_before, gaps, spoken_of
-from odradek.log.recovery.opening import Loaded, Opening, Scan
-from odradek.log.recovery.stray_files import Files, SegmentFiles, found_files, unlink_all
+from odradek.log.recovery.opening import LoadedLog, LogOpenParams, Scan
+from odradek.log.recovery.stray_files import LogFiles, SegmentFiles, found_files, unlink_all
 from odradek.log.segment.checkpoints import BadCheckpoint, read_epochs, read_topic_id
 from odradek.log.segment.index import OFFSET_ENTRY, TIME_ENTRY
 from odradek.log.segment.scan import CHECK_CHUNK_BYTES, Damaged, walk
@@ -39,7 +39,7 @@ _BASE_OFFSET = attrgetter("base_offset")
 WAY_OUT = "restore the file, or truncate the log there with `odradek log verify --repair`"
 
 
-def load(opening: Opening) -> Loaded:
+def load(opening: LogOpenParams) -> LoadedLog:
     """Open the directory and return its content.
 
     Raise DiskFailed, SegmentMissing, or BadCheckpoint for an unreadable partition.metadata.
@@ -70,7 +70,7 @@ def load(opening: Opening) -> Loaded:
     epochs.truncate_from_end(scan.end_offset)
     epochs.truncate_from_start(start)
     snapshots.delete_strays({segment.base_offset for segment in segments}, scan.end_offset)
-    return Loaded(
+    return LoadedLog(
         segments=segments,
         start_offset=start,
         end_offset=scan.end_offset,
@@ -87,7 +87,7 @@ def load(opening: Opening) -> Loaded:
     )
 
 
-def _put_in_order(opening: Opening, files: Files) -> list[Segment]:
+def _put_in_order(opening: LogOpenParams, files: LogFiles) -> list[Segment]:
     """Return the segments of the log, and delete empty ones between them, left by an interrupted roll.
 
     Such a segment would hide later appends to the previous one.  Raise SegmentMissing with nothing changed.
@@ -108,7 +108,7 @@ def _put_in_order(opening: Opening, files: Files) -> list[Segment]:
     return segments
 
 
-def _check_front(opening: Opening, segments: list[Segment], files: Files) -> None:
+def _check_front(opening: LogOpenParams, segments: list[Segment], files: LogFiles) -> None:
     """Raise SegmentMissing for a log without its beginning; with `repairs`, move its start instead."""
     if not segments:
         return  # This is reported as a log that ends too early.
@@ -130,7 +130,7 @@ def _check_front(opening: Opening, segments: list[Segment], files: Files) -> Non
     opening.start_offset = gap.following
 
 
-def _from_start_on(opening: Opening, segments: list[Segment], snapshots: Snapshots) -> list[Segment]:
+def _from_start_on(opening: LogOpenParams, segments: list[Segment], snapshots: Snapshots) -> list[Segment]:
     """Delete the segments entirely below the stored log start, and return the others.
 
     A power failure may have restored some of the deleted files there, and these files are not synced any more.  A
@@ -148,7 +148,7 @@ def _from_start_on(opening: Opening, segments: list[Segment], snapshots: Snapsho
     return kept
 
 
-def _segments(opening: Opening, found: dict[Offset, SegmentFiles]) -> list[Segment]:
+def _segments(opening: LogOpenParams, found: dict[Offset, SegmentFiles]) -> list[Segment]:
     """Return the segments; rebuild indexes that are missing or of invalid size, and open no other file."""
     segments = []
     for base_offset, files in found.items():
@@ -169,7 +169,7 @@ def _segments(opening: Opening, found: dict[Offset, SegmentFiles]) -> list[Segme
     return segments
 
 
-def _fresh(opening: Opening, snapshots: Snapshots, topic_id: Uuid | None, scan: Scan | None = None) -> Loaded:
+def _fresh(opening: LogOpenParams, snapshots: Snapshots, topic_id: Uuid | None, scan: Scan | None = None) -> LoadedLog:
     """Return a new, empty log at opening.start_offset; `scan` is of an old log that ended before it."""
     start = opening.start_offset
     if snapshots.offsets:
@@ -177,15 +177,15 @@ def _fresh(opening: Opening, snapshots: Snapshots, topic_id: Uuid | None, scan: 
         # Otherwise, after a power failure, the next start would use the old producers for the new log.
         opening.disk.sync_directory(opening.directory)
     segment = Segment.create(opening.disk, opening.directory, start, opening.now_ms, opening.config)
-    epochs = LeaderEpochs(opening.disk, opening.directory, _known_epochs(opening) or [])
+    epochs = LeaderEpochFileCache(opening.disk, opening.directory, _known_epochs(opening) or [])
     epochs.clear()
-    return Loaded(
+    return LoadedLog(
         segments=[segment],
         start_offset=start,
         end_offset=start,
         recovery_point=start,
         epochs=epochs,
-        producers=Producers(),
+        producers=ProducerStateManager(),
         snapshots=snapshots,
         topic_id=topic_id,
         unsynced=[],
@@ -195,10 +195,10 @@ def _fresh(opening: Opening, snapshots: Snapshots, topic_id: Uuid | None, scan: 
     )
 
 
-def _trust(opening: Opening, segments: list[Segment]) -> Scan | None:
+def _trust(opening: LogOpenParams, segments: list[Segment]) -> Scan | None:
     """Read the log's end from the active index; return None if the files contradict a clean shutdown."""
     try:
-        end, walk = segments[-1].end_by_index(), ProducerWalk(Producers())
+        end, walk = segments[-1].end_by_index(), ProducerWalk(ProducerStateManager())
         return Scan(len(segments) - 1, end, trusted=True, walk=walk, epochs=[])
     except Damaged:
         opening.recovery_point = Offset(min(opening.recovery_point, segments[-1].base_offset))
@@ -219,7 +219,7 @@ def _restore_producers(segments: list[Segment], scan: Scan, snapshots: Snapshots
         active.transactions.replace(aborted_in(snapshots, segments, active))
 
 
-def _known_epochs(opening: Opening) -> list[tuple[LeaderEpoch, Offset]] | None:
+def _known_epochs(opening: LogOpenParams) -> list[tuple[LeaderEpoch, Offset]] | None:
     """Read the epoch checkpoint; return None if it is damaged, because the log can replace it."""
     try:
         return read_epochs(opening.disk, opening.directory)
@@ -227,17 +227,19 @@ def _known_epochs(opening: Opening) -> list[tuple[LeaderEpoch, Offset]] | None:
         return None
 
 
-def _epochs(opening: Opening, segments: list[Segment], scan: Scan) -> LeaderEpochs:
+def _epochs(opening: LogOpenParams, segments: list[Segment], scan: Scan) -> LeaderEpochFileCache:
     """Return the leader epochs: from the checkpoint for synced data, from the batches for scanned data."""
     known = _known_epochs(opening)
     if known is None:
-        epochs = LeaderEpochs(opening.disk, opening.directory, [])
+        epochs = LeaderEpochFileCache(opening.disk, opening.directory, [])
         _note_all(epochs, segments)
     elif scan.trusted:
-        return LeaderEpochs(opening.disk, opening.directory, known)
+        return LeaderEpochFileCache(opening.disk, opening.directory, known)
     else:
         scanned_from = segments[scan.first].base_offset
-        epochs = LeaderEpochs(opening.disk, opening.directory, [entry for entry in known if entry[1] < scanned_from])
+        epochs = LeaderEpochFileCache(
+            opening.disk, opening.directory, [entry for entry in known if entry[1] < scanned_from]
+        )
         for epoch, start in scan.epochs:
             if epoch > epochs.latest:
                 epochs.note(epoch, start)
@@ -246,7 +248,7 @@ def _epochs(opening: Opening, segments: list[Segment], scan: Scan) -> LeaderEpoc
     return epochs
 
 
-def _note_all(epochs: LeaderEpochs, segments: list[Segment]) -> None:
+def _note_all(epochs: LeaderEpochFileCache, segments: list[Segment]) -> None:
     """Record the epochs of all readable batches; later readers detect the damage again."""
     for segment in segments:
         with suppress(Damaged):

@@ -31,7 +31,7 @@ from odradek.log.segment.scan import Damaged, walk
 SegmentFiles = dict[str, int]  # Suffix to size.
 
 
-class Files(NamedTuple):
+class LogFiles(NamedTuple):
     """Files of every valid segment, in ascending order, and the offsets of the snapshots.
 
     `orphans` are indexes whose log does not exist and was not being deleted.
@@ -42,7 +42,7 @@ class Files(NamedTuple):
     orphans: dict[Offset, SegmentFiles]
 
 
-def found_files(disk: Disk, directory: str) -> Files:
+def found_files(disk: Disk, directory: str) -> LogFiles:
     """Return the files of a partition's directory, after leftovers were deleted or renamed."""
     entries = disk.entries(directory)
     if any(entry.name.endswith((CLEANED, SWAP)) for entry in entries):
@@ -65,7 +65,7 @@ def found_files(disk: Disk, directory: str) -> Files:
     orphans = {offset: found.pop(offset) for offset in [offset for offset in found if LOG not in found[offset]]}
     for offset in retired & orphans.keys():
         unlink_all(disk, directory, {offset: orphans.pop(offset)})
-    return Files(dict(sorted(found.items())), snapshots, orphans)
+    return LogFiles(dict(sorted(found.items())), snapshots, orphans)
 
 
 def unlink_all(disk: Disk, directory: str, files: Mapping[Offset, SegmentFiles]) -> None:

@@ -28,7 +28,7 @@ WORKS_PER_ROUND_MAX = 256
 NOBODY_ELSE: AbstractContextManager[object] = nullcontext()
 
 
-class Work:
+class RemovalWork:
     """One piece of work on files.
 
     run() may be called in any thread, and again after it raised DiskFailed.
@@ -48,12 +48,12 @@ class Work:
     def run(self, disk: Disk, turns: AbstractContextManager[object]) -> None:
         raise NotImplementedError
 
-    def follow_ups(self) -> Sequence[Work]:
+    def follow_ups(self) -> Sequence[RemovalWork]:
         """Return the later work that this item requires once it is done."""
         return ()
 
 
-class FileRemoval(Work):
+class FileRemoval(RemovalWork):
     """Unlinking of files that belong together."""
 
     __slots__ = ("paths",)
@@ -71,7 +71,7 @@ class FileRemoval(Work):
             disk.unlink(path)
 
 
-class DirectoryRemoval(Work):
+class DirectoryRemoval(RemovalWork):
     """Unlinking of a directory's files, then of the directory."""
 
     __slots__ = ("path",)
@@ -90,7 +90,7 @@ class DirectoryRemoval(Work):
         disk.remove_directory(self.path)
 
 
-class Retirement(Work):
+class Retirement(RemovalWork):
     """Renaming of a log's directory or files in it, whose names may be needed again."""
 
     __slots__ = ("directory", "is_withdrawn")
@@ -156,7 +156,7 @@ class SegmentRetirement(Retirement):
         if renamed_if_there(disk, path, path + DELETED):
             self._renamed.append(path + DELETED)
 
-    def follow_ups(self) -> Sequence[Work]:
+    def follow_ups(self) -> Sequence[RemovalWork]:
         return [FileRemoval(tuple(self._renamed), self._unlink_ms)] if self._renamed else ()
 
 
@@ -180,25 +180,25 @@ class DirectoryRetirement(Retirement):
             if not self.is_withdrawn and not self._is_renamed:
                 self._is_renamed = renamed_if_there(disk, self.directory, self._name)
 
-    def follow_ups(self) -> Sequence[Work]:
+    def follow_ups(self) -> Sequence[RemovalWork]:
         if self._unlink_ms is None or not self._is_renamed:
             return ()
         return [DirectoryRemoval(self._name, self._unlink_ms)]
 
 
-class Reap:
+class DueRemovals:
     """Work items that are due.
 
     run() may be called in any thread; failed items return to the reaper.
     """
 
-    def __init__(self, disk: Disk, turns: AbstractContextManager[object], works: Sequence[Work]) -> None:
+    def __init__(self, disk: Disk, turns: AbstractContextManager[object], works: Sequence[RemovalWork]) -> None:
         self._disk = disk
         self._turns = turns
         self.works = works
         self._to_do = list(works)
-        self.done: list[Work] = []
-        self.failed: list[Work] = []
+        self.done: list[RemovalWork] = []
+        self.failed: list[RemovalWork] = []
         self.is_ended = False
 
     def run(self) -> None:
@@ -231,10 +231,10 @@ class Reaper:
     def __init__(self, disk: Disk, turns: AbstractContextManager[object] = NOBODY_ELSE) -> None:
         self._disk = disk
         self.turns = turns  # Held around renames of names that a log may need again.
-        self._waiting: list[tuple[TimestampMs, int, Work]] = []
+        self._waiting: list[tuple[TimestampMs, int, RemovalWork]] = []
         self._numbers = count()
         self._latest_ms = TimestampMs(0)
-        self._reap: Reap | None = None
+        self._reap: DueRemovals | None = None
         self._retiring: dict[str, list[Retirement]] = {}  # By directory: not known to be done.
 
     def __len__(self) -> int:
@@ -246,7 +246,7 @@ class Reaper:
     def add_directory(self, path: str, due_ms: TimestampMs) -> None:
         self._add(DirectoryRemoval(path, due_ms))
 
-    def _add(self, work: Work) -> None:
+    def _add(self, work: RemovalWork) -> None:
         heappush(self._waiting, (work.due_ms, next(self._numbers), work))
 
     # ------------------------------------------------------------------ retirements
@@ -315,7 +315,7 @@ class Reaper:
 
     # ------------------------------------------------------------------ rounds
 
-    def begin_reap(self, now_ms: TimestampMs) -> Reap | None:
+    def begin_reap(self, now_ms: TimestampMs) -> DueRemovals | None:
         """Return the work that is due; None if there is none, or if the last round still runs."""
         if self._reap is not None and not self._reap.is_ended:
             return None
@@ -325,10 +325,10 @@ class Reaper:
             back = self._latest_ms - now_ms
             self._waiting = [(TimestampMs(due - back), number, work) for due, number, work in self._waiting]
         self._latest_ms = now_ms
-        works: list[Work] = []
+        works: list[RemovalWork] = []
         while self._waiting and self._waiting[0][0] <= now_ms and len(works) < WORKS_PER_ROUND_MAX:
             works.append(heappop(self._waiting)[2])
-        self._reap = Reap(self._disk, self.turns, works) if works else None
+        self._reap = DueRemovals(self._disk, self.turns, works) if works else None
         return self._reap
 
     def _take_back(self, now_ms: TimestampMs) -> None:

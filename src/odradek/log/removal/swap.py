@@ -21,7 +21,7 @@ from itertools import pairwise
 from odradek.base.units import Offset, TimestampMs
 from odradek.log.files.disk import Disk, DiskFailed, Entry, File, Lock
 from odradek.log.files.log_file_names import CLEANED, DELETED, LOG, SEGMENT_SUFFIXES, SNAPSHOT, SWAP, segment_stem
-from odradek.log.removal.reaper import FileRemoval, Retirement, Work, renamed_if_there
+from odradek.log.removal.reaper import FileRemoval, RemovalWork, Retirement, renamed_if_there
 
 
 class ViewedDisk:
@@ -229,5 +229,5 @@ class Swap(Retirement):
                 if renamed_if_there(disk, path, path + DELETED):
                     state.renamed.append(path + DELETED)
 
-    def follow_ups(self) -> Sequence[Work]:
+    def follow_ups(self) -> Sequence[RemovalWork]:
         return [FileRemoval(tuple(self._state.renamed), self._unlink_ms)] if self._state.renamed else ()

@@ -1,7 +1,7 @@
 """Search of offsets by timestamp (KIP-79, KIP-734): time index, then batch headers, then records.
 
-    begin_search (on the loop, log/log/timestamp_search.py) ──> Search, a value ──> run (in a thread) ──> TimedOffset,
-    None, or Later
+    begin_search (on the loop, log/log/timestamp_search.py) ──> Search, a value ──> run (in a thread)
+    ──> TimestampAndOffset, None, or UnfinishedSearch
 
 Producers set timestamps, which need not ascend.  So a search skips a segment or a batch only if its greatest timestamp
 is too small.  It surveys the one batch that contains the record; for formats before 2 the result is the batch itself.
@@ -38,7 +38,7 @@ Largest = tuple[TimestampMs, Offset]
 _NOTHING: Largest = (NO_TIMESTAMP, NO_OFFSET)
 
 
-class TimedOffset(NamedTuple):
+class TimestampAndOffset(NamedTuple):
     """Timestamp, offset and leader epoch of a record."""
 
     timestamp: TimestampMs
@@ -46,7 +46,7 @@ class TimedOffset(NamedTuple):
     leader_epoch: LeaderEpoch
 
 
-class Later(NamedTuple):
+class UnfinishedSearch(NamedTuple):
     """Result of an unfinished search; another search from `start` continues it.
 
     If `is_large`, the next batch may need much memory, and only a search with is_large reads its records.
@@ -218,7 +218,7 @@ class Search(NamedTuple):
         """Return whether `source` is the log's current list: no segment was added or removed since."""
         return self.source is source
 
-    def run(self) -> TimedOffset | Later | None:
+    def run(self) -> TimestampAndOffset | UnfinishedSearch | None:
         """Search, up to one batch; return None if no such record exists.
 
         Raise Refused(CORRUPT_MESSAGE) if a batch can't be decoded, Refused(INVALID_RECORD) if it decodes to too
@@ -232,9 +232,9 @@ class Search(NamedTuple):
                 found = self._in_segment(segment, self.timestamp)
                 if found:
                     return found
-        return None if self.rest is None else Later(self.rest, False)
+        return None if self.rest is None else UnfinishedSearch(self.rest, False)
 
-    def _greatest(self) -> TimedOffset | Later | None:
+    def _greatest(self) -> TimestampAndOffset | UnfinishedSearch | None:
         """Return the first of the records with the greatest timestamp; None if none has a timestamp."""
         best, (timestamp, offset) = None, _NOTHING
         for segment in self.segments:
@@ -244,27 +244,33 @@ class Search(NamedTuple):
         place = best.find_batch(offset) if best else None
         return self._in_batch(best, place, timestamp) if best and place else None
 
-    def _in_segment(self, segment: SearchedSegment, timestamp: TimestampMs) -> TimedOffset | Later | None:
+    def _in_segment(
+        self, segment: SearchedSegment, timestamp: TimestampMs
+    ) -> TimestampAndOffset | UnfinishedSearch | None:
         near = segment.first_near(timestamp, self.start)
         if near is None:
             return None
         for place in _below(segment.places(near.position), self.end):
             if place.max_timestamp >= timestamp:
-                return self._in_batch(segment, place, timestamp) or Later(Offset(place.last_offset + 1), False)
+                return self._in_batch(segment, place, timestamp) or UnfinishedSearch(
+                    Offset(place.last_offset + 1), False
+                )
         return None
 
     def _in_batch(
         self, segment: SearchedSegment, place: FileBatch, timestamp: TimestampMs
-    ) -> TimedOffset | Later | None:
+    ) -> TimestampAndOffset | UnfinishedSearch | None:
         if place.magic != MAGIC:
-            return TimedOffset(place.max_timestamp, place.base_offset, place.leader_epoch)
+            return TimestampAndOffset(place.max_timestamp, place.base_offset, place.leader_epoch)
         header = BatchHeader(segment.read(place.position, HEADER_BYTES))
         # If records were compacted away, the record at the first offset may be one of them.
         if header.is_log_append_time and header.records_count > header.last_offset_delta:
-            return TimedOffset(place.max_timestamp, Offset(max(place.base_offset, self.start)), place.leader_epoch)
+            return TimestampAndOffset(
+                place.max_timestamp, Offset(max(place.base_offset, self.start)), place.leader_epoch
+            )
         is_packed = header.codec is not Codec.NONE
         if not self.is_large and place.size > (SEARCHED_PACKED_BYTES_MAX if is_packed else SEARCHED_BATCH_BYTES_MAX):
-            return Later(self.start, True)
+            return UnfinishedSearch(self.start, True)
         batch = Batch.trusted(segment.read(place.position, place.size))
         bytes_max = UNPACKED_BYTES_MAX if self.is_large else SEARCHED_UNPACKED_BYTES_MAX
         try:
@@ -275,8 +281,10 @@ class Search(NamedTuple):
                 raise segment.damaged(place) from None
             if self.is_large:
                 raise
-            return Later(self.start, True)  # The batch is too large or broken; a search with is_large finds out.
-        return None if found is None else TimedOffset(found.timestamp, found.offset, place.leader_epoch)
+            return UnfinishedSearch(
+                self.start, True
+            )  # The batch is too large or broken; a search with is_large finds out.
+        return None if found is None else TimestampAndOffset(found.timestamp, found.offset, place.leader_epoch)
 
 
 def _below(places: Iterator[FileBatch], end: Offset) -> Iterator[FileBatch]:

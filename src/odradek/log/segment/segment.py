@@ -39,7 +39,7 @@ _BASE_OFFSET = Struct(">q")
 _LOG = logging.getLogger(__name__)
 
 
-class Cut(NamedTuple):
+class SegmentCut(NamedTuple):
     """Plan to shorten a segment, computed before any change."""
 
     position: int
@@ -653,7 +653,7 @@ class Segment:
     def index(self, place: FileBatch, config: LogConfig) -> None:
         self._count(place.position, place.size, place.last_offset, place.max_timestamp, config)
 
-    def cut_before(self, place: FileBatch) -> Cut:
+    def cut_before(self, place: FileBatch) -> SegmentCut:
         """Return a plan that drops the batch at `place` and all after it; change nothing.
 
         `place` must be a result of `cut_place`.
@@ -666,7 +666,7 @@ class Segment:
             # A batch with a damaged base offset, which no checksum covers, fits into no index.
             if kept.max_timestamp > largest[0] and self.can_hold(kept.last_offset):
                 largest = kept.max_timestamp, kept.last_offset
-        return Cut(
+        return SegmentCut(
             place.position,
             self.offsets.count_before(place.position),
             self.times.count_below(place.base_offset),
@@ -681,7 +681,7 @@ class Segment:
         except Damaged as damage:
             raise self.failure(damage) from None
 
-    def shorten(self, cut: Cut) -> None:
+    def shorten(self, cut: SegmentCut) -> None:
         """Shorten the segment in memory only; call `cut_files` before the next append."""
         assert 0 <= cut.position < self.size, "a truncation begins within the segment"
         self.offsets.keep(cut.offset_entries)

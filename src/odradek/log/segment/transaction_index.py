@@ -29,7 +29,7 @@ BLOCK_ENTRIES = 128
 PENDING_ENTRIES_MAX = 128
 
 
-class Aborted(NamedTuple):
+class AbortedTxn(NamedTuple):
     """One entry: an aborted transaction."""
 
     producer_id: ProducerId
@@ -49,7 +49,7 @@ class TransactionIndex:
     def __init__(self, disk: Disk, path: str, base_offset: Offset, stored_bytes: int) -> None:
         self._disk = disk
         self._stored_bytes = stored_bytes
-        self._pending: list[Aborted] = []
+        self._pending: list[AbortedTxn] = []
         self._newest: Offset | None = None  # The last offset of the last entry in the file; None: not read yet.
         self.path = path
         self.base_offset = base_offset
@@ -83,7 +83,7 @@ class TransactionIndex:
 
     # ------------------------------------------------------------------ write
 
-    def add(self, aborted: Aborted) -> None:
+    def add(self, aborted: AbortedTxn) -> None:
         """Add an entry without failing, as the log has the marker already; unwritten entries stay in memory."""
         self._pending.append(aborted)
         if len(self._pending) >= PENDING_ENTRIES_MAX:
@@ -100,7 +100,7 @@ class TransactionIndex:
             self._newest = self._pending[-1].last_offset
             self._pending.clear()
 
-    def replace(self, entries: Iterable[Aborted]) -> None:
+    def replace(self, entries: Iterable[AbortedTxn]) -> None:
         """Replace all entries."""
         self._pending = list(entries)
         self.is_vetted = True
@@ -131,7 +131,7 @@ class TransactionIndex:
 
     # ------------------------------------------------------------------ read
 
-    def first_and_last(self, *, cached: bool = False) -> list[Aborted]:
+    def first_and_last(self, *, cached: bool = False) -> list[AbortedTxn]:
         """Return the first and the last entry of the file, to compare them with the log.
 
         `cached` works as for `overlapping`.
@@ -141,13 +141,13 @@ class TransactionIndex:
         file = self._opened(cached)
         return [self._read(file, number, 1)[0] for number in sorted({0, self._stored - 1})]
 
-    def overlapping(self, offset: Offset, upto: Offset, *, cached: bool = False) -> tuple[list[Aborted], bool]:
+    def overlapping(self, offset: Offset, upto: Offset, *, cached: bool = False) -> tuple[list[AbortedTxn], bool]:
         """Return the entries for a reader of offsets from `offset` to below `upto`.
 
         The second value is False if more such transactions may have ended in later segments.  With `cached`,
         raise NotCached instead of waiting for the disk.
         """
-        found: list[Aborted] = []
+        found: list[AbortedTxn] = []
         for aborted in self._from(offset, cached):
             if aborted.first_offset < upto:
                 found.append(aborted)
@@ -155,7 +155,7 @@ class TransactionIndex:
                 return found, True
         return found, False
 
-    def _from(self, offset: Offset, cached: bool) -> Iterator[Aborted]:
+    def _from(self, offset: Offset, cached: bool) -> Iterator[AbortedTxn]:
         """Yield every entry whose transaction ended at `offset` or later."""
         if self._stored_bytes and self._newest_stored(cached) >= offset:
             file = self._opened(cached)
@@ -191,20 +191,20 @@ class TransactionIndex:
                 high = middle
         return low
 
-    def _read(self, file: ReadableFile, number: int, count: int) -> list[Aborted]:
+    def _read(self, file: ReadableFile, number: int, count: int) -> list[AbortedTxn]:
         count = min(count, self._stored - number)
         data = file.pread(number * ENTRY_BYTES, count * ENTRY_BYTES)
         if len(data) != count * ENTRY_BYTES:
             raise Damaged(self.path, number * ENTRY_BYTES, f"read {len(data)} bytes, expected {count} entries")
         entries, before = [], NO_OFFSET
         for version, *fields in _ENTRY.iter_unpack(data):
-            aborted = Aborted(*fields)
+            aborted = AbortedTxn(*fields)
             if version or not self._is_right(aborted) or aborted.last_offset <= before:
                 raise Damaged(self.path, number * ENTRY_BYTES, f"invalid entry {aborted}")
             before = aborted.last_offset
             entries.append(aborted)
         return entries
 
-    def _is_right(self, aborted: Aborted) -> bool:
+    def _is_right(self, aborted: AbortedTxn) -> bool:
         ends_here = aborted.last_offset >= self.base_offset
         return ends_here and 0 <= aborted.first_offset < aborted.last_offset and aborted.last_stable_offset >= 0

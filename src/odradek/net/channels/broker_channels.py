@@ -10,7 +10,7 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import BrokerId
 from odradek.core.kernel.cluster_view import ClusterView, Endpoint
 from odradek.net.channels.channel import Channel, ChannelFull
-from odradek.net.channels.channel_requests import ChannelConfig, Failed, RequestBuilder, SocketSettings
+from odradek.net.channels.channel_requests import ChannelConfig, FailedRequest, RequestBuilder, SocketSettings
 from odradek.net.channels.controller_channels import inter_broker_endpoint
 from odradek.tls.ssl_contexts import Contexts
 
@@ -56,8 +56,8 @@ class BrokerChannels:
             self._loop.call_soon(then, Refused(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker} is not available"))
             return
 
-        def on_response(outcome: T | Failed) -> None:
-            then(_refused(outcome) if isinstance(outcome, Failed) else outcome)
+        def on_response(outcome: T | FailedRequest) -> None:
+            then(_refused(outcome) if isinstance(outcome, FailedRequest) else outcome)
 
         try:
             channel.send(request, on_response)
@@ -92,5 +92,5 @@ class BrokerChannels:
         self._channels.clear()
 
 
-def _refused(failed: Failed) -> Refused:
+def _refused(failed: FailedRequest) -> Refused:
     return Refused(ErrorCode.NETWORK_EXCEPTION, failed.text)

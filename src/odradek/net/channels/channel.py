@@ -1,6 +1,6 @@
 """Channel from one broker to another: requests in order over one connection, each with one outcome.
 
-    channel.send(RequestBuilder.of(message, Response, version), then)      then(Response | Failed), on the loop
+    channel.send(RequestBuilder.of(message, Response, version), then)      then(Response | FailedRequest), on the loop
 
 The first request opens the connection, which then stays open. If the connection is lost, a policy decides about its
 requests:
@@ -33,9 +33,9 @@ from odradek.core.kernel.cluster_view import Endpoint
 from odradek.net.channels.channel_connection import ChannelConnection
 from odradek.net.channels.channel_requests import (
     ChannelConfig,
-    Failed,
+    FailedRequest,
+    FailureReason,
     PendingRequest,
-    Reason,
     RequestBuilder,
     UnsupportedVersion,
 )
@@ -93,7 +93,7 @@ class Channel:
         """Return the number of requests without an outcome or whose `then` has not been called yet."""
         return len(self._waiting) + len(self._in_flight) + len(self._completed)
 
-    def send(self, builder: RequestBuilder[T], then: Callable[[T | Failed], None]) -> None:
+    def send(self, builder: RequestBuilder[T], then: Callable[[T | FailedRequest], None]) -> None:
         """Send a request once the requests before it allow; after `close`, fail it as CLOSED.
 
         Raises ChannelFull, without any effect, if `queued_max` requests are already queued.
@@ -102,7 +102,7 @@ class Channel:
             raise ChannelFull(f"the queue of requests to {self._where} is full: {len(self)} requests are queued")
         self._waiting.append(PendingRequest(builder, then))
         if self._is_closed:
-            self._give_up(Failed(Reason.CLOSED, "the channel is closed"))
+            self._give_up(FailedRequest(FailureReason.CLOSED, "the channel is closed"))
         else:
             self._go_on()
 
@@ -120,7 +120,7 @@ class Channel:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
-        self._give_up(Failed(Reason.CLOSED, "the channel is closed"))
+        self._give_up(FailedRequest(FailureReason.CLOSED, "the channel is closed"))
 
     # Callbacks from the connection.
 
@@ -138,7 +138,7 @@ class Channel:
             log.info("%s is available again", self._where)
         self._complete()
 
-    def lost(self, failed: Failed) -> None:
+    def lost(self, failed: FailedRequest) -> None:
         self._connection = None
         if not self._waiting and not self._in_flight:
             return  # Idle: the next request finds out whether the broker is reachable.
@@ -171,9 +171,11 @@ class Channel:
             connection.send(pending)
             return
         except UnsupportedVersion as error:
-            failed = Failed(Reason.UNSUPPORTED_VERSION, str(error))
+            failed = FailedRequest(FailureReason.UNSUPPORTED_VERSION, str(error))
         except Exception as error:  # A fault of the message; sending it again would fail the same way.
-            failed = Failed(Reason.UNSENDABLE, f"failed to encode {pending.builder.request.__name__}: {error}")
+            failed = FailedRequest(
+                FailureReason.UNSENDABLE, f"failed to encode {pending.builder.request.__name__}: {error}"
+            )
         log.error("failed to send a request to %s: %s", self._where, failed.text)
         pending.outcome = failed
         self._complete_soon()
@@ -190,7 +192,7 @@ class Channel:
 
     # From in flight to completed.
 
-    def _give_up(self, failed: Failed) -> None:
+    def _give_up(self, failed: FailedRequest) -> None:
         """Fail all requests without an outcome; drop them if the channel is closed and retries."""
         for pending in (*self._in_flight, *self._waiting):
             if pending.outcome is None:
@@ -231,7 +233,7 @@ class Channel:
             context = {"message": f"failed to process the response to {name}", "exception": error}
             self._loop.call_exception_handler(context)
 
-    def _report(self, failed: Failed) -> None:
+    def _report(self, failed: FailedRequest) -> None:
         """Log an outage, once until the broker has responded again."""
         if self._is_out:
             return

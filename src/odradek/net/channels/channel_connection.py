@@ -23,7 +23,13 @@ from odradek.base.limits import SEND_BUFFER_HIGH_BYTES
 from odradek.base.units import SECOND_MS
 from odradek.core.kernel.cluster_view import Endpoint
 from odradek.net.channels.channel_frames import ResponseFrames
-from odradek.net.channels.channel_requests import ChannelConfig, Failed, PendingRequest, Reason, RequestBuilder
+from odradek.net.channels.channel_requests import (
+    ChannelConfig,
+    FailedRequest,
+    FailureReason,
+    PendingRequest,
+    RequestBuilder,
+)
 from odradek.tls import reasons
 from odradek.wire.client_codec import encode_request
 from odradek.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -47,7 +53,7 @@ class Owner(Protocol):
 
     def writable(self) -> None: ...
 
-    def lost(self, failed: Failed) -> None: ...
+    def lost(self, failed: FailedRequest) -> None: ...
 
 
 class ChannelConnection(asyncio.BufferedProtocol):
@@ -105,7 +111,7 @@ class ChannelConnection(asyncio.BufferedProtocol):
         if transport.get_extra_info("sockname") == transport.get_extra_info("peername"):
             # A client that often retries a local port without a listener may be assigned that port and connect to
             # itself.
-            self._end(Reason.CANNOT_CONNECT, "connection refused")
+            self._end(FailureReason.CANNOT_CONNECT, "connection refused")
             return
         self._transport.set_write_buffer_limits(high=SEND_BUFFER_HIGH_BYTES)
         sock = transport.get_extra_info("socket")
@@ -118,7 +124,7 @@ class ChannelConnection(asyncio.BufferedProtocol):
             self._open()
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._end(Reason.CONNECTION_LOST, CLOSED if error is None else text_of(error))
+        self._end(FailureReason.CONNECTION_LOST, CLOSED if error is None else text_of(error))
 
     def pause_writing(self) -> None:
         self._is_paused = True
@@ -138,10 +144,10 @@ class ChannelConnection(asyncio.BufferedProtocol):
         try:
             self._receive()
         except Malformed as reason:
-            self._end(Reason.INVALID_RESPONSE, f"invalid response: {reason}")
+            self._end(FailureReason.INVALID_RESPONSE, f"invalid response: {reason}")
 
     def eof_received(self) -> bool:
-        self._end(Reason.CONNECTION_LOST, CLOSED)  # A peer that sends nothing more sends no response either.
+        self._end(FailureReason.CONNECTION_LOST, CLOSED)  # A peer that sends nothing more sends no response either.
         return False
 
     async def _connect(self, endpoint: Endpoint, context: ssl.SSLContext | None) -> None:
@@ -154,7 +160,7 @@ class ChannelConnection(asyncio.BufferedProtocol):
         except Exception as error:  # An OSError, or an exception of a library that resolves the host name.
             # With a transport, the connection was made just as the timeout expired, so the peer may have received a
             # request.
-            reason = Reason.CANNOT_CONNECT if self._transport is None else Reason.CONNECTION_LOST
+            reason = FailureReason.CANNOT_CONNECT if self._transport is None else FailureReason.CONNECTION_LOST
             self._end(reason, text_of(error))
 
     # Requests and responses.
@@ -193,7 +199,7 @@ class ChannelConnection(asyncio.BufferedProtocol):
     def _look_at_deadline(self) -> None:
         self._timer = None
         if self._in_flight and self._in_flight[0].deadline <= self._loop.time():
-            self._end(Reason.TIMED_OUT, f"no response within {self._config.request_timeout_ms} ms")
+            self._end(FailureReason.TIMED_OUT, f"no response within {self._config.request_timeout_ms} ms")
         elif self._in_flight:
             self._set_timer()
         else:
@@ -223,10 +229,10 @@ class ChannelConnection(asyncio.BufferedProtocol):
 
     # The end.
 
-    def _end(self, reason: Reason, text: str) -> None:
+    def _end(self, reason: FailureReason, text: str) -> None:
         if not self._has_ended:
             self._release()
-            self._owner.lost(Failed(reason, text))
+            self._owner.lost(FailedRequest(reason, text))
 
     def _release(self) -> None:
         self._has_ended = True

@@ -48,7 +48,7 @@ class ChannelConfig:
         assert 0 < self.in_flight_max <= self.queued_max
 
 
-class Reason(Enum):
+class FailureReason(Enum):
     """Reason why a request has no response.
 
     After CANNOT_CONNECT, UNSUPPORTED_VERSION and UNSENDABLE, the broker has not received the request; after the others
@@ -65,10 +65,10 @@ class Reason(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class FailedRequest:
     """Outcome of a request without a response; `text` is for a log line."""
 
-    reason: Reason
+    reason: FailureReason
     text: str
 
 
@@ -119,12 +119,12 @@ class PendingRequest(Generic[T]):
 
     __slots__ = ("builder", "correlation_id", "deadline", "outcome", "then", "version")
 
-    def __init__(self, builder: RequestBuilder[T], then: Callable[[T | Failed], None]) -> None:
+    def __init__(self, builder: RequestBuilder[T], then: Callable[[T | FailedRequest], None]) -> None:
         self.builder = builder
         self.then = then
         self.version = self.correlation_id = -1  # These three fields describe the last time the request was written.
         self.deadline = 0.0  # In seconds of the loop's clock.
-        self.outcome: T | Failed | None = None
+        self.outcome: T | FailedRequest | None = None
 
     def decode(self, frame: Buffer) -> None:
         """Set the outcome to the response in `frame`.  Raises Malformed."""

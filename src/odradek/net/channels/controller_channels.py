@@ -14,11 +14,16 @@ from functools import partial
 from odradek.api.cluster.controller_requests import Response, Versions, errors, to_message, version_of
 from odradek.base.units import BrokerId
 from odradek.core.controller import events
-from odradek.core.controller.broker_request_batch import BecomeLeaderOrFollower, StopReplicas, ToBroker, UpdateMetadata
+from odradek.core.controller.broker_request_batch import (
+    BecomeLeaderOrFollower,
+    ControlRequest,
+    StopReplicas,
+    UpdateMetadata,
+)
 from odradek.core.controller.controller_context import LiveBroker
 from odradek.core.kernel.cluster_view import BrokerInfo, Endpoint
 from odradek.net.channels.channel import Channel
-from odradek.net.channels.channel_requests import ChannelConfig, Failed, RequestBuilder
+from odradek.net.channels.channel_requests import ChannelConfig, FailedRequest, RequestBuilder
 from odradek.tls.ssl_contexts import Contexts
 from odradek.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from odradek.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
@@ -63,7 +68,7 @@ class ControllerChannels:
             if live is None or live.epoch != epoch:
                 self._channels.pop((broker, epoch)).close()
 
-    def send(self, request: ToBroker, live: LiveBroker) -> None:
+    def send(self, request: ControlRequest, live: LiveBroker) -> None:
         """Send a request to one broker."""
         key = request.broker, live.epoch
         channel = self._channels.get(key)
@@ -73,8 +78,8 @@ class ControllerChannels:
             self._channels[key] = channel
         channel.send(_builder(request, self._versions, self._listener), partial(self._ended, request))
 
-    def _ended(self, request: ToBroker, response: Response | Failed) -> None:
-        if isinstance(response, Failed):
+    def _ended(self, request: ControlRequest, response: Response | FailedRequest) -> None:
+        if isinstance(response, FailedRequest):
             _LOG.error("controller failed to send a request to broker %d: %s", request.broker, response.text)
             return
         failures = errors(request, response)
@@ -94,7 +99,7 @@ def inter_broker_endpoint(broker: BrokerInfo, listener: str) -> Endpoint:
     return broker.endpoint(listener) or broker.endpoints[0]
 
 
-def _builder(request: ToBroker, versions: Versions, listener: str) -> RequestBuilder[Response]:
+def _builder(request: ControlRequest, versions: Versions, listener: str) -> RequestBuilder[Response]:
     asked, answered = _KINDS[type(request.request)]
     version = version_of(request, versions)
     # The message is built when it is written, so a queued request takes no more memory than the controller's value.

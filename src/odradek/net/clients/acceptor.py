@@ -55,7 +55,7 @@ def _make_no_room() -> bool:
     return False
 
 
-class Door:
+class Acceptor:
     """Acceptor for non-blocking, bound sockets.
 
     `enter` receives each accepted socket with its address, and raises nothing. `on_turned_away` is called for a peer

@@ -19,7 +19,7 @@ from typing import Protocol, cast
 from odradek.api.conversation import Conversation
 from odradek.api.request import log_fields
 from odradek.api.request.call import Peer
-from odradek.api.request.outcome import Staged
+from odradek.api.request.outcome import StagedRequest
 from odradek.base.limits import REQUESTS_IN_FLIGHT_PER_CONNECTION_MAX, SEND_BUFFER_HIGH_BYTES
 from odradek.base.units import SECOND_MS
 from odradek.core.kernel.cluster_view import Endpoint
@@ -333,7 +333,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._intake = Intake.start_intake(self._shell, self._talk, large, descriptor, self)
             self._balance()
 
-    def intake_done(self, request: Request, outcome: Staged) -> None:
+    def intake_done(self, request: Request, outcome: StagedRequest) -> None:
         self._intake = None
         now, began = self._shell.now(), time.monotonic()
         self.last_active = now.steady

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from odradek.api.conversation import Conversation
 from odradek.api.produce.large_produce import LargeProduce
-from odradek.api.request.outcome import Staged
+from odradek.api.request.outcome import StagedRequest
 from odradek.net.shell.shell import Shell
 from odradek.wire.request import Request
 from odradek.wire.schema.malformed import Malformed
@@ -41,7 +41,7 @@ def is_for_mover(shell: Shell, left_bytes: int, steady: int) -> bool:
 class Owner(Protocol):
     """Connection that owns an intake."""
 
-    def intake_done(self, request: Request, outcome: Staged) -> None: ...
+    def intake_done(self, request: Request, outcome: StagedRequest) -> None: ...
 
     def intake_handed_back(self, parts: tuple[Buffer, ...], size: int) -> None:
         """Receive the request of `size` bytes normally; `parts` are its bytes so far.  Raises Malformed."""

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from odradek.base.units import SECOND_MS
 from odradek.core.kernel.cluster_view import Endpoint
-from odradek.net.clients.acceptor import Address, Door, bound, tell_of_short_queue
+from odradek.net.clients.acceptor import Acceptor, Address, bound, tell_of_short_queue
 from odradek.net.clients.client_connection import ClientConnection
 from odradek.net.clients.connection_quotas import ConnectionQuotas
 from odradek.net.clients.listen_failure import CannotListen, why_not
-from odradek.net.clients.receiving import Receiving
+from odradek.net.clients.receiving import ReceivingTransport
 from odradek.net.loop.descriptors import most_for_connections
 from odradek.net.loop.readers import Readers
 from odradek.net.shell.outbox import Loop
@@ -22,7 +22,7 @@ from odradek.net.shell.shell import Shell
 from odradek.wire.budget import ReceiveBudget
 
 if TYPE_CHECKING:
-    from odradek.net.clients.secure_connection import Entrance, SecureFront
+    from odradek.net.clients.secure_connection import ListenerTls, SecureFront
     from odradek.tls.ssl_contexts import Contexts
 
 log = logging.getLogger(__name__)
@@ -72,7 +72,7 @@ class Listener:
         self._next_warning = 0
         self._descriptors_max = 0  # Limit of this turn.
         self._readers = Readers(shell.loop, around=shell.gathered)
-        self._door: Door | None = None
+        self._acceptor: Acceptor | None = None
         self.host = ""
         self.port = 0
 
@@ -90,7 +90,7 @@ class Listener:
             for option, size in self._buffers.items():
                 if size != SYSTEM_DEFAULT:
                     one.setsockopt(socket.SOL_SOCKET, option, size)  # Accepted sockets inherit it.
-        self._door = Door(
+        self._acceptor = Acceptor(
             self.shell.loop,
             sockets,
             self._enter,
@@ -123,10 +123,10 @@ class Listener:
 
     async def start(self) -> None:
         """Start accepting clients.  Raises CannotListen if another process listens there by now."""
-        assert self._door is not None
+        assert self._acceptor is not None
         tell_of_short_queue(self._backlog)
         try:
-            self._door.open(self._backlog)
+            self._acceptor.open(self._backlog)
         except OSError as error:
             raise self._cannot_listen(error) from error
 
@@ -144,7 +144,7 @@ class Listener:
             self._turn_away(address[0], reason)
             return
         self.shell.traffic.connections_accepted += 1
-        Receiving(self.shell.loop, self._readers, accepted, address, self._protocol()).start_receiving()
+        ReceivingTransport(self.shell.loop, self._readers, accepted, address, self._protocol()).start_receiving()
 
     @contextmanager
     def _around_entries(self) -> Iterator[None]:
@@ -202,8 +202,8 @@ class Listener:
             connection.close_if_idle(steady_before)
 
     def stop_accepting(self) -> None:
-        if self._door is not None:
-            self._door.close()
+        if self._acceptor is not None:
+            self._acceptor.close()
 
     def stop_reading(self) -> None:
         self._is_stopping = True
@@ -223,7 +223,7 @@ class Listener:
         return len(self._connections)
 
 
-def _entrance(contexts: Contexts) -> Entrance:
-    from odradek.net.clients.secure_connection import Entrance  # Lazy, so that a broker without TLS starts sooner.
+def _entrance(contexts: Contexts) -> ListenerTls:
+    from odradek.net.clients.secure_connection import ListenerTls  # Lazy, so that a broker without TLS starts sooner.
 
-    return Entrance(contexts)
+    return ListenerTls(contexts)

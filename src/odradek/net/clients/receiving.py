@@ -18,7 +18,7 @@ _NOBODY = asyncio.BufferedProtocol()
 READS_PER_EVENT_MAX = 32  # As long as each fills the whole buffer; libuv has the same limit.
 
 
-class Receiving:
+class ReceivingTransport:
     """Receiving transport of an accepted, non-blocking socket.
 
     As in asyncio, `connection_lost` reports the end in another turn. This class does not inherit from

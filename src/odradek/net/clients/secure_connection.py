@@ -52,7 +52,7 @@ class Connection(Protocol):
     def buffer_updated(self, nbytes: int, /) -> None: ...
 
 
-class Door(Protocol):
+class SecureConnectionOwner(Protocol):
     """The listener as a front sees it; it counts connections."""
 
     @property
@@ -62,7 +62,7 @@ class Door(Protocol):
     def loop(self) -> Loop: ...
 
     @property
-    def entrance(self) -> Entrance | None: ...
+    def entrance(self) -> ListenerTls | None: ...
 
     def admitted(self, connection: SecureFront, address: str) -> None: ...
 
@@ -71,7 +71,7 @@ class Door(Protocol):
     def now_ms(self) -> int: ...
 
 
-class Entrance:
+class ListenerTls:
     """TLS state shared by a listener's connections: certificates, buffers and the state of log limits."""
 
     def __init__(self, contexts: Contexts) -> None:
@@ -83,19 +83,19 @@ class Entrance:
         self._next_lines: dict[str, int] = {}
         self._refused = 0
 
-    def front(self, door: Door, connection: Connection) -> SecureFront:
-        return SecureFront(door, self, connection)
+    def front(self, owner: SecureConnectionOwner, connection: Connection) -> SecureFront:
+        return SecureFront(owner, self, connection)
 
-    def report(self, door: Door, address: str, reason: str, level: int = logging.WARNING) -> None:
+    def report(self, owner: SecureConnectionOwner, address: str, reason: str, level: int = logging.WARNING) -> None:
         """Log a rejection, at most once a second per reason, as rejected clients reconnect at once."""
         self._refused += 1
-        now = door.now_ms()
+        now = owner.now_ms()
         if now < self._next_lines.get(reason, now):
             return
         if len(self._next_lines) >= REASONS_REMEMBERED_MAX:
             self._next_lines.clear()
         self._next_lines[reason] = now + SECOND_MS
-        fields = {"connection": address, "listener": door.name}
+        fields = {"connection": address, "listener": owner.name}
         text = "TLS handshake with %s failed: %s (%d failed since startup)"
         log.log(level, text, address, reason, self._refused, extra=fields)
 
@@ -103,8 +103,8 @@ class Entrance:
 class SecureFront(asyncio.BufferedProtocol):
     """One accepted connection; `connection` gets a SecureTransport once the handshake is complete."""
 
-    def __init__(self, door: Door, entrance: Entrance, connection: Connection) -> None:
-        self._door = door
+    def __init__(self, owner: SecureConnectionOwner, entrance: ListenerTls, connection: Connection) -> None:
+        self._owner = owner
         self._entrance = entrance
         self._connection = connection
         self._session = Session(entrance.contexts.context(), outgoing=entrance.outgoing)
@@ -120,11 +120,11 @@ class SecureFront(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._raw = cast(asyncio.Transport, transport)
-        self._outbox = SecureOutbox(self._raw, self._session, self._door.loop, self._entrance.gathering)
+        self._outbox = SecureOutbox(self._raw, self._session, self._owner.loop, self._entrance.gathering)
         remote = self._raw.get_extra_info("peername")
         self._address = f"{remote[0]}:{remote[1]}" if remote else "unknown"
-        self._door.admitted(self, self._address.rpartition(":")[0])
-        self._timer = self._door.loop.loop.call_later(HANDSHAKE_SECONDS_MAX, self._time_out)
+        self._owner.admitted(self, self._address.rpartition(":")[0])
+        self._timer = self._owner.loop.loop.call_later(HANDSHAKE_SECONDS_MAX, self._time_out)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._entrance.space
@@ -154,7 +154,7 @@ class SecureFront(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._connection.connection_lost(error)
             return
-        self._door.forget(self)
+        self._owner.forget(self)
         self._report(self._session.unfinished("disconnected"), logging.INFO)
 
     # Calls from the listener, until the handshake is complete.
@@ -219,19 +219,19 @@ class SecureFront(asyncio.BufferedProtocol):
 
     def _let_in(self) -> None:
         self._stop_timer()
-        self._door.forget(self)  # From now on, the connection itself is counted.
+        self._owner.forget(self)  # From now on, the connection itself is counted.
         self._transport = SecureTransport(self._raw, self._session, self._outbox, self._go_on)
         self._connection.connection_made(cast(asyncio.Transport, self._transport))
 
     def _go_on(self) -> None:
-        self._door.loop.soon(self._deliver_if_open)
+        self._owner.loop.soon(self._deliver_if_open)
 
     def _rest(self) -> None:
         if not self._raw.is_closing():
             self._raw.pause_reading()
             if not self._is_resting:
                 self._is_resting = True
-                self._door.loop.soon(self._next_turn)
+                self._owner.loop.soon(self._next_turn)
 
     def _next_turn(self) -> None:
         self._is_resting = False
@@ -256,7 +256,7 @@ class SecureFront(asyncio.BufferedProtocol):
         self._outbox.drop()
         self._raw.write_eof()
         self._raw.resume_reading()
-        self._timer = self._door.loop.loop.call_later(LINGER_SECONDS, self._raw.abort)
+        self._timer = self._owner.loop.loop.call_later(LINGER_SECONDS, self._raw.abort)
 
     def _time_out(self) -> None:
         self._report(self._session.unfinished("timed out"))
@@ -265,7 +265,7 @@ class SecureFront(asyncio.BufferedProtocol):
     def _report(self, reason: str, level: int = logging.WARNING) -> None:
         if not self._is_reported:
             self._is_reported = True
-            self._entrance.report(self._door, self._address, reason, level)
+            self._entrance.report(self._owner, self._address, reason, level)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

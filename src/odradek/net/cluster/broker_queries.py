@@ -35,7 +35,7 @@ from odradek.wire.messages.write_txn_markers import WriteTxnMarkersResponse
 log = logging.getLogger(__name__)
 
 
-class BrokerAsks:
+class BrokerRequests:
     """Requests of one broker to others, and processing of the responses; on the loop's thread."""
 
     def __init__(self, shell: Shell, broker: Broker, channels: BrokerChannels) -> None:
@@ -102,7 +102,7 @@ class BrokerAsks:
         self,
         controller: BrokerId,
         proposed: Sequence[ProposedIsr],
-        then: Callable[[Sequence[alter_partition_ask.Altered]], None],
+        then: Callable[[Sequence[alter_partition_ask.AlterPartitionResult]], None],
     ) -> None:
         """Request the ISRs proposed by leaders here from the controller; `then` gets a result for each."""
         newest = self._protocol.alter_partition
@@ -112,7 +112,7 @@ class BrokerAsks:
 
         def on_response(response: AlterPartitionResponse | Refused) -> None:
             if isinstance(response, Refused):
-                then([alter_partition_ask.Altered(response.code)] * len(proposed))
+                then([alter_partition_ask.AlterPartitionResult(response.code)] * len(proposed))
             else:
                 then(alter_partition_ask.from_response(proposed, response, topic_ids, version))
 

@@ -21,22 +21,22 @@ from typing import TYPE_CHECKING, Any
 
 from odradek.base.errors import Refused
 from odradek.base.units import BrokerId, TimestampMs
-from odradek.coordination.reconnecting_tree import RenewedTree
+from odradek.coordination.reconnecting_tree import ReconnectingTree
 from odradek.coordination.tree import TreeFailed
 from odradek.core.broker.broker import Broker
-from odradek.core.broker.controller_queries import ControllerAsks
+from odradek.core.broker.controller_queries import ControllerQueries
 from odradek.core.broker.effects import Change, Changed, CreateTopics
 from odradek.core.broker.replicas import Errors
-from odradek.core.broker.topic_purgatory import AwaitedChanges
+from odradek.core.broker.topic_purgatory import TopicPurgatory
 from odradek.core.controller import events
-from odradek.core.controller.broker_request_batch import ToBroker
+from odradek.core.controller.broker_request_batch import ControlRequest
 from odradek.core.controller.controller import Controller
 from odradek.core.controller.controller_context import LiveBroker
 from odradek.core.kernel.cluster_view import BrokerInfo
 from odradek.net.cluster.config_watch import ConfigWatch
 from odradek.net.cluster.controlled_shutdown_sender import Answer, hand_over
-from odradek.net.cluster.controller_updates import FromController, Shell
-from odradek.net.cluster.delayed_deletions import Removals
+from odradek.net.cluster.controller_updates import ControllerUpdates, Shell
+from odradek.net.cluster.delayed_deletions import DelayedDeletions
 from odradek.net.cluster.tree_metadata import Metadata
 from odradek.net.controller.controller_thread import ControllerThread
 
@@ -56,7 +56,7 @@ class ClusterMember:
         self,
         shell: Shell,
         broker: Broker,
-        tree: RenewedTree,
+        tree: ReconnectingTree,
         metadata: Metadata,
         info: BrokerInfo,
         *,
@@ -76,14 +76,14 @@ class ClusterMember:
         self._info = info
         self._patience_ms = patience_ms
         self._configs = configs
-        self._asks = ControllerAsks(broker.lot, metadata.give_producer_ids)
+        self._asks = ControllerQueries(broker.purgatory, metadata.give_producer_ids)
         if reaches is not None:
             broker.controller_asks = self._asks
-        self._awaited = AwaitedChanges(broker.view)
+        self._awaited = TopicPurgatory(broker.view)
         self._storage = list(broker.storage)
         self._directories: tuple[int, int] | None = self._directories_now()  # None: the controller was not notified.
         self._is_closed = False
-        self._asked: dict[events.Ask[Any], Callable[[events.Ask[Any]], None]] = {}
+        self._asked: dict[events.ControllerQuery[Any], Callable[[events.ControllerQuery[Any]], None]] = {}
         self._controller = Controller(
             broker.id,
             has_recovery=broker.protocol.has_leader_recovery,
@@ -105,10 +105,10 @@ class ClusterMember:
         tree.renewed = self._renewed
         self._peers = None if reaches is None else reaches(shell, broker, self._thread.put_event)
         self._isr_changes = None if self._peers is None else self._changes_of_isrs(self._peers)
-        self._removals = Removals(
+        self._removals = DelayedDeletions(
             shell, metadata, self._unless_closed, lambda event: broker.on_event(event, shell.now())
         )
-        self._hearing = FromController(shell, broker, metadata, self._unless_closed, self._updated)
+        self._hearing = ControllerUpdates(shell, broker, metadata, self._unless_closed, self._updated)
 
     # Start and stop.
 
@@ -149,12 +149,12 @@ class ClusterMember:
             self._others.asks.shut_down(controller, ask, then)
             return
 
-        def on_answered(_: events.Ask[Any]) -> None:
+        def on_answered(_: events.ControllerQuery[Any]) -> None:
             then(Refused(ask.error, "this broker is no longer the controller") if ask.error else ask.answer or ())
 
         self._ask_ourselves(ask, on_answered)
 
-    def _ask_ourselves(self, ask: Asked, ended: Callable[[events.Ask[Any]], None]) -> None:
+    def _ask_ourselves(self, ask: Asked, ended: Callable[[events.ControllerQuery[Any]], None]) -> None:
         """Send a request to our own controller, without a socket."""
         self._asked[ask] = ended
         self._thread.put_event(ask)
@@ -282,11 +282,11 @@ class ClusterMember:
 
     # Calls from the controller's thread.
 
-    def _send(self, requests: Sequence[ToBroker]) -> None:
+    def _send(self, requests: Sequence[ControlRequest]) -> None:
         """Accept the controller's requests and their destinations, on its thread."""
         self._on_loop(self._sent, requests, dict(self._controller.context.brokers))
 
-    def _sent(self, requests: Sequence[ToBroker], alive: Mapping[BrokerId, LiveBroker]) -> None:
+    def _sent(self, requests: Sequence[ControlRequest], alive: Mapping[BrokerId, LiveBroker]) -> None:
         if self._peers is not None:
             self._peers.keep(alive)
         for request in requests:
@@ -295,13 +295,13 @@ class ClusterMember:
             else:
                 self._others.send(request, alive[request.broker])
 
-    def _answer_controller(self, request: ToBroker, answer: Errors | Refused) -> None:
+    def _answer_controller(self, request: ControlRequest, answer: Errors | Refused) -> None:
         if isinstance(answer, Refused):
             log.info("ignored a request of this broker's controller: %s", answer)
         else:
             self._thread.put_event(events.Answered(request, answer))
 
-    def _answered(self, event: events.Ask[Any]) -> None:
+    def _answered(self, event: events.ControllerQuery[Any]) -> None:
         ended = self._asked.pop(event, None)
         if ended is not None:
             ended(event)

@@ -42,7 +42,7 @@ READ_AGAIN_SECONDS = 1.0  # After the tree could not be reached.
 NOBODY_WAITS = 0  # Token of changes without a request; tokens of requests start at 1.
 
 
-class Notices(NamedTuple):
+class ConfigNotices(NamedTuple):
     """Existing notices and the number ever created, in the folder created by the transaction `folder`."""
 
     folder: int
@@ -50,10 +50,10 @@ class Notices(NamedTuple):
     names: frozenset[str]
 
 
-NO_FOLDER = Notices(0, 0, frozenset())
+NO_FOLDER = ConfigNotices(0, 0, frozenset())
 
 
-class Named(NamedTuple):
+class ChangedOwners(NamedTuple):
     """Owners whose configurations have changed."""
 
     topics: set[TopicName]
@@ -72,7 +72,7 @@ class ConfigWatch:
         self._changes = changes
         self._owners = str(broker_id), layout.DEFAULT_ENTITY
         self._soon: Callable[[], None] | None = None
-        self._seen: Notices | None = None  # None: unknown which notices were missed.
+        self._seen: ConfigNotices | None = None  # None: unknown which notices were missed.
         self._is_suspended = False
         self._is_lost = False  # Contact was lost for a while, and earlier watches no longer exist.
         self._is_due = False  # `_soon` was called, and reading has not started.
@@ -148,7 +148,7 @@ class ConfigWatch:
         configs, in_force = prepared
         return Altered(NOBODY_WAITS, topics, configs, (in_force,))
 
-    def _notices(self) -> Notices:
+    def _notices(self) -> ConfigNotices:
         """Return the notices, and watch them."""
         stat = self._tree.exists(layout.CONFIG_CHANGES, self._changed)
         if stat is None:
@@ -158,9 +158,9 @@ class ConfigWatch:
             names = self._tree.children(layout.CONFIG_CHANGES, self._changed)
         # `cversion` counts creations and deletions. More may have been created before the names were read.
         made = max((stat.cversion + stat.num_children) // 2, _made(names))
-        return Notices(stat.czxid, made, frozenset(names))
+        return ConfigNotices(stat.czxid, made, frozenset(names))
 
-    def _named(self, seen: Notices, notices: Notices) -> Named | None:
+    def _named(self, seen: ConfigNotices, notices: ConfigNotices) -> ChangedOwners | None:
         """Return the owners in new notices, or None if some notices were deleted before they were read.
 
         A writer of a notice deletes old ones by its own clock, which may be wrong.
@@ -168,7 +168,7 @@ class ConfigWatch:
         if notices.made > _accounted(seen, notices):
             return None
         paths = [f"{layout.CONFIG_CHANGES}/{name}" for name in sorted(notices.names - seen.names)]
-        named = Named(set(), broker=False)
+        named = ChangedOwners(set(), broker=False)
         for path, node in zip(paths, self._tree.get_all(paths), strict=True):
             if node is None:
                 return None
@@ -178,7 +178,7 @@ class ConfigWatch:
                 _LOG.error("failed to read %s: %s", path, bad)
         return named
 
-    def _with(self, named: Named, entity: str) -> Named:
+    def _with(self, named: ChangedOwners, entity: str) -> ChangedOwners:
         """Add the owner in a notice, such as `topics/flights`; ignore owners other than topics and brokers."""
         kind, _, name = entity.partition("/")
         if kind == layout.TOPIC_CONFIGS:
@@ -252,6 +252,6 @@ def _made(names: list[str]) -> int:
     return 0
 
 
-def _accounted(seen: Notices, notices: Notices) -> int:
+def _accounted(seen: ConfigNotices, notices: ConfigNotices) -> int:
     """Return how many of the notices ever created were seen."""
     return seen.made + len(notices.names - seen.names)

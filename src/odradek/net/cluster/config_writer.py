@@ -31,7 +31,7 @@ from odradek.coordination.tree import (
 from odradek.core.broker import config_log_lines as config_log
 from odradek.core.broker.effects import NOBODY, AlterConfigs, Altered, ConfigOwner
 from odradek.core.configs.broker_configs import BrokerConfigs
-from odradek.core.configs.config_validation import Dynamic, altered_broker, altered_topic, started_with
+from odradek.core.configs.config_validation import DynamicConfigTexts, altered_broker, altered_topic, started_with
 from odradek.core.configs.definition import ConfigError
 from odradek.core.configs.edits import ConfigEdit
 from odradek.net.cluster.dynamic_configs import DynamicConfigs, Problems, is_secret, stored
@@ -42,14 +42,14 @@ NOTICE_KEPT_MS = 15 * MINUTE_MS  # The same as in Apache Kafka.
 # Prepares the components around the core for new values, given the old ones; returns a function that applies them.
 # Raises ConfigError.
 Prepare = Callable[[BrokerConfigs, BrokerConfigs], Callable[[], None]]
-NOTHING_SET = Dynamic({}, {})
+NOTHING_SET = DynamicConfigTexts({}, {})
 
 
-class Prepared(NamedTuple):
+class PreparedConfigs(NamedTuple):
     """Prepared values of a broker, their source, and a function that applies them around the core."""
 
     configs: BrokerConfigs
-    dynamic: Dynamic
+    dynamic: DynamicConfigTexts
     in_force: Callable[[], None]
 
 
@@ -105,7 +105,7 @@ class ConfigChanges:
             config_log.log_config_change(owner, old, new, NOBODY)
         return prepared.configs, prepared.in_force
 
-    def _prepared(self, wanted: Iterable[Dynamic]) -> Prepared | None:
+    def _prepared(self, wanted: Iterable[DynamicConfigTexts]) -> PreparedConfigs | None:
         """Return the first configuration that can be prepared, and log new problems."""
         problems: list[str] = []
         prepared = None
@@ -118,12 +118,12 @@ class ConfigChanges:
             except ConfigError as error:
                 problems.append(f"ignored the certificates of the dynamic configuration: {error}")
             else:
-                prepared = Prepared(configs, self._dynamic if configs is self._configs else dynamic, in_force)
+                prepared = PreparedConfigs(configs, self._dynamic if configs is self._configs else dynamic, in_force)
                 break
         self._problems.log_new_problems(problems)
         return prepared
 
-    def _read_dynamic(self) -> Dynamic:
+    def _read_dynamic(self) -> DynamicConfigTexts:
         return self._stored_dynamic.read(self._dynamic)
 
     def change(self, change: AlterConfigs, now: TimestampMs) -> Altered:
@@ -175,7 +175,7 @@ class ConfigChanges:
         unread = {} if edit.replaces_all else {key: text for key, text in kept_before.items() if key not in before}
         removed = {one.name for one in edit.keys}
         kept.update((key, text) for key, text in unread.items() if key not in removed)
-        result.prepared = Prepared(configs, after, in_force)
+        result.prepared = PreparedConfigs(configs, after, in_force)
         return Write(owner, before, texts, _operations(path, version, kept))
 
     def _encoded(self, key: str, text: str, before: Mapping[str, str], kept: Mapping[str, str]) -> str:
@@ -213,12 +213,12 @@ class ConfigChanges:
 class _Result:
     """Result of the edits so far."""
 
-    def __init__(self, change: AlterConfigs, configs: BrokerConfigs, dynamic: Dynamic) -> None:
+    def __init__(self, change: AlterConfigs, configs: BrokerConfigs, dynamic: DynamicConfigTexts) -> None:
         self.change = change
         self.configs = configs  # Values of the broker after the writes so far.
         self.dynamic = dynamic
         self.refused: dict[ConfigOwner, Refused] = {}
-        self.prepared: Prepared | None = None
+        self.prepared: PreparedConfigs | None = None
         self._topics: dict[TopicName, Mapping[str, str]] = {}
         self._broker: BrokerConfigs | None = None
         self._in_force: list[Callable[[], None]] = []

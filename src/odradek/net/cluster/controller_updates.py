@@ -1,6 +1,6 @@
 """Queue of requests from the controller (this broker or another), applied in order.
 
-ToBroker ──> a thread reads overrides of topics that are new here and creates files ──> the broker applies it in slices
+ControlRequest ──> a thread reads overrides of new topics and creates files ──> the broker applies it in slices
         └──> for a controller epoch that is new here: the tree must contain it
 
 A failed request is answered, and the next one starts. If the queue stopped instead, the broker would ignore its
@@ -24,7 +24,7 @@ from odradek.core.broker.broker import Broker
 from odradek.core.broker.log_creation import make_replicas
 from odradek.core.broker.metadata_update import Overrides
 from odradek.core.broker.replicas import Errors
-from odradek.core.controller.broker_request_batch import BecomeLeaderOrFollower, ToBroker, UpdateMetadata
+from odradek.core.controller.broker_request_batch import BecomeLeaderOrFollower, ControlRequest, UpdateMetadata
 from odradek.core.kernel.moment import Moment
 from odradek.core.partition.storage import NoDirectory
 from odradek.net.cluster.tree_metadata import Metadata
@@ -52,14 +52,14 @@ class Shell(Protocol):
     def add_slices(self, work: Iterator[None]) -> None: ...
 
 
-class Told(NamedTuple):
+class QueuedControlRequest(NamedTuple):
     """Request from the controller, and the callback for its result."""
 
-    sent: ToBroker
+    sent: ControlRequest
     ended: Callable[[Errors | Refused], None]
 
 
-class FromController:
+class ControllerUpdates:
     """Request queue of one broker; on the loop's thread."""
 
     def __init__(
@@ -82,14 +82,14 @@ class FromController:
         self._updated = updated
         # A new controller first sends UpdateMetadata with everything, then LeaderAndIsr. Clients that connect between
         # the two are sent here and rejected (NOT_LEADER_OR_FOLLOWER), so a lone broker accepts clients after both.
-        self._told: deque[Told] = deque()
+        self._told: deque[QueuedControlRequest] = deque()
         self._is_telling = self._knows = False
-        self._waiting: tuple[Told, asyncio.TimerHandle] | None = None  # Waiting for the tree.
+        self._waiting: tuple[QueuedControlRequest, asyncio.TimerHandle] | None = None  # Waiting for the tree.
         self.informed: asyncio.Future[None] = shell.loop.create_future()
 
-    def add(self, sent: ToBroker, ended: Callable[[Errors | Refused], None]) -> None:
+    def add(self, sent: ControlRequest, ended: Callable[[Errors | Refused], None]) -> None:
         """Queue a request behind all others; `ended` gets the partitions for which it failed."""
-        self._told.append(Told(sent, ended))
+        self._told.append(QueuedControlRequest(sent, ended))
 
     def go_on(self) -> None:
         """Start the next request, if none is under way."""
@@ -109,7 +109,7 @@ class FromController:
             timer.cancel()
             self._prepare(told)
 
-    def _prepare(self, told: Told) -> None:
+    def _prepare(self, told: QueuedControlRequest) -> None:
         """Read required data and create the files of new replicas, in a thread."""
         self._waiting = None
         sent, controlled = told.sent, self._broker.controlled
@@ -120,7 +120,7 @@ class FromController:
         else:  # Not within `start_requested_work`, which every slice calls.
             self._shell.loop.call_soon(self._unless_closed, self._shell.add_slices, self._tell(told, {}))
 
-    def _read(self, sent: ToBroker, names: Sequence[TopicName], *, is_new: bool) -> Overrides:
+    def _read(self, sent: ControlRequest, names: Sequence[TopicName], *, is_new: bool) -> Overrides:
         """Return topic overrides; raise Refused for a new controller epoch that is not in the tree."""
         self._broker.controlled.check(sent)  # Stale requests create no files; checked again when applied.
         if is_new:
@@ -130,7 +130,7 @@ class FromController:
             make_replicas(self._broker, sent.request, overrides, self._shell.now().wall)
         return overrides
 
-    def _prepared(self, told: Told, done: Future[Overrides]) -> None:
+    def _prepared(self, told: QueuedControlRequest, done: Future[Overrides]) -> None:
         failure = done.exception()
         if isinstance(failure, TreeFailed):
             log.warning("a request of the controller waits for the metadata tree (will retry): %s", failure)
@@ -139,7 +139,7 @@ class FromController:
         else:
             self._shell.add_slices(self._tell(told, done.result() if failure is None else failure))
 
-    def _tell(self, told: Told, read: Overrides | BaseException) -> Iterator[None]:
+    def _tell(self, told: QueuedControlRequest, read: Overrides | BaseException) -> Iterator[None]:
         try:
             answer = yield from self._applied(told.sent, read)
         except Exception:  # The process stops after this; where it does not, as in tests, the next request starts.
@@ -147,7 +147,9 @@ class FromController:
             raise
         self._end(told, answer)
 
-    def _applied(self, sent: ToBroker, read: Overrides | BaseException) -> Generator[None, None, Errors | Refused]:
+    def _applied(
+        self, sent: ControlRequest, read: Overrides | BaseException
+    ) -> Generator[None, None, Errors | Refused]:
         """Return the failures by partition, or the reason why the whole request was refused.
 
         Raises errors that stop the process: a broken invariant, or the failure of the last data directory.
@@ -165,7 +167,7 @@ class FromController:
             log.exception(text, sent.controller, sent.controller_epoch, sent.request)
             return Refused(ErrorCode.UNKNOWN_SERVER_ERROR)
 
-    def _end(self, told: Told, answer: Errors | Refused) -> None:
+    def _end(self, told: QueuedControlRequest, answer: Errors | Refused) -> None:
         self._is_telling = False
         told.ended(answer)
         if isinstance(told.sent.request, UpdateMetadata):

@@ -16,13 +16,13 @@ REMOVED_MS_MAX = 1_000  # Not much later: a broker that is down may keep a name 
 LOOK_SECONDS = 0.005
 
 
-class Removals:
+class DelayedDeletions:
     """Deletions of one broker whose responses are delayed; on the loop's thread."""
 
     def __init__(
         self, shell: Shell, metadata: Metadata, unless_closed: Callable[..., None], shown: Callable[[Changed], None]
     ) -> None:
-        """Create an empty set; `shown` answers waiting requests, `unless_closed` is as in FromController."""
+        """Create an empty set; `shown` answers waiting requests, `unless_closed` is as in ControllerUpdates."""
         self._shell = shell
         self._metadata = metadata
         self._unless_closed = unless_closed

@@ -14,7 +14,7 @@ from odradek.coordination.fields import BadZnodeError
 from odradek.coordination.passwords import CannotEncode, PasswordEncoder
 from odradek.coordination.tree import NoNode, Tree
 from odradek.core.configs.broker_keys import broker_key
-from odradek.core.configs.config_validation import KEEPS_ALL, Dynamic
+from odradek.core.configs.config_validation import KEEPS_ALL, DynamicConfigTexts
 
 _LOG = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class DynamicConfigs:
         self._encoder = encoder
         self._problems = Problems()
 
-    def read(self, known: Dynamic) -> Dynamic:
+    def read(self, known: DynamicConfigTexts) -> DynamicConfigTexts:
         """Return the values for this broker and for all brokers; use `known` for an unreadable znode.
 
         Passwords that cannot be decrypted are omitted. Raises TreeFailed.
@@ -53,7 +53,7 @@ class DynamicConfigs:
         problems: list[str] = []
         parts = [self._part(path, before, problems) for path, before in zip(self._paths, known, strict=True)]
         self._problems.log_new_problems(problems)
-        return Dynamic(*parts)
+        return DynamicConfigTexts(*parts)
 
     def _part(self, path: str, known: Mapping[str, str], problems: list[str]) -> Mapping[str, str]:
         try:

@@ -15,9 +15,9 @@ from odradek.base.errors import ErrorCode, Refused, error_code
 from odradek.base.units import TopicPartition
 from odradek.core.broker.broker import Broker
 from odradek.core.replication.replica_fetcher_manager import (
-    EpochsRequested,
-    FetchRequested,
-    OffsetsRequested,
+    LeaderEpochsRequest,
+    LeaderOffsetsRequest,
+    ReplicaFetch,
     ReplicaFetcher,
     Request,
 )
@@ -63,14 +63,14 @@ class FetcherConnections:
     def send_due_requests(self) -> None:
         """Send the requests that are due."""
         for fetcher, request in self._broker.fetchers.take_requests():
-            if isinstance(request, FetchRequested):
+            if isinstance(request, ReplicaFetch):
                 self._fetch(fetcher, request)
-            elif isinstance(request, EpochsRequested):
+            elif isinstance(request, LeaderEpochsRequest):
                 self._ask_epochs(fetcher, request)
             else:
                 self._ask_offsets(fetcher, request)
 
-    def _fetch(self, fetcher: ReplicaFetcher, asked: FetchRequested) -> None:
+    def _fetch(self, fetcher: ReplicaFetcher, asked: ReplicaFetch) -> None:
         version = follower_ask.fetch_version(asked, self._broker.protocol.fetch)
         settings = self._settings._replace(broker_epoch=self._broker.controlled.broker_epoch)
         message = follower_ask.fetch_message(asked, settings, version)
@@ -89,10 +89,10 @@ class FetcherConnections:
         """Complete waiting requests of each partition whose high watermark has advanced."""
         for name in risen:
             if name is not None:
-                self._broker.lot.happened(name)
+                self._broker.purgatory.happened(name)
             yield
 
-    def _ask_epochs(self, fetcher: ReplicaFetcher, asked: EpochsRequested) -> None:
+    def _ask_epochs(self, fetcher: ReplicaFetcher, asked: LeaderEpochsRequest) -> None:
         message = follower_ask.epochs_message(asked, self._broker.id)
         version = self._broker.protocol.offset_for_leader_epoch
 
@@ -102,7 +102,7 @@ class FetcherConnections:
 
         self._ask(fetcher, asked, RequestBuilder.of(message, OffsetForLeaderEpochResponse, version), answered)
 
-    def _ask_offsets(self, fetcher: ReplicaFetcher, asked: OffsetsRequested) -> None:
+    def _ask_offsets(self, fetcher: ReplicaFetcher, asked: LeaderOffsetsRequest) -> None:
         """Request the leader's log end offsets, then the start offsets.
 
         Two requests are needed because a request may contain a partition only once.

@@ -16,7 +16,7 @@ from functools import partial
 from itertools import islice
 from typing import TypeAlias
 
-from odradek.api.cluster.alter_partition_requests import Altered, from_event, to_event
+from odradek.api.cluster.alter_partition_requests import AlterPartitionResult, from_event, to_event
 from odradek.base.errors import ErrorCode
 from odradek.base.units import BrokerId, TopicPartition
 from odradek.coordination.isrs import notify, write
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 RETRY_SECONDS = 1.0  # Delay before another write to a tree that could not be reached.
 NAMED_MAX = 10  # Partitions in one log line.
 
-Then: TypeAlias = Callable[[Sequence[Altered]], None]
+Then: TypeAlias = Callable[[Sequence[AlterPartitionResult]], None]
 AskOther: TypeAlias = Callable[[BrokerId, Sequence[ProposedIsr], Then], None]
 AskOurselves: TypeAlias = Callable[[AlterPartitions, Callable[[object], None]], None]
 Later: TypeAlias = Callable[..., None]
@@ -62,7 +62,9 @@ class IsrChanges:
         self._manager = broker.alter_partition
         self._ask_other = ask_other
         self._ask_ourselves = ask_ourselves
-        self._in_tree = _InTree(shell, broker, tree, unless_closed) if broker.protocol.alter_partition is None else None
+        self._in_tree = (
+            _TreeIsrWriter(shell, broker, tree, unless_closed) if broker.protocol.alter_partition is None else None
+        )
         self._is_under_way = False
 
     def send_proposals(self) -> None:
@@ -84,7 +86,7 @@ class IsrChanges:
         ask = to_event(proposed, ourselves, self._broker.controlled.broker_epoch)
         self._ask_ourselves(ask, lambda _: then(from_event(proposed, ask)))
 
-    def _ended(self, proposed: Sequence[ProposedIsr], answers: Sequence[Altered]) -> None:
+    def _ended(self, proposed: Sequence[ProposedIsr], answers: Sequence[AlterPartitionResult]) -> None:
         self._is_under_way = False
         now = self._shell.now()
         for one, answer in zip(proposed, answers, strict=True):
@@ -93,7 +95,7 @@ class IsrChanges:
         self._shell.settle()
 
 
-class _InTree:
+class _TreeIsrWriter:
     """Writes of leaders to the tree, in its thread, and the notifications for the controller."""
 
     def __init__(self, shell: Shell, broker: Broker, tree: Tree, unless_closed: Later) -> None:
@@ -113,7 +115,7 @@ class _InTree:
         if isinstance(failure, TreeFailed):
             log.warning("failed to update the ISR of %d partitions (will retry): %s", len(partitions), failure)
             # Unknown result: some or all of the states may be written.
-            unknown = [Altered(ErrorCode.NETWORK_EXCEPTION)] * len(partitions)
+            unknown = [AlterPartitionResult(ErrorCode.NETWORK_EXCEPTION)] * len(partitions)
             self._shell.loop.call_later(RETRY_SECONDS, self._unless_closed, then, unknown)
             return
         if failure is not None:
@@ -121,8 +123,8 @@ class _InTree:
         written = done.result()
         if written:
             self._notifications.changed(written, self._shell.now())
-        stale = Altered(ErrorCode.INVALID_UPDATE_VERSION)
-        then([Altered(ErrorCode.NONE, written[one]) if one in written else stale for one in partitions])
+        stale = AlterPartitionResult(ErrorCode.INVALID_UPDATE_VERSION)
+        then([AlterPartitionResult(ErrorCode.NONE, written[one]) if one in written else stale for one in partitions])
 
     def notify_controller_if_due(self) -> None:
         """Notify the controller if a notification is due."""
@@ -140,7 +142,7 @@ class _InTree:
             raise failure
 
 
-def _tell(proposed: Sequence[ProposedIsr], answers: Sequence[Altered]) -> None:
+def _tell(proposed: Sequence[ProposedIsr], answers: Sequence[AlterPartitionResult]) -> None:
     """Log the changed ISRs and the proposals for outdated states."""
     changed = [(one, answer.state) for one, answer in zip(proposed, answers, strict=True) if answer.state is not None]
     if changed:

@@ -33,7 +33,7 @@ from odradek.coordination.tree import (
     Tree,
     TreeFailed,
 )
-from odradek.core.broker.effects import Change, Changed, CreateTopics, DeleteTopics, Growth, GrowTopics
+from odradek.core.broker.effects import Change, Changed, CreatePartitions, CreateTopics, DeleteTopics, NewPartitions
 from odradek.core.kernel.cluster_view import TopicInfo
 from odradek.net.cluster.tree_metadata import Metadata, decoded
 
@@ -81,12 +81,12 @@ class MetadataChanges:
         match change:
             case CreateTopics():
                 return {topic.name: partial(self._creation, topic) for topic in change.topics}
-            case GrowTopics():
+            case CreatePartitions():
                 return {name: partial(self._growth, name, growth) for name, growth in change.topics.items()}
             case DeleteTopics():
                 return {name: partial(self._deletion, name, topic_id) for name, topic_id in change.topics.items()}
 
-    def _growth(self, name: TopicName, growth: Growth) -> list[Operation]:
+    def _growth(self, name: TopicName, growth: NewPartitions) -> list[Operation]:
         self._tree.check_room()
         data, stat = self._tree.get(layout.topic(name))
         assignment = decoded(layout.topic(name), layout.decode_topic, data)

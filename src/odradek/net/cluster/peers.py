@@ -8,11 +8,11 @@ from odradek.api.cluster.controller_requests import versions_of
 from odradek.base.units import BrokerId
 from odradek.core.broker.broker import Broker
 from odradek.core.controller import events
-from odradek.core.controller.broker_request_batch import ToBroker
+from odradek.core.controller.broker_request_batch import ControlRequest
 from odradek.core.controller.controller_context import LiveBroker
 from odradek.net.channels.broker_channels import BrokerChannels
 from odradek.net.channels.controller_channels import ControllerChannels
-from odradek.net.cluster.broker_queries import BrokerAsks
+from odradek.net.cluster.broker_queries import BrokerRequests
 from odradek.net.cluster.controller_updates import Shell
 from odradek.net.cluster.fetcher_connections import FetcherConnections
 from odradek.tls.ssl_contexts import Contexts
@@ -37,14 +37,14 @@ class Peers:
         versions = versions_of(broker.protocol)
         self._told = ControllerChannels(shell.loop, broker.id, listener, tell, versions=versions, tls=tls)
         self._asked = BrokerChannels(shell.loop, f"broker-{broker.id}", broker.view, listener, tls)
-        self.asks = BrokerAsks(shell, broker, self._asked)
+        self.asks = BrokerRequests(shell, broker, self._asked)
         self.fetchers = FetcherConnections(shell, broker, listener, tls)
 
     def keep(self, alive: Mapping[BrokerId, LiveBroker]) -> None:
         """Close the controller's channels to all brokers except these."""
         self._told.keep(alive)
 
-    def send(self, request: ToBroker, live: LiveBroker) -> None:
+    def send(self, request: ControlRequest, live: LiveBroker) -> None:
         """Send a controller request to one broker, behind earlier ones."""
         self._told.send(request, live)
 

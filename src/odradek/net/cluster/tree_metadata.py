@@ -28,7 +28,7 @@ from odradek.coordination.tree import (
     TreeFailed,
     Unavailable,
 )
-from odradek.core.broker.effects import TakeProducerIds
+from odradek.core.broker.effects import AllocateProducerIds
 from odradek.core.configs.topic_configs import told_invalid
 from odradek.core.kernel.cluster_view import BrokerInfo, ClusterView, PartitionInfo, TopicInfo
 from odradek.core.transactions.producer_ids import ProducerIdBlock
@@ -224,7 +224,7 @@ class Metadata:
 
     # Producer ids.
 
-    def take_producer_ids(self, broker_id: BrokerId, effect: TakeProducerIds) -> ProducerIdBlock | None:
+    def take_producer_ids(self, broker_id: BrokerId, effect: AllocateProducerIds) -> ProducerIdBlock | None:
         """Allocate an unused block that begins at `effect.at_least` or later; None if the tree fails."""
         at_least = effect.at_least if effect.at_least <= PRODUCER_ID_GIVEN_MAX else 0
         try:

@@ -32,7 +32,7 @@ from odradek.coordination.tree import (
     Tree,
     children_if_there,
 )
-from odradek.core.controller.controller_steps import Deposed, Written
+from odradek.core.controller.controller_steps import Deposed, WriteStatesResult
 from odradek.core.kernel.cluster_view import LeaderAndIsr, TopicAssignment
 
 _LOG = logging.getLogger(__name__)
@@ -56,17 +56,19 @@ class ControllerChanges:
         """Use the epoch of an election, and the version of the znode that contains it."""
         self._epoch, self._epoch_version = epoch, version
 
-    def write(self, states: Mapping[TopicPartition, LeaderAndIsr], *, creates: bool) -> Written:
+    def write(self, states: Mapping[TopicPartition, LeaderAndIsr], *, creates: bool) -> WriteStatesResult:
         """Write states whose znodes have the state's partition epoch; with `creates`, create znodes."""
         if creates:
             self._make_folders(states)
         asked = [(one, state._replace(controller_epoch=self._epoch)) for one, state in states.items()]
-        written = Written({}, [])
+        written = WriteStatesResult({}, [])
         for first in range(0, len(asked), OPERATIONS_PER_MULTI):
             self._write(asked[first : first + OPERATIONS_PER_MULTI], written, creates=creates)
         return written
 
-    def _write(self, asked: Sequence[tuple[TopicPartition, LeaderAndIsr]], written: Written, *, creates: bool) -> None:
+    def _write(
+        self, asked: Sequence[tuple[TopicPartition, LeaderAndIsr]], written: WriteStatesResult, *, creates: bool
+    ) -> None:
         """Write all states at once, or each half separately, so that a stale state does not block others."""
         try:
             results = self._change([_written(partition, state, creates=creates) for partition, state in asked])

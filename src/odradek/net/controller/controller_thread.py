@@ -17,7 +17,7 @@ from typing import Any
 from odradek.base.units import BrokerId, TimestampMs
 from odradek.coordination.tree import SessionState, Tree, Unavailable
 from odradek.core.controller import events
-from odradek.core.controller.broker_request_batch import ToBroker
+from odradek.core.controller.broker_request_batch import ControlRequest
 from odradek.core.controller.controller import Controller
 from odradek.net.controller.controller_tree import ControllerTree
 
@@ -51,8 +51,8 @@ class ControllerThread:
         *,
         now: Callable[[], TimestampMs],
         may_be_unclean: Callable[[Mapping[str, str]], bool],
-        send: Callable[[Sequence[ToBroker]], None],
-        answered: Callable[[events.Ask[Any]], None],
+        send: Callable[[Sequence[ControlRequest]], None],
+        answered: Callable[[events.ControllerQuery[Any]], None],
         failed: Callable[[Exception], None],
         is_alone: bool = False,
         rebalance_seconds: int | None = None,
@@ -141,7 +141,7 @@ class ControllerThread:
         requests = self._controller.take_requests()
         if requests or (was_active and not self._controller.is_active):
             self._send(requests)
-        if isinstance(event, events.Ask):
+        if isinstance(event, events.ControllerQuery):
             self._answered(event)
 
     def _await_tree(self, failure: Unavailable) -> None:

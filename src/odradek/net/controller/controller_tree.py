@@ -62,7 +62,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class _Tells:
+class _EventWatch:
     """Watch that emits an event; equal for equal events, so that reading twice notifies only once."""
 
     tell: Callable[[events.Event], None]
@@ -163,7 +163,7 @@ class ControllerTree:
     # Reading.
 
     def _watch(self, event: events.Event) -> Watch:
-        return _Tells(self._tell, event)
+        return _EventWatch(self._tell, event)
 
     @carry_out.register
     def _(self, step: ReadBrokers) -> None:

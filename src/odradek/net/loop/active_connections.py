@@ -12,7 +12,7 @@ ALONE_MS = 300
 CHANGES_MAX = 8  # From one connection to another, within ALONE_MS.
 
 
-class Heard:
+class ActiveConnections:
     """Record of which connection sent last; all times are on the steady clock, in milliseconds."""
 
     def __init__(self) -> None:

@@ -18,7 +18,7 @@ from odradek.net.loop import descriptors
 PAUSE_SECONDS = 0.25  # After a search that found nothing for connections, because a search visits all partitions.
 
 
-class Room:
+class DescriptorRoom:
     """Release of idle logs' files when descriptors run short.
 
     `release(count, below)` releases the files of up to `count` logs whose descriptors are less than `below`, and

@@ -21,7 +21,7 @@ class Gatherable(Protocol):
         """Write the staged batches through the broker and send the responses; raise nothing."""
 
 
-class Gathered:
+class GroupCommit:
     """Connections of one loop that share a commit.
 
     It wraps a run of turns (`with gathered: ...`), and commits for all waiting connections at its end. `settled` is

@@ -20,7 +20,7 @@ else:
 Result = TypeVar("Result")
 
 
-class Closed(Exception):
+class PoolsClosed(Exception):
     """Raised when work is submitted after the pools were stopped or while the interpreter shuts down."""
 
 
@@ -65,12 +65,12 @@ class Pools:
         }
 
     def submit(self, pool: Pool, work: Callable[[], Result]) -> Future[Result]:
-        """Run the work in a thread of the pool.  Raises Closed."""
+        """Run the work in a thread of the pool.  Raises PoolsClosed."""
         try:
             return self._pools[pool].submit(work)
         except RuntimeError as error:
             if "shutdown" in str(error):  # Other errors mean that the system cannot start more threads.
-                raise Closed from error
+                raise PoolsClosed from error
             raise
 
     def stop(self, *, cancels: bool = False) -> None:

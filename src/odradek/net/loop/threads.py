@@ -14,7 +14,7 @@ from functools import partial
 from typing import TypeVar
 
 from odradek.api.table import BY_KEY, Api
-from odradek.net.loop.pools import Closed, Pool, Pools
+from odradek.net.loop.pools import Pool, Pools, PoolsClosed
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ class Threads:
             return
         try:
             future = self._pools.submit(pool, work)
-        except Closed:  # The interpreter is shutting down and stops the broker last; no other work needs the loop.
+        except PoolsClosed:  # The interpreter is shutting down and stops the broker last; no other work needs the loop.
             future = done_here(work)
         self._when_done(future, then)
 
@@ -81,7 +81,7 @@ class Threads:
 
     def _load_next(self, apis: list[Api]) -> None:
         if apis:
-            with suppress(Closed):
+            with suppress(PoolsClosed):
                 self._when_done(self._pools.submit(Pool.CHORES, apis[-1].load), partial(self._loaded, apis))
 
     def _loaded(self, apis: list[Api], done: Future[None]) -> None:

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from odradek.api.request.outcome import Encoded
 from odradek.core.kernel.moment import Moment
-from odradek.core.kernel.parked import Parked, ParkingLot
+from odradek.core.kernel.parked import ParkedRequest, Purgatory
 
 ANSWERING_SECONDS = 0.003  # Encoding a response takes 50 us, and sending it about as long.
 ANSWERS_PER_LOOK = 16  # Responses between two checks of the clock.
@@ -23,17 +23,17 @@ ANSWERS_PER_LOOK = 16  # Responses between two checks of the clock.
 class Answerable(Protocol):
     """Owner of parked requests: the part of a conversation that this module uses."""
 
-    def answer_parked(self, parked: Parked[Encoded], now: Moment) -> None: ...
+    def answer_parked(self, parked: ParkedRequest[Encoded], now: Moment) -> None: ...
 
     def send(self) -> None: ...
 
 
-class Answering:
+class CompletedRequests:
     """Completed requests of one broker without a response so far."""
 
     def __init__(
         self,
-        lot: ParkingLot,
+        purgatory: Purgatory,
         now: Callable[[], Moment],
         settle: Callable[[], None],
         *,
@@ -46,13 +46,13 @@ class Answering:
         `soon` calls a function in a later turn of the loop; `around` is entered repeatedly, each time while responses
         are sent.
         """
-        self._lot = lot
+        self._purgatory = purgatory
         self._now = now
         self._soon = soon
         self._settle = settle
         self._around = around
         self._seconds = seconds
-        self._completed: deque[Parked[object]] = deque()
+        self._completed: deque[ParkedRequest[object]] = deque()
         self._is_due = False  # A call of `_go_on` is scheduled.
         self._is_stopped = False
 
@@ -60,9 +60,9 @@ class Answering:
     def is_under_way(self) -> bool:
         return bool(self._completed)
 
-    def answer(self, completed: Sequence[Parked[object]]) -> None:
+    def answer(self, completed: Sequence[ParkedRequest[object]]) -> None:
         """Answer completed requests, behind earlier ones, until none is left or the slice is over."""
-        waiting, lot = self._completed, self._lot
+        waiting, purgatory = self._completed, self._purgatory
         waiting.extend(completed)
         owners: dict[Answerable, None] = {}
         now, end = self._now(), self._seconds() + ANSWERING_SECONDS
@@ -72,7 +72,7 @@ class Answering:
                 owner: Answerable = parked.owner  # type: ignore[assignment]  # Only conversations park requests.
                 owner.answer_parked(parked, now)  # type: ignore[arg-type]  # Dispatch has encoded their requests.
                 owners[owner] = None
-            waiting.extend(lot.take_completed())
+            waiting.extend(purgatory.take_completed())
             if self._seconds() > end:
                 break
         with self._around:
@@ -91,8 +91,8 @@ class Answering:
     def finish(self) -> None:
         """Complete all parked requests with their current result and answer them; answer nothing later."""
         self._is_stopped = True
-        self._lot.complete_all()
-        self._completed.extend(self._lot.take_completed())
+        self._purgatory.complete_all()
+        self._completed.extend(self._purgatory.take_completed())
         while self._completed:
             self.answer(())
 

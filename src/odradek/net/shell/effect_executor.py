@@ -21,13 +21,13 @@ from odradek.core.broker import topic_log_lines as topic_log
 from odradek.core.broker.broker import Broker
 from odradek.core.broker.config_handlers import put_in_force
 from odradek.core.broker.effects import (
+    AllocateProducerIds,
     AlterConfigs,
     Altered,
     Change,
     Changed,
     Effect,
     Event,
-    TakeProducerIds,
     all_refused,
     none_altered,
 )
@@ -82,7 +82,7 @@ class Writers(NamedTuple):
     """Functions that write to the metadata tree, in a thread."""
 
     change: Callable[[Change], Changed]
-    take_ids: Callable[[TakeProducerIds], ProducerIdBlock | None]
+    take_ids: Callable[[AllocateProducerIds], ProducerIdBlock | None]
     alter_configs: Callable[[AlterConfigs, TimestampMs], Altered]
 
 
@@ -144,11 +144,11 @@ class Effects:
             case _:
                 self._start_change(effect)
 
-    def _start_change(self, effect: TakeProducerIds | Change | AlterConfigs) -> None:
+    def _start_change(self, effect: AllocateProducerIds | Change | AlterConfigs) -> None:
         self._changes_under_way += 1
         shell, writers = self._shell, self.writers
         match effect:
-            case TakeProducerIds():
+            case AllocateProducerIds():
                 shell.in_thread(lambda: writers.take_ids(effect), self._on_ids_allocated, Pool.PRODUCER_IDS)
             case AlterConfigs():
                 work = partial(self._alter, effect)

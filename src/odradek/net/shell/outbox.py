@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 from odradek.base.limits import SEND_BUFFERS_MAX, SEND_BYTES_PER_TURN, SEND_CHUNK_BYTES
 from odradek.core.kernel.access import ANONYMOUS, Principal
 from odradek.core.kernel.moment import Moment
-from odradek.net.loop.active_connections import Heard
+from odradek.net.loop.active_connections import ActiveConnections
 from odradek.net.loop.descriptors import are_left
 from odradek.net.loop.traffic import Traffic
 from odradek.net.native.movers import Movers
@@ -115,7 +115,7 @@ class Loop(Protocol):
     def copies(self) -> Copies: ...
 
     @property
-    def active_connections(self) -> Heard: ...
+    def active_connections(self) -> ActiveConnections: ...
 
     def now(self) -> Moment: ...
 

@@ -23,15 +23,15 @@ from odradek.api.request.gate import Gate, OpenGate
 from odradek.base.tuples import new_tuple
 from odradek.base.units import INT32_MAX, SECOND_MS, TimestampMs
 from odradek.core.broker.broker import Broker
-from odradek.core.broker.effects import AlterConfigs, Altered, Change, Changed, TakeProducerIds
+from odradek.core.broker.effects import AllocateProducerIds, AlterConfigs, Altered, Change, Changed
 from odradek.core.cleaner.cleaning_steps import Clean, Cleaned
 from odradek.core.kernel.moment import Moment
 from odradek.core.transactions.producer_ids import ProducerIdBlock
 from odradek.net.cluster.config_watch import ConfigWatch, WatchedConfigs
-from odradek.net.loop.active_connections import Heard
-from odradek.net.loop.descriptor_room import Room
+from odradek.net.loop.active_connections import ActiveConnections
+from odradek.net.loop.descriptor_room import DescriptorRoom
 from odradek.net.loop.descriptors import are_short
-from odradek.net.loop.gathering import Gathered
+from odradek.net.loop.gathering import GroupCommit
 from odradek.net.loop.pools import Pool
 from odradek.net.loop.slices import Slices
 from odradek.net.loop.threads import Threads
@@ -41,7 +41,7 @@ from odradek.net.loop.turns import Turns
 from odradek.net.native.busy_poll import BusyPoll
 from odradek.net.native.movers import Movers
 from odradek.net.native.syncs import Syncs
-from odradek.net.shell.answering import Answering
+from odradek.net.shell.answering import CompletedRequests
 from odradek.net.shell.cleaner_throttle import CleanerThrottle
 from odradek.net.shell.effect_executor import Effects, Writers
 from odradek.net.shell.outbox import Copies
@@ -70,7 +70,7 @@ class Shell:
     broker: Broker
     member: ClusterMember  # Set before `run`.
     effects: Effects
-    _answering: Answering
+    _answering: CompletedRequests
     _ticking: Ticking
     _syncs: Syncs
     _cleaner_throttle: CleanerThrottle
@@ -79,17 +79,17 @@ class Shell:
         self.loop = loop
         self.movers = Movers(loop, movers)
         self.long_turns = Turns(loop)
-        self.gathered = Gathered(self.settle)
+        self.gathered = GroupCommit(self.settle)
         self.dispatch: Dispatch = dispatch
         self.wants_each: Callable[[int], bool] = _wants_none
         self.gate: Gate = OpenGate()
         self.around_entries: AbstractContextManager[None] = nullcontext()  # Entered around each turn of accepting.
         self.busy_poll: BusyPoll | None = None  # Set in a process that runs nothing else.
-        self.active_connections = Heard()
+        self.active_connections = ActiveConnections()
         self.traffic = Traffic()
         self.answered = self.traffic.answered
         self.copies = Copies()
-        self.room = Room(loop, self._release_files)
+        self.room = DescriptorRoom(loop, self._release_files)
         self._threads = Threads(loop)
         self._slices = Slices(loop, self.settle)
         self._housekeeping = Slices(loop, self.settle)  # Separate from `_slices`, so that neither waits for the other.
@@ -101,7 +101,7 @@ class Shell:
         self,
         broker: Broker,
         change_metadata: Callable[[Change], Changed],
-        take_ids: Callable[[TakeProducerIds], ProducerIdBlock | None],
+        take_ids: Callable[[AllocateProducerIds], ProducerIdBlock | None],
         alter_configs: Callable[[AlterConfigs, TimestampMs], Altered],
     ) -> None:
         """Start working with this broker; the other arguments write to the metadata tree, in a thread."""
@@ -111,7 +111,7 @@ class Shell:
         self.effects = Effects(self, broker, self.member, writers, clean=self._clean, syncs=self.traffic.syncs)
         self._syncs = Syncs(self.loop, self.effects.on_synced)
         self.effects.begin_sync = self._syncs.start_sync
-        self._answering = Answering(broker.lot, self.now, self.settle, soon=self.soon, around=self.copies)
+        self._answering = CompletedRequests(broker.purgatory, self.now, self.settle, soon=self.soon, around=self.copies)
         self._ticking = Ticking(
             self.loop,
             broker,
@@ -139,7 +139,7 @@ class Shell:
             return  # Called again when the gathered connections are answered.
         if not self._is_stopped:
             self.member.start_requested_work()
-        completed = self.broker.lot.take_completed()
+        completed = self.broker.purgatory.take_completed()
         if completed:
             self._answering.answer(completed)
         if self._is_stopped:
@@ -184,7 +184,7 @@ class Shell:
                     return
                 log.error("%s is offline: failed to read its log: %s", name, error)
                 partition.take_offline(error)
-                self.broker.lot.happened(name)
+                self.broker.purgatory.happened(name)
                 self.soon(self.settle)
 
     async def hand_over(self) -> None:

@@ -15,9 +15,9 @@ from odradek.core.controller.broker_request_batch import (
     LEADER_DURING_DELETE,
     AssignedState,
     BecomeLeaderOrFollower,
+    ControlRequest,
     PartitionMetadata,
     StopReplicas,
-    ToBroker,
     UpdateMetadata,
 )
 from odradek.core.kernel.cluster_view import BrokerInfo, Endpoint, LeaderAndIsr
@@ -75,8 +75,8 @@ def between(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BetweenBrokers:
     return BetweenBrokers(Harness(tmp_path))
 
 
-def sent(request: BecomeLeaderOrFollower | UpdateMetadata | StopReplicas) -> ToBroker:
-    return ToBroker(US, 10, OTHER, 7, request)
+def sent(request: BecomeLeaderOrFollower | UpdateMetadata | StopReplicas) -> ControlRequest:
+    return ControlRequest(US, 10, OTHER, 7, request)
 
 
 def odd_names() -> dict[TopicPartition, ErrorCode]:

@@ -13,9 +13,9 @@ from odradek.core.controller.broker_request_batch import (
     EPOCH_DURING_DELETE,
     AssignedState,
     BecomeLeaderOrFollower,
+    ControlRequest,
     PartitionMetadata,
     StopReplicas,
-    ToBroker,
     UpdateMetadata,
 )
 from odradek.core.kernel.cluster_view import BrokerInfo, Endpoint, LeaderAndIsr
@@ -52,8 +52,8 @@ BECOME = BecomeLeaderOrFollower(
 )
 
 
-def sent(request: BecomeLeaderOrFollower | UpdateMetadata | StopReplicas) -> ToBroker:
-    return ToBroker(TWO, 11, ONE, 7, request)
+def sent(request: BecomeLeaderOrFollower | UpdateMetadata | StopReplicas) -> ControlRequest:
+    return ControlRequest(TWO, 11, ONE, 7, request)
 
 
 @pytest.mark.parametrize("version", range(8))

@@ -9,7 +9,7 @@ import pytest
 from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicName, TopicPartition
 from odradek.core.configs.definition import ConfigSource
-from odradek.core.kernel.parked import Parked
+from odradek.core.kernel.parked import ParkedRequest
 from odradek.record.builder import encode_batch
 from odradek.wire.messages.alter_configs import AlterConfigsResponse
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
@@ -126,7 +126,7 @@ def test_validate_only_request_changes_nothing(harness: Harness) -> None:
 def test_change_during_a_staged_produce_waits_for_the_write(harness: Harness) -> None:
     """The batch was accepted under the previous configuration."""
     waiting = harness.send(alter((TOPIC, "t", [("max.message.bytes", SET, "9"), ("segment.ms", SET, "1")])), 1)
-    assert isinstance(waiting, Parked)
+    assert isinstance(waiting, ParkedRequest)
     partition = harness.broker.partitions[TopicPartition(TopicName("t"), 0)]
     talk = harness.talk()
     talk.receive_data(frame_of(produce(500), 9, 1, "staged"))

@@ -14,7 +14,7 @@ from odradek.api.request.outcome import Encoded
 from odradek.base.errors import ErrorCode
 from odradek.base.limits import SEARCHED_PACKED_BYTES_MAX, UNPACKED_BYTES_MAX
 from odradek.base.units import BrokerId, TimestampMs, TopicName, TopicPartition
-from odradek.core.kernel.parked import Parked
+from odradek.core.kernel.parked import ParkedRequest
 from odradek.core.partition.lookups import Lookup
 from odradek.log.log.retention import advance_start, delete_old_segments
 from odradek.log.segment.search import Search
@@ -73,7 +73,7 @@ def batch(*ats: int, codec: Codec = Codec.NONE, value: bytes = b"v") -> bytes:
     return bytes(encode_batch([(None, value, (), at) for at in ats], codec))
 
 
-def produce(harness: Harness, raw: bytes, *, acks: int = 1) -> Encoded | Parked[Encoded]:
+def produce(harness: Harness, raw: bytes, *, acks: int = 1) -> Encoded | ParkedRequest[Encoded]:
     topic = TopicProduceData(name="t", partition_data=[PartitionProduceData(index=0, records=raw)])
     return harness.send(ProduceRequest(acks=acks, timeout_ms=1_000, topic_data=[topic]), 9)
 
@@ -83,7 +83,7 @@ def produced(harness: Harness, raw: bytes) -> None:
     assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE
 
 
-def ask(harness: Harness, *timestamps: int) -> Encoded | Parked[Encoded]:
+def ask(harness: Harness, *timestamps: int) -> Encoded | ParkedRequest[Encoded]:
     parts = [
         ListOffsetsPartition(partition_index=index, current_leader_epoch=-1, timestamp=timestamp)
         for index, timestamp in enumerate(timestamps)
@@ -92,9 +92,9 @@ def ask(harness: Harness, *timestamps: int) -> Encoded | Parked[Encoded]:
     return harness.send(ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=topics), VERSION)
 
 
-def waiting(harness: Harness, timestamp: int) -> Parked[Encoded]:
+def waiting(harness: Harness, timestamp: int) -> ParkedRequest[Encoded]:
     outcome = ask(harness, timestamp)
-    assert isinstance(outcome, Parked)
+    assert isinstance(outcome, ParkedRequest)
     return outcome
 
 
@@ -109,9 +109,9 @@ def look_up(harness: Harness) -> None:
             harness.broker.on_event(lookup.run(), harness.now)
 
 
-def told(harness: Harness, outcome: Encoded | Parked[Encoded]) -> tuple[int, int]:
+def told(harness: Harness, outcome: Encoded | ParkedRequest[Encoded]) -> tuple[int, int]:
     """Return the offset and the error."""
-    part = answer_of(harness, outcome.then() if isinstance(outcome, Parked) else outcome)
+    part = answer_of(harness, outcome.then() if isinstance(outcome, ParkedRequest) else outcome)
     return part.offset, part.error_code
 
 
@@ -122,8 +122,8 @@ def answer_of(harness: Harness, encoded: Encoded) -> ListOffsetsPartitionRespons
 def asked(harness: Harness, timestamp: int) -> tuple[int, int]:
     outcome = ask(harness, timestamp)
     look_up(harness)
-    if isinstance(outcome, Parked):
-        assert outcome in harness.broker.lot.take_completed()
+    if isinstance(outcome, ParkedRequest):
+        assert outcome in harness.broker.purgatory.take_completed()
     return told(harness, outcome)
 
 
@@ -137,7 +137,7 @@ def bomb(unpacked_bytes: int) -> bytes:
 
 def test_known_offsets_need_no_lookup(harness: Harness) -> None:
     for timestamp in (LATEST, GREATEST, T0):
-        assert not isinstance(ask(harness, timestamp), Parked), "there is nothing in the log"
+        assert not isinstance(ask(harness, timestamp), ParkedRequest), "there is nothing in the log"
     produced(harness, batch(T0))
     assert told(harness, ask(harness, T0 + 1)) == (-1, ErrorCode.NONE)
     assert told(harness, ask(harness, LATEST)) == (1, ErrorCode.NONE)
@@ -149,9 +149,9 @@ def test_timestamp_search_runs_on_a_thread(harness: Harness) -> None:
     for timestamp, offset in ((T0, 0), (T0 + 1, 1), (GREATEST, 1)):
         parked = waiting(harness, timestamp)
         (lookup,) = lookups(harness)
-        assert harness.broker.lot.take_completed() == []
+        assert harness.broker.purgatory.take_completed() == []
         harness.broker.on_event(lookup.run(), harness.now)
-        assert harness.broker.lot.take_completed() == [parked]
+        assert harness.broker.purgatory.take_completed() == [parked]
         assert told(harness, parked) == (offset, ErrorCode.NONE)
 
 
@@ -160,9 +160,9 @@ def test_a_request_waits_for_all_of_its_partitions(harness: Harness) -> None:
     topic = TopicProduceData(name="t", partition_data=[PartitionProduceData(index=1, records=batch(T0, T0 + 1))])
     harness.send(ProduceRequest(acks=1, timeout_ms=1_000, topic_data=[topic]), 9)
     outcome = ask(harness, T0, T0 + 1)
-    assert isinstance(outcome, Parked)
+    assert isinstance(outcome, ParkedRequest)
     look_up(harness)
-    assert harness.broker.lot.take_completed() == [outcome]
+    assert harness.broker.purgatory.take_completed() == [outcome]
     parts = harness.decoded(outcome.then(), VERSION, ListOffsetsResponse).topics[0].partitions
     assert [(part.partition_index, part.offset) for part in parts] == [(0, 0), (1, 1)]
 
@@ -171,7 +171,7 @@ def test_maximum_timestamp_is_that_of_visible_records(harness: Harness) -> None:
     """The newest records are invisible while a disk is stalled, or slower than producers with acks=all."""
     produced(harness, batch(T0 + 3, T0 + 7))
     for number in range(40):
-        assert isinstance(produce(harness, batch(T0 + 10 + number), acks=-1), Parked)
+        assert isinstance(produce(harness, batch(T0 + 10 + number), acks=-1), ParkedRequest)
         assert asked(harness, GREATEST) == (1, ErrorCode.NONE)
         assert asked(harness, T0 + 5) == (1, ErrorCode.NONE)
         assert asked(harness, T0 + 8) == (-1, ErrorCode.NONE)
@@ -187,7 +187,7 @@ def test_maximum_timestamp_is_found_among_segments_and_index_entries(harness: Ha
     greatest = max(range(60), key=lambda number: (number * 37) % 61)
     assert asked(harness, GREATEST) == (greatest, ErrorCode.NONE)
     for number in range(60):
-        assert isinstance(produce(harness, batch(T0 + 100 + number, value=bytes(5_000)), acks=-1), Parked)
+        assert isinstance(produce(harness, batch(T0 + 100 + number, value=bytes(5_000)), acks=-1), ParkedRequest)
     assert asked(harness, GREATEST) == (greatest, ErrorCode.NONE)
 
 
@@ -199,7 +199,7 @@ def test_equal_requests_share_one_lookup(harness: Harness) -> None:
     assert len(lookup.begun) == 1
     assert lookups(harness) == []
     harness.broker.on_event(lookup.run(), harness.now)
-    assert harness.broker.lot.take_completed() == both
+    assert harness.broker.purgatory.take_completed() == both
     assert [told(harness, parked) for parked in both] == [(0, ErrorCode.NONE)] * 3
 
 
@@ -208,12 +208,12 @@ def test_request_after_a_new_record_does_not_share_an_older_lookup(harness: Harn
     before = waiting(harness, GREATEST)
     (lookup,) = lookups(harness)
     produced_after = produce(harness, batch(T0 + 9))
-    assert not isinstance(produced_after, Parked)
+    assert not isinstance(produced_after, ParkedRequest)
     after = waiting(harness, GREATEST)
     harness.broker.on_event(lookup.run(), harness.now)
-    assert harness.broker.lot.take_completed() == [before]
+    assert harness.broker.purgatory.take_completed() == [before]
     look_up(harness)
-    assert harness.broker.lot.take_completed() == [after]
+    assert harness.broker.purgatory.take_completed() == [after]
     assert (told(harness, before), told(harness, after)) == ((0, ErrorCode.NONE), (1, ErrorCode.NONE))
 
 
@@ -232,7 +232,7 @@ def test_large_lookups_run_one_at_a_time(harness: Harness) -> None:
         produced(harness, batch(T0))
         assert asked(harness, T0 + 50) == (-1, ErrorCode.NONE), "and others need not wait for it"
         harness.broker.on_event(lookup.run(), harness.now)
-        assert harness.broker.lot.take_completed() == [one]
+        assert harness.broker.purgatory.take_completed() == [one]
     assert [told(harness, one)[0] for one in parked] == [0, 1, 2, 3]
 
 
@@ -258,7 +258,7 @@ def test_false_batch_timestamps_cost_one_turn_per_batch(harness: Harness) -> Non
         for lookup in found:
             harness.broker.on_event(lookup.run(), harness.now)
     assert turns == 5 + 1, "the last one finds that there is nothing more"
-    assert harness.broker.lot.take_completed() == [parked]
+    assert harness.broker.purgatory.take_completed() == [parked]
     assert told(harness, parked) == (-1, ErrorCode.NONE)
 
 
@@ -301,7 +301,7 @@ def test_lookup_of_a_closed_connection_is_dropped(harness: Harness) -> None:
     produced(harness, batch(T0, codec=Codec.GZIP, value=os.urandom(2 * SEARCHED_PACKED_BYTES_MAX)))
     parked = waiting(harness, T0)
     (lookup,) = lookups(harness)
-    harness.broker.lot.forget(parked)
+    harness.broker.purgatory.forget(parked)
     harness.broker.on_event(lookup.run(), harness.now)
     assert lookups(harness) == []
     assert asked(harness, T0) == (0, ErrorCode.NONE)
@@ -319,7 +319,7 @@ def test_topic_deleted_during_the_lookup_returns_an_error(harness: Harness) -> N
         if is_made_again:
             make_topic(harness)
         harness.broker.on_event(lookup.run(), harness.now)
-        assert harness.broker.lot.take_completed() == [parked]
+        assert harness.broker.purgatory.take_completed() == [parked]
         assert told(harness, parked) == (-1, code)
         if not is_made_again:
             make_topic(harness)
@@ -340,9 +340,9 @@ def test_lookup_is_repeated_after_retention_deleted_its_segment(harness: Harness
         advance_start(log, log.segments[1].base_offset)
         delete_old_segments(log, harness.now.wall, partition.positions.high_watermark)
         harness.broker.on_event(event if is_found_before else lookup.run(), harness.now)
-        assert harness.broker.lot.take_completed() == []
+        assert harness.broker.purgatory.take_completed() == []
         look_up(harness)
-        assert harness.broker.lot.take_completed() == [parked]
+        assert harness.broker.purgatory.take_completed() == [parked]
         assert told(harness, parked) == (log.start_offset, ErrorCode.NONE)
     assert log.start_offset > second
 
@@ -385,7 +385,7 @@ def test_partition_offline_during_the_lookup_returns_a_storage_error(harness: Ha
 def test_stop_during_the_lookup_returns_a_timeout(harness: Harness) -> None:
     produced(harness, batch(T0))
     parked = waiting(harness, T0)
-    harness.broker.lot.complete_all()
+    harness.broker.purgatory.complete_all()
     assert told(harness, parked) == (-1, ErrorCode.REQUEST_TIMED_OUT)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from odradek.base.errors import ErrorCode
-from odradek.core.kernel.parked import Parked
+from odradek.core.kernel.parked import ParkedRequest
 from odradek.wire.messages.delete_groups import DeleteGroupsRequest
 from odradek.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from support.group_offsets import GroupOffsets, Kept, delete_groups, groups
@@ -80,9 +80,9 @@ def test_delete_groups_works_in_every_version(harness: Harness, version: int) ->
 def test_deletion_completes_once_it_is_durable(harness: Harness) -> None:
     group(harness, "g")
     waiting = harness.send(DeleteGroupsRequest(groups_names=["g", "nowhere"]), 2)
-    assert isinstance(waiting, Parked)
+    assert isinstance(waiting, ParkedRequest)
     harness.settle()
-    assert harness.broker.lot.take_completed() == [waiting]
+    assert harness.broker.purgatory.take_completed() == [waiting]
 
 
 def test_deletion_of_a_group_removes_pending_offsets(harness: Harness) -> None:

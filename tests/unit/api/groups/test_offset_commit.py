@@ -10,7 +10,7 @@ import pytest
 from odradek.base.errors import ErrorCode
 from odradek.base.units import ProducerEpoch, ProducerId
 from odradek.core.coordinators.state_log import ProducerIdAndEpoch
-from odradek.core.kernel.parked import Parked
+from odradek.core.kernel.parked import ParkedRequest
 from odradek.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from odradek.wire.messages.offset_fetch import OffsetFetchResponse
 from odradek.wire.schema.api_keys import ApiKey
@@ -133,11 +133,11 @@ def test_metadata_that_grows_in_decoding_is_refused(tmp_path: Path) -> None:
 
 def test_response_waits_until_the_commit_is_durable(group: GroupOffsets) -> None:
     waiting = group.harness.send(group.request({A: 1}), 10)
-    assert isinstance(waiting, Parked)
+    assert isinstance(waiting, ParkedRequest)
     reader = group.harness.send(group.fetch_request(None, 10), 10)
-    assert isinstance(reader, Parked), "nobody may see yet what a crash may take back"
+    assert isinstance(reader, ParkedRequest), "nobody may see yet what a crash may take back"
     group.harness.settle()
-    assert group.harness.broker.lot.take_completed() == [waiting, reader]
+    assert group.harness.broker.purgatory.take_completed() == [waiting, reader]
     answer = group.harness.decoded(reader.then(), 10, OffsetFetchResponse)
     assert answer.groups[0].topics[0].partitions[0].committed_offset == 1
 
@@ -146,11 +146,11 @@ def test_commit_times_out_on_a_slow_disk(tmp_path: Path) -> None:
     harness = Harness(tmp_path, offsets_commit_timeout_ms="300")
     make_topic(harness, "t")
     waiting = harness.send(GroupOffsets(harness).request({A: 1}), 10)
-    assert isinstance(waiting, Parked)
+    assert isinstance(waiting, ParkedRequest)
     harness.pass_time(299)
-    assert harness.broker.lot.take_completed() == []
+    assert harness.broker.purgatory.take_completed() == []
     harness.pass_time(1)
-    assert harness.broker.lot.take_completed() == [waiting]
+    assert harness.broker.purgatory.take_completed() == [waiting]
     answer = harness.decoded(waiting.then(), 10, OffsetCommitResponse)
     assert answer.topics[0].partitions[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
 

@@ -10,7 +10,7 @@ from odradek.api.request.repeated_names import REPEATS_MAX
 from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicPartition
 from odradek.core.kernel.cluster_view import CONSUMER_OFFSETS
-from odradek.core.kernel.parked import Parked
+from odradek.core.kernel.parked import ParkedRequest
 from odradek.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -156,11 +156,11 @@ def test_recreated_topic_has_no_offsets_after_a_missed_deletion(group: GroupOffs
 def test_parked_fetch_is_refused_after_a_disk_failure(group: GroupOffsets) -> None:
     group.harness.send(group.request({A: 9}), 10)
     waiting = group.harness.send(group.fetch_request([A], 10), 10)
-    assert isinstance(waiting, Parked)
+    assert isinstance(waiting, ParkedRequest)
     name = TopicPartition(CONSUMER_OFFSETS, group.harness.broker.groups.shards.partition_of("g"))
     group.harness.broker.partitions[name].take_offline()
-    group.harness.broker.lot.happened(name)
-    assert waiting in group.harness.broker.lot.take_completed()
+    group.harness.broker.purgatory.happened(name)
+    assert waiting in group.harness.broker.purgatory.take_completed()
     answer = group.harness.decoded(waiting.then(), 10, OffsetFetchResponse)
     assert (answer.groups[0].error_code, answer.groups[0].topics) == (ErrorCode.NOT_COORDINATOR, [])
 
@@ -168,8 +168,8 @@ def test_parked_fetch_is_refused_after_a_disk_failure(group: GroupOffsets) -> No
 def test_parked_fetch_times_out_without_a_sync(group: GroupOffsets) -> None:
     group.harness.send(group.request({A: 9}), 10)
     waiting = group.harness.send(group.fetch_request([A], 10), 10)
-    assert isinstance(waiting, Parked)
+    assert isinstance(waiting, ParkedRequest)
     group.harness.pass_time(waiting.deadline - group.harness.now.steady)
-    assert waiting in group.harness.broker.lot.take_completed()
+    assert waiting in group.harness.broker.purgatory.take_completed()
     answer = group.harness.decoded(waiting.then(), 10, OffsetFetchResponse)
     assert answer.groups[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE

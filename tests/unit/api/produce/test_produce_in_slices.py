@@ -12,7 +12,7 @@ from odradek.api.request.admission import Admission
 from odradek.base.errors import ErrorCode
 from odradek.base.limits import SLICE_ELEMENTS
 from odradek.base.units import Offset, TopicName, TopicPartition
-from odradek.core.kernel.parked import Parked
+from odradek.core.kernel.parked import ParkedRequest
 from odradek.record.builder import encode_batch
 from odradek.record.compression import Codec
 from odradek.record.crc import crc32c
@@ -107,7 +107,7 @@ def test_each_partition_has_its_own_result(harness: Harness, acks: int) -> None:
 
 def test_written_batches_wait_for_the_sync(harness: Harness) -> None:
     parked = harness.send(produce(range(MANY)), VERSION)
-    assert isinstance(parked, Parked)
+    assert isinstance(parked, ParkedRequest)
     assert end(harness, "t", MANY - 1) == 1
     decoded = harness.decoded(harness.finished(parked), VERSION, ProduceResponse)
     assert {part.error_code for part in decoded.responses[0].partition_responses} == {0}

@@ -19,7 +19,7 @@ from odradek.core.cleaner.cleaning_steps import Clean
 from odradek.core.kernel.access import Operation, Principal, ResourceType
 from odradek.core.kernel.cluster_view import PartitionInfo, TopicInfo
 from odradek.core.kernel.moment import Moment
-from odradek.core.kernel.parked import Parked
+from odradek.core.kernel.parked import ParkedRequest
 from odradek.core.partition.partition import Partition
 from odradek.log.files.disk import DiskFailed
 from odradek.log.log.durability import flush_now
@@ -90,9 +90,9 @@ def request(*named: tuple[str, int], timeout_ms: int = A_DAY) -> CompactPartitio
     return CompactPartitionsRequest(topics=topics, timeout_ms=timeout_ms)
 
 
-def sent(harness: Harness, *named: tuple[str, int], timeout_ms: int = A_DAY) -> Parked[Encoded]:
+def sent(harness: Harness, *named: tuple[str, int], timeout_ms: int = A_DAY) -> ParkedRequest[Encoded]:
     waiting = harness.send(request(*named, timeout_ms=timeout_ms), 0)
-    assert isinstance(waiting, Parked)
+    assert isinstance(waiting, ParkedRequest)
     return waiting
 
 
@@ -106,7 +106,7 @@ def rounds(harness: Harness, count: int = 1) -> None:
         harness.keep_house()
 
 
-def told(harness: Harness, waiting: Parked[Encoded]) -> list[CompactPartitionsPartitionResult]:
+def told(harness: Harness, waiting: ParkedRequest[Encoded]) -> list[CompactPartitionsPartitionResult]:
     """Return the results of the completed request."""
     talk = waiting.owner
     talk.answer_parked(waiting, harness.now)  # type: ignore[attr-defined]  # A conversation.
@@ -119,7 +119,7 @@ def compacted(harness: Harness, *named: tuple[str, int]) -> list[CompactPartitio
     waiting = sent(harness, *named)
     for _ in range(30):
         rounds(harness)
-        if waiting in harness.broker.lot.take_completed():
+        if waiting in harness.broker.purgatory.take_completed():
             return told(harness, waiting)
     raise AssertionError("half a minute was not enough")
 
@@ -134,7 +134,7 @@ def refusal(harness: Harness, name: str, index: int = 0) -> tuple[ErrorCode, str
 
 def outcome(harness: Harness, name: str, index: int) -> Encoded:
     answer = harness.send(request((name, index)), 0)
-    assert not isinstance(answer, Parked)
+    assert not isinstance(answer, ParkedRequest)
     return answer
 
 
@@ -161,12 +161,12 @@ def test_response_has_the_space_reclaimed(harness: Harness) -> None:
 def test_second_compaction_has_nothing_to_do(harness: Harness) -> None:
     log = log_of(harness).log
     compacted(harness, ("table", 0))
-    size, passes = log.size, harness.broker.cleaner.won.passes
+    size, passes = log.size, harness.broker.cleaner.stats.passes
     answer = harness.decoded(outcome(harness, "table", 0), 0, CompactPartitionsResponse)
     (won,) = answer.topics[0].partitions
     assert (won.bytes_before, won.bytes_after, won.removed_records) == (size, size, 0)
     assert (won.compacted_to, won.duration_ms) == (KEYS * TIMES, 0)
-    assert harness.broker.cleaner.won.passes == passes
+    assert harness.broker.cleaner.stats.passes == passes
 
 
 def test_partition_led_by_another_broker_is_refused(harness: Harness) -> None:
@@ -195,7 +195,7 @@ def test_several_partitions_are_compacted_and_unknown_ones_refused(harness: Harn
 
 def test_empty_request_completes_immediately(harness: Harness) -> None:
     answer = harness.send(CompactPartitionsRequest(topics=[], timeout_ms=A_DAY), 0)
-    assert not isinstance(answer, Parked)
+    assert not isinstance(answer, ParkedRequest)
     assert harness.decoded(answer, 0, CompactPartitionsResponse).topics == []
 
 
@@ -259,7 +259,7 @@ def test_full_disk_returns_a_storage_error(harness: Harness) -> None:
     waiting = sent(harness, ("table", 0))
     step = begun(harness)
     harness.broker.on_event(step.run(lambda _: None)._replace(failure=full()), harness.now)
-    assert harness.broker.lot.take_completed() == [waiting]
+    assert harness.broker.purgatory.take_completed() == [waiting]
     (failed,) = told(harness, waiting)
     assert failed.error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert failed.error_message is not None and "no room" in failed.error_message
@@ -321,7 +321,7 @@ def test_response_names_the_open_transaction_that_held_back_compaction(harness: 
 def test_request_times_out_while_the_compaction_continues(harness: Harness) -> None:
     waiting = sent(harness, ("table", 0), timeout_ms=500)
     harness.pass_time(600)
-    assert harness.broker.lot.take_completed() == [waiting]
+    assert harness.broker.purgatory.take_completed() == [waiting]
     (late,) = told(harness, waiting)
     assert late.error_code == ErrorCode.REQUEST_TIMED_OUT
     assert late.error_message == "table-0 is not compacted yet; the broker continues to compact it in the background"
@@ -333,7 +333,7 @@ def test_request_times_out_while_the_compaction_continues(harness: Harness) -> N
 def test_request_with_no_timeout_completes_immediately(harness: Harness, timeout_ms: int) -> None:
     waiting = sent(harness, ("table", 0), timeout_ms=timeout_ms)
     harness.pass_time(5)
-    assert harness.broker.lot.take_completed() == [waiting]
+    assert harness.broker.purgatory.take_completed() == [waiting]
 
 
 def test_next_request_of_the_connection_does_not_wait(harness: Harness) -> None:
@@ -351,8 +351,8 @@ def test_next_request_of_the_connection_does_not_wait(harness: Harness) -> None:
 def test_closed_connections_leave_no_parked_requests(harness: Harness) -> None:
     for _ in range(3):
         sent(harness, ("table", 0), ("table", 1)).owner.leave()  # type: ignore[attr-defined]
-    assert len(harness.broker.lot) == 0
-    assert not harness.broker.lot._by_key
+    assert len(harness.broker.purgatory) == 0
+    assert not harness.broker.purgatory._by_key
     rounds(harness, 6)
     assert log_of(harness).log.compaction.cleaned_to == KEYS * TIMES
     assert len(harness.broker.cleaner._asked) == 0
@@ -360,8 +360,8 @@ def test_closed_connections_leave_no_parked_requests(harness: Harness) -> None:
 
 def test_stop_completes_parked_requests(harness: Harness) -> None:
     waiting = sent(harness, ("table", 0))
-    harness.broker.lot.complete_all()
-    assert harness.broker.lot.take_completed() == [waiting]
+    harness.broker.purgatory.complete_all()
+    assert harness.broker.purgatory.take_completed() == [waiting]
     assert told(harness, waiting)[0].error_code == ErrorCode.REQUEST_TIMED_OUT
 
 
@@ -373,14 +373,14 @@ def test_thousands_of_requests_share_the_passes(harness: Harness) -> None:
     asked = harness.broker.cleaner._asked
     assert (len(asked), len(asked._next)) == (1, 1)
     harness.broker.on_event(step.run(lambda _: None), harness.now)
-    completed: list[Parked[object]] = []
+    completed: list[ParkedRequest[object]] = []
     for _ in range(10):
         rounds(harness)
-        completed += harness.broker.lot.take_completed()
+        completed += harness.broker.purgatory.take_completed()
     assert completed == first + later
     assert told(harness, first[0])[0].compacted_to == KEYS * TIMES
     assert told(harness, later[0])[0].compacted_to == KEYS * TIMES * 2
-    assert harness.broker.cleaner.won.passes == 2
+    assert harness.broker.cleaner.stats.passes == 2
     assert len(asked) == 0
 
 
@@ -392,7 +392,7 @@ def test_records_written_during_compaction_do_not_extend_it(harness: Harness) ->
         write(harness, "table", times=1)
         log_of(harness).log.roll(harness.now.wall)
         flush_now(log_of(harness).log, harness.now.wall)
-        if waiting in harness.broker.lot.take_completed():
+        if waiting in harness.broker.purgatory.take_completed():
             break
     (won,) = told(harness, waiting)
     assert won.compacted_to == KEYS * TIMES == log_of(harness).log.compaction.cleaned_to
@@ -412,7 +412,7 @@ def test_pass_started_before_the_request_does_not_complete_it(harness: Harness) 
     harness.settle()
     assert step.cleaning.dropped_records == KEYS * (TIMES - 1)
     rounds(harness, 3)
-    assert harness.broker.lot.take_completed() == [waiting]
+    assert harness.broker.purgatory.take_completed() == [waiting]
     (won,) = told(harness, waiting)
     assert (won.bytes_before, won.bytes_after, won.removed_records) == (log.size, log.size, 0)
     assert won.compacted_to == KEYS * TIMES
@@ -423,7 +423,7 @@ def test_compaction_disabled_while_waiting_fails_the_request(harness: Harness) -
     log = log_of(harness).log
     log.config = replace(log.config, cleanup_compact=False)
     rounds(harness)
-    assert harness.broker.lot.take_completed() == [waiting]
+    assert harness.broker.purgatory.take_completed() == [waiting]
     assert told(harness, waiting)[0].error_code == ErrorCode.INVALID_CONFIG
     assert log.compaction.cleaned_to == 0
 
@@ -434,7 +434,7 @@ def test_small_offset_map_takes_several_passes(tmp_path: Path) -> None:
     make(harness, "table", max_message_bytes=str(1 << 24))
     write(harness, "table", keys=keys, times=3)
     (won,) = compacted(harness, ("table", 0))
-    assert harness.broker.cleaner.won.passes > 1
+    assert harness.broker.cleaner.stats.passes > 1
     assert (won.removed_records, won.compacted_to) == (2 * keys, 3 * keys)
     assert won.bytes_after == log_of(harness).log.size
 
@@ -444,7 +444,7 @@ def test_topic_deletion_completes_the_request(harness: Harness) -> None:
     harness.ask(DeleteTopicsRequest(topic_names=["table"], timeout_ms=1_000), 1, DeleteTopicsResponse)
     make(harness, "table", 2)
     rounds(harness)
-    assert harness.broker.lot.take_completed() == [waiting]
+    assert harness.broker.purgatory.take_completed() == [waiting]
     (gone,) = told(harness, waiting)
     assert (gone.error_code, gone.error_message) == (
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -458,7 +458,7 @@ def test_topic_deletion_amid_a_pass_completes_the_request(harness: Harness) -> N
     harness.ask(DeleteTopicsRequest(topic_names=["table"], timeout_ms=1_000), 1, DeleteTopicsResponse)
     harness.broker.on_event(step.run(lambda _: None), harness.now)
     rounds(harness)
-    assert harness.broker.lot.take_completed() == [waiting]
+    assert harness.broker.purgatory.take_completed() == [waiting]
     assert told(harness, waiting)[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
@@ -466,7 +466,7 @@ def test_offline_log_completes_the_request(harness: Harness) -> None:
     waiting = sent(harness, ("table", 0))
     log_of(harness).take_offline()
     rounds(harness)
-    assert harness.broker.lot.take_completed() == [waiting]
+    assert harness.broker.purgatory.take_completed() == [waiting]
     (offline,) = told(harness, waiting)
     assert (offline.error_code, offline.error_message) == (
         ErrorCode.KAFKA_STORAGE_ERROR,

@@ -10,7 +10,7 @@ from odradek.api.request.outcome import Encoded
 from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicName, TopicPartition
 from odradek.core.broker.effects import Effect
-from odradek.core.kernel.parked import Parked
+from odradek.core.kernel.parked import ParkedRequest
 from odradek.core.kernel.work import Work
 from odradek.core.partition.log_starts import WriteStarts
 from odradek.record.builder import encode_batch
@@ -171,16 +171,16 @@ def test_repeated_partition_uses_the_last_offset(harness: Harness) -> None:
 
 def test_response_waits_for_the_disk(harness: Harness) -> None:
     waiting = harness.send(request(("t", 0, 4)), VERSION)
-    assert isinstance(waiting, Parked)
+    assert isinstance(waiting, ParkedRequest)
     (write,) = begun(harness)
     assert start_of(harness) == 0
     wrote = write.run()
     assert "t 0 4\n" in on_disk(harness)
-    assert start_of(harness) == 0 and not harness.broker.lot.take_completed()
+    assert start_of(harness) == 0 and not harness.broker.purgatory.take_completed()
     for _ in harness.broker.log_starts.on_starts_written(wrote, harness.now):
         pass
     assert start_of(harness) == 4
-    assert harness.broker.lot.take_completed() == [waiting]
+    assert harness.broker.purgatory.take_completed() == [waiting]
 
 
 def test_requests_share_the_next_write(harness: Harness) -> None:
@@ -193,7 +193,7 @@ def test_requests_share_the_next_write(harness: Harness) -> None:
     (second,) = begun(harness)
     assert second.write.offsets == {T: 5, TopicPartition(TopicName("t"), 1): 2}
     end(harness, second)
-    assert harness.broker.lot.take_completed() == waiting
+    assert harness.broker.purgatory.take_completed() == waiting
     assert start_of(harness) == 5
 
 
@@ -231,7 +231,7 @@ def test_full_checkpoint_during_the_write_causes_another_write(harness: Harness)
     (again,) = begun(harness)
     end(harness, again)
     assert start_of(harness) == 4
-    assert harness.broker.lot.take_completed() == [waiting]
+    assert harness.broker.purgatory.take_completed() == [waiting]
 
 
 def test_failed_write_returns_a_storage_error(harness: Harness) -> None:
@@ -248,16 +248,16 @@ def test_failed_write_returns_a_storage_error(harness: Harness) -> None:
 
 def test_slow_disk_times_out_the_request(harness: Harness) -> None:
     waiting = harness.send(request(("t", 0, 4), timeout_ms=0), VERSION)
-    assert isinstance(waiting, Parked)
+    assert isinstance(waiting, ParkedRequest)
     (write,) = begun(harness)
     harness.pass_time(60_000)
-    assert harness.broker.lot.take_completed() == [waiting]
+    assert harness.broker.purgatory.take_completed() == [waiting]
     assert told(answered(harness, waiting)) == [(0, -1, ErrorCode.REQUEST_TIMED_OUT)]
     end(harness, write)
     assert start_of(harness) == 4, "it may still happen, as in Kafka"
 
 
-def answered(harness: Harness, parked: Parked[Encoded]) -> DeleteRecordsResponse:
+def answered(harness: Harness, parked: ParkedRequest[Encoded]) -> DeleteRecordsResponse:
     talk = parked.owner
     talk.answer_parked(parked, harness.now)  # type: ignore[attr-defined]  # A conversation.
     return harness.decoded(talk.data_to_send(), VERSION, DeleteRecordsResponse)  # type: ignore[attr-defined]
@@ -265,7 +265,7 @@ def answered(harness: Harness, parked: Parked[Encoded]) -> DeleteRecordsResponse
 
 def test_topic_deletion_during_the_write_fails_the_request(harness: Harness) -> None:
     waiting = harness.send(request(("t", 0, 4)), VERSION)
-    assert isinstance(waiting, Parked)
+    assert isinstance(waiting, ParkedRequest)
     (write,) = begun(harness)
     harness.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1_000), 1, DeleteTopicsResponse)
     make(harness, "t", 3)
@@ -284,10 +284,10 @@ def test_fetch_parked_below_the_new_start_completes(harness: Harness) -> None:
     topics = [FetchTopic(topic="t", partitions=[part])]
     fetch = FetchRequest(max_wait_ms=500_000, min_bytes=1 << 20, topics=topics, forgotten_topics_data=[])
     waiting = harness.send(fetch, 12)
-    assert isinstance(waiting, Parked)
+    assert isinstance(waiting, ParkedRequest)
     other = harness.send(request(("t", 0, 4)), VERSION)
     harness.settle()
-    completed = harness.broker.lot.take_completed()
+    completed = harness.broker.purgatory.take_completed()
     assert set(completed) == {waiting, other}
     talk = waiting.owner
     talk.answer_parked(waiting, harness.now)  # type: ignore[attr-defined]  # A conversation.

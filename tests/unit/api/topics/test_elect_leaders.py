@@ -14,7 +14,7 @@ from odradek.base.units import BrokerId, LeaderEpoch, TopicPartition
 from odradek.core.controller.events import ElectionEnd, ElectLeaders
 from odradek.core.controller.partition_leader_election import ElectionType
 from odradek.core.kernel.access import Operation
-from odradek.core.kernel.parked import Parked
+from odradek.core.kernel.parked import ParkedRequest
 from odradek.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, TopicPartitions
 from odradek.wire.schema.api_keys import ApiKey
 from support.between_brokers import BetweenBrokers, frame, not_the_controller
@@ -160,7 +160,7 @@ def test_request_completes_when_the_leaders_are_visible(between: BetweenBrokers,
     """In the epoch of the election or a later one."""
     harness, began = between.harness, between.harness.now
     outcome = harness.send_frame(frame(request({"t": [0, 1], "u": [0]}), 2))
-    assert isinstance(outcome, Parked)
+    assert isinstance(outcome, ParkedRequest)
     assert between.control(ends(t_0=elected(3), u_0=elected(0))) == 1
     controller = Controlling(harness)
     controller.tells({"u": 1}, epoch=1)
@@ -173,7 +173,7 @@ def test_request_completes_when_the_leaders_are_visible(between: BetweenBrokers,
 def test_request_times_out_after_its_timeout(between: BetweenBrokers) -> None:
     harness = between.harness
     outcome = harness.send_frame(frame(request({"t": [0, 1]}, timeout_ms=-5), 2))
-    assert isinstance(outcome, Parked)
+    assert isinstance(outcome, ParkedRequest)
     assert between.control(ends(t_0=elected(3))) == 1
     answer = harness.decoded(harness.finished(outcome), 2, ElectLeadersResponse)
     assert told(answer) == [("t", 0, ErrorCode.REQUEST_TIMED_OUT), ("t", 1, NOT_NEEDED)]
@@ -182,7 +182,7 @@ def test_request_times_out_after_its_timeout(between: BetweenBrokers) -> None:
 def test_deleted_topic_completes_the_request(between: BetweenBrokers) -> None:
     harness, began = between.harness, between.harness.now
     outcome = harness.send_frame(frame(request({"u": [0]}), 2))
-    assert isinstance(outcome, Parked)
+    assert isinstance(outcome, ParkedRequest)
     assert between.control(ends(u_0=elected(3))) == 1
     Controlling(harness).deletes("u")
     answer = harness.decoded(harness.finished(outcome), 2, ElectLeadersResponse)

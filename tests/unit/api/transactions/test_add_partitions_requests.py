@@ -10,7 +10,7 @@ from odradek.api.request.admission import Admission
 from odradek.api.transactions import add_partitions_requests as add_partitions_ask
 from odradek.base.errors import ErrorCode, Refused
 from odradek.core.kernel.access import Operation, Principal
-from odradek.core.kernel.parked import Parked
+from odradek.core.kernel.parked import ParkedRequest
 from odradek.core.transactions.additions import AddPartitions, Question
 from odradek.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -85,7 +85,7 @@ def test_verification_waits_until_the_addition_is_durable(
     broker.transactions.touch(producer.id, producer.producer, (T0,), 0, coordinator.now)
     effect = AddPartitions(TWO, [(about(producer, adds=False), [T0])])
     outcome = coordinator.send(add_partitions_ask.to_message(effect, 5), 5)
-    assert isinstance(outcome, Parked)
+    assert isinstance(outcome, ParkedRequest)
     answer = coordinator.decoded(coordinator.finished(outcome), 5, AddPartitionsToTxnResponse)
     assert add_partitions_ask.errors(effect, answer) == {("p", T0): ErrorCode.NONE}
 

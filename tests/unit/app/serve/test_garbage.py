@@ -14,7 +14,7 @@ pytestmark = pytest.mark.waits
 
 START = """
 import asyncio, gc, weakref
-from odradek.app.serve.garbage import CONNECTIONS, Garbage
+from odradek.app.serve.garbage import CONNECTIONS, GarbageCollector
 from odradek.net.loop.traffic import Traffic
 
 class Node:
@@ -32,7 +32,7 @@ def note(phase, info):
         looked_at.append(sum(len(gc.get_objects(generation)) for generation in range(info["generation"] + 1)))
 
 loop, traffic = asyncio.new_event_loop(), Traffic()
-garbage = Garbage(loop, traffic)
+garbage = GarbageCollector(loop, traffic)
 garbage.start_collecting()
 """
 
@@ -61,7 +61,7 @@ assert seen() is None
 
 def test_objects_of_a_long_turn_are_not_examined() -> None:
     run("""
-from odradek.app.serve.garbage import Unseen
+from odradek.app.serve.garbage import CollectionPause
 from odradek.net.loop.turns import Turns
 kept = []
 def turn():
@@ -70,7 +70,7 @@ def turn():
     kept.append(list(kept))
     assert not looked_at
 turns = Turns(loop)
-turns.around = Unseen()
+turns.around = CollectionPause()
 turns.wait(turn)
 loop.call_soon(loop.stop)
 loop.run_forever()
@@ -83,10 +83,10 @@ assert max(looked_at) < 20_000, max(looked_at)
 
 def test_only_large_numbers_of_objects_are_frozen() -> None:
     run("""
-from odradek.app.serve.garbage import Unseen
+from odradek.app.serve.garbage import CollectionPause
 gc.disable()  # Else it begins where it likes.
 gc.freeze()
-frozen, gc_of = gc.get_freeze_count(), Unseen(1_000)
+frozen, gc_of = gc.get_freeze_count(), CollectionPause(1_000)
 with gc_of:
     few = [[number] for number in range(500)]
 assert gc.isenabled() and gc.get_freeze_count() == frozen

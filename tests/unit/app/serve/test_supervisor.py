@@ -20,7 +20,7 @@ import pytest
 
 from odradek.app.serve import server, supervisor
 from odradek.app.serve.line_queue import LINE_BYTES_MAX
-from odradek.app.serve.supervisor import RESTART_PAUSES_SECONDS, STEADY_SECONDS, Pauses
+from odradek.app.serve.supervisor import RESTART_PAUSES_SECONDS, STEADY_SECONDS, RestartBackoff
 from support.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.waits]
@@ -251,7 +251,7 @@ def test_restart_pauses_increase(start: Start) -> None:
 
 
 def test_restart_pauses_are_reset_after_stable_operation() -> None:
-    pauses = Pauses()
+    pauses = RestartBackoff()
     assert [pauses.next(0) for _ in range(8)] == [*RESTART_PAUSES_SECONDS, 30]
     assert [pauses.next(STEADY_SECONDS - 0.1), pauses.next(STEADY_SECONDS), pauses.next(0)] == [30, 0, 1]
 

@@ -3,11 +3,11 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis.strategies import booleans, integers, lists, tuples
 
-from odradek.client.connection.frame_buffers import KEPT_BUFFERS_MAX, SMALLEST_BYTES, Frames
+from odradek.client.connection.frame_buffers import KEPT_BUFFERS_MAX, SMALLEST_BYTES, FrameBuffers
 
 
 def test_unreferenced_frame_is_reused() -> None:
-    frames = Frames()
+    frames = FrameBuffers()
     first = frames.claim_buffer(100)
     buffer = first.obj
     del first
@@ -15,7 +15,7 @@ def test_unreferenced_frame_is_reused() -> None:
 
 
 def test_referenced_frame_is_not_reused() -> None:
-    frames = Frames()
+    frames = FrameBuffers()
     first = frames.claim_buffer(4)
     first[:] = b"kept"
     part = first[1:3]
@@ -28,7 +28,7 @@ def test_referenced_frame_is_not_reused() -> None:
 @settings(deadline=None)  # Time is not tested, and the machine may be busy.
 @given(lists(tuples(integers(1, 4 * SMALLEST_BYTES), booleans()), max_size=30))
 def test_kept_views_keep_their_bytes(takes: list[tuple[int, bool]]) -> None:
-    frames = Frames()
+    frames = FrameBuffers()
     held: list[tuple[int, memoryview]] = []
     for number, (size, is_held) in enumerate(takes):
         view = frames.claim_buffer(size)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis.strategies import binary
 from kafka.partitioner.default import murmur2 as oracle  # type: ignore[import-untyped]  # Has no types.
 
-from odradek.client.producer.partitioner import Sticky, partition_of_key
+from odradek.client.producer.partitioner import StickyPartition, partition_of_key
 
 # Of Apache Kafka's own tests, as signed 32-bit numbers.
 CHECKS = {
@@ -40,7 +40,7 @@ def test_keys_are_spread_over_all_partitions() -> None:
 
 
 def test_sticky_partition_changes_only_on_request() -> None:
-    sticky = Sticky(5)
+    sticky = StickyPartition(5)
     seen = set()
     for _ in range(200):
         before = sticky.current
@@ -52,14 +52,14 @@ def test_sticky_partition_changes_only_on_request() -> None:
 
 
 def test_sticky_works_with_a_single_partition() -> None:
-    sticky = Sticky(1)
+    sticky = StickyPartition(1)
     sticky.turn()
     assert sticky.current == 0
 
 
 def test_sticky_avoids_partitions_without_a_leader() -> None:
     led = {1, 3}
-    sticky = Sticky(5, lambda partition: partition in led)
+    sticky = StickyPartition(5, lambda partition: partition in led)
     seen = set()
     for _ in range(100):
         seen.add(sticky.current)

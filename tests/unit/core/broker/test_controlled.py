@@ -13,8 +13,8 @@ from odradek.base.units import NO_BROKER, BrokerId, LeaderEpoch, TopicName
 from odradek.base.uuids import ZERO_UUID
 from odradek.core.controller.broker_request_batch import PartitionMetadata, UpdateMetadata
 from odradek.core.kernel.cluster_view import CONSUMER_OFFSETS, LeaderAndIsr
-from odradek.core.kernel.parked import Parked
-from odradek.core.replication.replica_fetcher_manager import FetchRequested
+from odradek.core.kernel.parked import ParkedRequest
+from odradek.core.replication.replica_fetcher_manager import ReplicaFetch
 from odradek.log.files.disk import RealDisk
 from odradek.log.segment.checkpoints import read_topic_id
 from odradek.record.record_batch import iter_batches
@@ -50,20 +50,20 @@ def controller(harness: Harness) -> Controlling:
     return controller
 
 
-def produce(harness: Harness, value: bytes, acks: int = LEADER, topic: str = "t") -> Encoded | Parked[Encoded]:
+def produce(harness: Harness, value: bytes, acks: int = LEADER, topic: str = "t") -> Encoded | ParkedRequest[Encoded]:
     return harness.send(produce_request(topic, value, acks=acks, timestamp_ms=NOW_MS), PRODUCE)
 
 
-def produced(harness: Harness, outcome: Encoded | Parked[Encoded]) -> ErrorCode:
+def produced(harness: Harness, outcome: Encoded | ParkedRequest[Encoded]) -> ErrorCode:
     answer = harness.decoded(harness.finished(outcome), PRODUCE, ProduceResponse)
     return ErrorCode(answer.responses[0].partition_responses[0].error_code)
 
 
-def wait_for(harness: Harness, offset: int, topic: str = "t") -> Encoded | Parked[Encoded]:
+def wait_for(harness: Harness, offset: int, topic: str = "t") -> Encoded | ParkedRequest[Encoded]:
     return harness.send(fetch_request(topic, offset, wait_ms=30_000), FETCH)
 
 
-def fetched(harness: Harness, outcome: Encoded | Parked[Encoded], version: int = FETCH) -> PartitionData:
+def fetched(harness: Harness, outcome: Encoded | ParkedRequest[Encoded], version: int = FETCH) -> PartitionData:
     return harness.decoded(harness.finished(outcome), version, FetchResponse).responses[0].partitions[0]
 
 
@@ -140,7 +140,7 @@ def test_topic_deletion_completes_parked_requests_and_removes_files(
     harness: Harness, controller: Controlling, tmp_path: Path
 ) -> None:
     waiting, writing = wait_for(harness, 0), produce(harness, b"a", ALL)
-    assert isinstance(writing, Parked)
+    assert isinstance(writing, ParkedRequest)
     assert controller.deletes("t") == {}
     assert produced(harness, writing) is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert fetched(harness, waiting).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -196,7 +196,7 @@ def test_parked_requests_fail_when_the_leader_is_lost(harness: Harness, controll
     of_old = harness.send(request, BEFORE_FOLLOWERS)
     request.topics[0].partitions[0].current_leader_epoch = 0
     waiting = harness.send(request, FETCH)
-    assert isinstance(writing, Parked)
+    assert isinstance(writing, ParkedRequest)
     controller.nobody_leads("t", epoch=1)
     assert produced(harness, writing) is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert fetched(harness, of_old, BEFORE_FOLLOWERS).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -231,13 +231,13 @@ def test_new_follower_fetches_from_the_leader(harness: Harness, controller: Cont
     assert controller.leads("u", leader=OTHER, replicas=both) == {}
     ((fetcher, asked),) = harness.broker.fetchers.take_requests()
     assert fetcher.leader == OTHER
-    assert isinstance(asked, FetchRequested)
+    assert isinstance(asked, ReplicaFetch)
     assert [one.name for one in asked.named] == [name_of("t"), name_of("u")]
     assert controller.leads("t", epoch=2, replicas=both) == {}
     fetcher.failed(asked, ErrorCode.NETWORK_EXCEPTION, harness.now)
     harness.pass_time(60_000)
     ((_, asked),) = harness.broker.fetchers.take_requests()
-    assert isinstance(asked, FetchRequested)
+    assert isinstance(asked, ReplicaFetch)
     assert [one.name for one in asked.named] == [name_of("u")], "what is led here is not fetched any more"
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import BrokerId, LeaderEpoch, TopicName
 from odradek.base.uuids import Uuid
-from odradek.core.broker.effects import Changed, CreateTopics, DeleteTopics, Growth, GrowTopics
-from odradek.core.broker.topic_purgatory import AWAITED_MS_MAX, AwaitedChanges
+from odradek.core.broker.effects import Changed, CreatePartitions, CreateTopics, DeleteTopics, NewPartitions
+from odradek.core.broker.topic_purgatory import AWAITED_MS_MAX, TopicPurgatory
 from odradek.core.kernel.cluster_view import ClusterView, PartitionInfo, TopicInfo
 
 US = BrokerId(1)
@@ -25,7 +25,7 @@ class Awaiting:
 
     def __init__(self, *topics: TopicInfo) -> None:
         self.view = ClusterView("cluster", topics=topics)
-        self.changes = AwaitedChanges(self.view)
+        self.changes = TopicPurgatory(self.view)
 
     def made(self, *topics: TopicInfo, token: int = 1, any_id: bool = False, refused: Refused | None = None) -> None:
         refusals = {} if refused is None else {OTHER: refused}
@@ -105,7 +105,7 @@ def test_deletion_completes_when_a_new_topic_has_the_name() -> None:
 def test_added_partitions_complete_when_all_are_visible() -> None:
     awaiting = Awaiting(topic(T, LED, LED))
     grown = topic(T, LED, LED, LED)
-    awaiting.changes.add(GrowTopics(4, {T: Growth(2, (LED,))}), Changed(4, {T: grown}, {}), NOW)
+    awaiting.changes.add(CreatePartitions(4, {T: NewPartitions(2, (LED,))}), Changed(4, {T: grown}, {}), NOW)
     assert awaiting.ended() == []
     awaiting.view.put(topic(T, LED, LED, UNLED))
     assert awaiting.ended() == []

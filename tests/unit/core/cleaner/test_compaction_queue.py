@@ -10,7 +10,7 @@ from odradek.base.units import LeaderEpoch, TopicName, TopicPartition
 from odradek.core.broker.effects import Changed
 from odradek.core.cleaner.cleaning_steps import Clean
 from odradek.core.cleaner.compaction_queue import ATTENDED_PER_SLICE
-from odradek.core.cleaner.compaction_request import Compacted, Compaction
+from odradek.core.cleaner.compaction_request import Compaction, CompactionResult
 from odradek.core.partition.partition import Partition
 from odradek.log.log.durability import flush_now, synced_to
 from odradek.record.builder import encode_batch
@@ -65,8 +65,8 @@ def asked(harness: Harness, *partitions: Partition) -> list[Compaction]:
     return compactions
 
 
-def won(compaction: Compaction) -> Compacted:
-    assert isinstance(compaction.outcome, Compacted), compaction.answer
+def won(compaction: Compaction) -> CompactionResult:
+    assert isinstance(compaction.outcome, CompactionResult), compaction.answer
     return compaction.outcome
 
 
@@ -138,6 +138,6 @@ def test_compaction_of_a_deleted_partition_ends(harness: Harness) -> None:
     harness.learn(Changed(0, {TopicName("table"): None}))
     harness.settle()
     harness.keep_house()
-    assert not isinstance(compaction.answer, Compacted)
+    assert not isinstance(compaction.answer, CompactionResult)
     assert not harness.broker.cleaner.waits_for_names
     assert not harness.broker.cleaner._asked._unsynced

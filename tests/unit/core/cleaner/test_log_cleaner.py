@@ -98,7 +98,7 @@ def test_a_log_is_compacted_by_its_dirty_ratio(tmp_path: Path, caplog: pytest.Lo
     assert partition.log.compaction.cleaned_to == 100
     size = partition.log.size
     assert caplog.messages == [
-        f"compacted table-0 up to offset 100: size reduced from {harness.broker.cleaner.won.read_bytes} to "
+        f"compacted table-0 up to offset 100: size reduced from {harness.broker.cleaner.stats.read_bytes} to "
         f"{size} bytes, 90 records removed"
     ]
     write(harness, partition, keys=10, times=1)

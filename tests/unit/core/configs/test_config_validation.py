@@ -7,7 +7,7 @@ import pytest
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import INT64_MAX
 from odradek.core.configs.broker_configs import BrokerConfigs
-from odradek.core.configs.config_validation import Dynamic, altered_broker, altered_topic, started_with
+from odradek.core.configs.config_validation import DynamicConfigTexts, altered_broker, altered_topic, started_with
 from odradek.core.configs.definition import ConfigSource
 from odradek.core.configs.edits import ConfigEdit, KeyEdit, Operation
 from odradek.core.configs.topic_keys import TOPIC_KEYS
@@ -16,7 +16,7 @@ SET, DELETE, APPEND, SUBTRACT = Operation
 POLICY = "cleanup.policy"
 THROTTLED = "leader.replication.throttled.replicas"
 STATIC = BrokerConfigs.parse({"log.retention.hours": "5"})
-NOTHING = Dynamic({}, {})
+NOTHING = DynamicConfigTexts({}, {})
 
 
 def edit(*keys: tuple[str, Operation, str], replaces_all: bool = False) -> ConfigEdit:
@@ -91,7 +91,9 @@ def test_unknown_key_can_be_deleted() -> None:
     assert altered_topic(STATIC, {"no.such": "1"}, edit(("no.such", DELETE, ""))) == {}
 
 
-def _altered(*keys: tuple[str, Operation, str], for_all: bool = False, before: Dynamic = NOTHING) -> BrokerConfigs:
+def _altered(
+    *keys: tuple[str, Operation, str], for_all: bool = False, before: DynamicConfigTexts = NOTHING
+) -> BrokerConfigs:
     return altered_broker(STATIC, before, edit(*keys), for_all=for_all)[1]
 
 
@@ -186,7 +188,7 @@ def test_secret_is_absent_from_described_configs() -> None:
 
 def test_broker_starts_with_the_valid_stored_values() -> None:
     texts = {"log.retention.ms": "7", "no.such": "1", "num.partitions": "9", "log.cleaner.threads": "many"}
-    configs, problems = started_with(STATIC, Dynamic({}, texts))
+    configs, problems = started_with(STATIC, DynamicConfigTexts({}, texts))
     assert (configs.int("log.retention.ms"), configs.int("num.partitions")) == (7, 1)
     unused = "ignored invalid dynamic configuration:"
     assert problems == [
@@ -204,7 +206,7 @@ def test_broker_starts_with_the_valid_stored_values() -> None:
 def test_invalid_stored_retention_deletes_nothing(name: str, is_own: bool) -> None:
     part = {name: "seven", "message.max.bytes": "5"}
     static = BrokerConfigs.parse({"log.retention.hours": "5", "log.cleanup.policy": "compact"})
-    configs, problems = started_with(static, Dynamic(part, {}) if is_own else Dynamic({}, part))
+    configs, problems = started_with(static, DynamicConfigTexts(part, {}) if is_own else DynamicConfigTexts({}, part))
     topic = configs.for_topic({})
     assert (topic.retention_ms, topic.retention_bytes, topic.cleanup_policy) == (-1, -1, ("delete",))
     assert topic.min_compaction_lag_ms == INT64_MAX
@@ -227,13 +229,13 @@ def test_deleted_dynamic_value_shows_the_static_source_again() -> None:
 
 def test_broker_starts_without_conflicting_stored_values() -> None:
     lags = {"log.cleaner.max.compaction.lag.ms": "1", "log.cleaner.min.compaction.lag.ms": "2"}
-    configs, (problem,) = started_with(STATIC, Dynamic({}, lags))
+    configs, (problem,) = started_with(STATIC, DynamicConfigTexts({}, lags))
     assert not configs.is_set("log.cleaner.max.compaction.lag.ms")
     assert "conflict" in problem
 
 
 def test_invalid_stored_values_do_not_block_other_changes() -> None:
-    before = Dynamic({"no.such": "1", "num.partitions": "9"}, {})
+    before = DynamicConfigTexts({"no.such": "1", "num.partitions": "9"}, {})
     after, configs = altered_broker(STATIC, before, edit(("log.retention.ms", SET, "7")), for_all=False)
     assert after.broker == {**before.broker, "log.retention.ms": "7"}
     assert (configs.int("log.retention.ms"), configs.int("num.partitions")) == (7, 1)

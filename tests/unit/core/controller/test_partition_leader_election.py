@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from odradek.base.units import NO_BROKER, BrokerId, LeaderEpoch
 from odradek.core.controller.partition_leader_election import (
     Brokers,
-    Elected,
+    ElectionResult,
     first,
     for_controlled_shutdown,
     for_offline,
@@ -35,7 +35,7 @@ def brokers(*ids: int) -> Brokers:
     return frozenset(map(BrokerId, ids))
 
 
-def leader_and_isr(elected: Elected | None) -> tuple[int, tuple[int, ...]] | None:
+def leader_and_isr(elected: ElectionResult | None) -> tuple[int, tuple[int, ...]] | None:
     return None if elected is None else (elected.state.leader, elected.state.isr)
 
 

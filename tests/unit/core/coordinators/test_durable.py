@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from odradek.base.units import TopicName, TopicPartition
-from odradek.core.kernel.parked import Parked
+from odradek.core.kernel.parked import ParkedRequest
 from odradek.core.transactions.transaction_states import TransactionState
 from odradek.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from odradek.wire.messages.end_txn import EndTxnRequest
@@ -34,7 +34,7 @@ def marked(harness: Harness, partitions: int = 1) -> Transactional:
         producer_epoch=producer.producer.epoch,
         committed=True,
     )
-    assert isinstance(harness.send(end, EPOCHS), Parked)
+    assert isinstance(harness.send(end, EPOCHS), ParkedRequest)
     broker = harness.broker
     (sync,) = broker.take_effects()
     broker.on_event(sync.run(), harness.now)  # type: ignore[union-attr, arg-type]

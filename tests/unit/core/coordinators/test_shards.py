@@ -16,7 +16,7 @@ from odradek.core.coordinators.shards import Load
 from odradek.core.groups.shard.group_shard import GroupShard
 from odradek.core.kernel.cluster_view import CONSUMER_OFFSETS, TRANSACTION_STATE
 from odradek.core.kernel.moment import Moment
-from odradek.core.kernel.parked import Parked
+from odradek.core.kernel.parked import ParkedRequest
 from odradek.core.partition.partition import Partition
 from odradek.core.partition.storage import log_config
 from odradek.core.transactions.transaction_shard import TransactionShard
@@ -161,7 +161,7 @@ def test_marker_written_while_offsets_load_is_applied(harness: Harness, monkeypa
         producer_epoch=producer.producer.epoch,
         committed=True,
     )
-    assert isinstance(harness.send(end, EPOCHS), Parked)
+    assert isinstance(harness.send(end, EPOCHS), ParkedRequest)
     monkeypatch.setattr(shards_module, "LOADED_AT_ONCE_BYTES", 10)
     harness.kill()
     loads = [effect for effect in harness.broker.take_effects() if isinstance(effect, Load)]

@@ -14,38 +14,38 @@ from odradek.core.fetch.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
     SESSIONLESS,
+    CachedPartition,
+    FetchContext,
     FetchKey,
-    FetchRound,
     FetchSessions,
-    Wanted,
 )
-from odradek.core.kernel.parked import ParkingLot
+from odradek.core.kernel.parked import Purgatory
 
 
 def sessions(limit: int = 10) -> FetchSessions:
     numbers = itertools.count(100)
-    return FetchSessions(lambda: next(numbers), ParkingLot(), limit)
+    return FetchSessions(lambda: next(numbers), Purgatory(), limit)
 
 
-def wanted(*partitions: int, offset: int = 0) -> list[Wanted]:
-    return [Wanted(FetchKey("t", partition), offset, 1000) for partition in partitions]
+def wanted(*partitions: int, offset: int = 0) -> list[CachedPartition]:
+    return [CachedPartition(FetchKey("t", partition), offset, 1000) for partition in partitions]
 
 
 def begin(
     cache: FetchSessions,
     session_id: int,
     epoch: int,
-    asked: list[Wanted],
+    asked: list[CachedPartition],
     *,
     forgotten: tuple[FetchKey, ...] = (),
     steady: int = 0,
     uses_ids: bool = False,
-) -> FetchRound:
+) -> FetchContext:
     by_key = {one.key: one for one in asked}
     return whole(cache.begin_round(session_id, epoch, by_key, forgotten, uses_ids=uses_ids, steady=steady))
 
 
-def partitions(fetch: FetchRound) -> list[int]:
+def partitions(fetch: FetchContext) -> list[int]:
     return [one.key.partition for one in fetch.due()]
 
 

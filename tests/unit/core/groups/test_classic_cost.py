@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from odradek.core.groups.classic.telling import MEMBERS_PER_TURN
-from odradek.core.kernel.parked import Parked
+from odradek.core.kernel.parked import ParkedRequest
 from odradek.wire.messages.heartbeat import HeartbeatRequest
 from odradek.wire.messages.join_group import JoinGroupResponse
 from support.in_memory import Harness
@@ -43,11 +43,11 @@ def rebalance(harness: Harness, count: int) -> list[JoinGroupResponse]:
     all_told(harness)
     joined = [harness.decoded(one.then(), OLD, JoinGroupResponse) for one in waiting]
     for one in joined:
-        assert isinstance(harness.send(syncing(one), 3), Parked)
+        assert isinstance(harness.send(syncing(one), 3), ParkedRequest)
     harness.settle()
     assert group_of(harness).state == "Stable"
     all_told(harness)
-    harness.broker.lot.take_completed()
+    harness.broker.purgatory.take_completed()
     return joined
 
 

@@ -10,9 +10,9 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import TimestampMs
 from odradek.core.groups.classic.members import Member, Members, elected
 from odradek.core.groups.classic.messages import JoinGroup, JoinGroupResult
-from odradek.core.groups.shard.member_session import Session
+from odradek.core.groups.shard.member_session import MemberSession
 from odradek.core.kernel.moment import Moment
-from odradek.core.kernel.parked import ParkingLot
+from odradek.core.kernel.parked import Purgatory
 from odradek.core.kernel.timers import Timers
 
 NOW = Moment(TimestampMs(0), 0)
@@ -21,11 +21,11 @@ NOW = Moment(TimestampMs(0), 0)
 def member(member_id: str, *protocols: str, instance_id: str | None = None) -> Member:
     offered = tuple((name, name.encode()) for name in protocols or ("range",))
     join = JoinGroup("", instance_id, "c", "/h", 10_000, 60_000, "consumer", offered, "", False, False)
-    return Member(member_id, join, Session(Timers(), lambda now: None))
+    return Member(member_id, join, MemberSession(Timers(), lambda now: None))
 
 
 def members(*some: Member) -> Members:
-    made = Members(ParkingLot())
+    made = Members(Purgatory())
     for one in some:
         made.add(one)
     return made
@@ -131,7 +131,7 @@ def test_two_joins_of_one_member_share_one_response() -> None:
 def test_group_waits_for_pending_members() -> None:
     group = members()
     assert group.have_all_joined
-    session = group.pending["p"] = Session(Timers(), lambda now: None)
+    session = group.pending["p"] = MemberSession(Timers(), lambda now: None)
     session.extend(NOW, 10)
     assert not group.have_all_joined
     group.add(member("p"))

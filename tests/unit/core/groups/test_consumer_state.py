@@ -14,7 +14,7 @@ from odradek.base.uuids import Uuid
 from odradek.core.coordinators.state_log import StateLog, StateRecord
 from odradek.core.groups.consumer import consumer_group_records as records
 from odradek.core.groups.consumer.consumer_group_state import GroupState
-from odradek.core.groups.consumer.consumer_member import Current, Held, MemberState, Said
+from odradek.core.groups.consumer.consumer_member import ConsumerMemberMetadata, CurrentAssignment, Held, MemberState
 from odradek.core.kernel.cluster_view import CONSUMER_OFFSETS
 from odradek.record.internal.consumer_group_metadata import (
     ConsumerGroupCurrentMemberAssignmentKey,
@@ -144,7 +144,7 @@ def test_missing_partition_epochs_default_to_the_member_epoch() -> None:
             partitions_pending_revocation=[],
         )
         expected: Held = {T: {3: 7, 5: 7}}
-        assert Current.of(value) == Current(7, 6, MemberState.UNREVOKED, expected)
+        assert CurrentAssignment.of(value) == CurrentAssignment(7, 6, MemberState.UNREVOKED, expected)
 
 
 def test_partition_owner_is_the_member_of_the_last_record() -> None:
@@ -152,7 +152,7 @@ def test_partition_owner_is_the_member_of_the_last_record() -> None:
     state = GroupState(GROUP)
 
     def has(member_id: str, *partitions: int) -> None:
-        current = Current(2, 1, MemberState.STABLE, {T: dict.fromkeys(partitions, 2)})
+        current = CurrentAssignment(2, 1, MemberState.STABLE, {T: dict.fromkeys(partitions, 2)})
         state.apply(ConsumerGroupCurrentMemberAssignmentKey(group_id=GROUP, member_id=member_id), current.value())
 
     has("a", 0, 1)
@@ -191,8 +191,8 @@ def test_group_subscriptions_follow_those_of_the_members(broker: Consumers) -> N
 def test_member_assignment_may_precede_its_subscription() -> None:
     """In a partly compacted log the subscription record may follow the assignment record."""
     state = GroupState(GROUP)
-    current = records.current(GROUP, "a", Current(2, 1))
-    said = records.said(GROUP, "a", Said(topics=frozenset({"t"})))
+    current = records.current(GROUP, "a", CurrentAssignment(2, 1))
+    said = records.said(GROUP, "a", ConsumerMemberMetadata(topics=frozenset({"t"})))
     state.apply(current.key, current.value)
     assert not state.topics()
     state.apply(said.key, said.value)

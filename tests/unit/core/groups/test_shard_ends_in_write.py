@@ -9,7 +9,7 @@ import pytest
 
 from odradek.base.errors import ErrorCode
 from odradek.base.units import HOUR_MS, TopicPartition
-from odradek.core.coordinators.durable import Written
+from odradek.core.coordinators.durable import PendingWrite
 from odradek.core.kernel.cluster_view import CONSUMER_OFFSETS
 from odradek.core.kernel.moment import Moment
 from odradek.wire.messages.consumer_group_heartbeat import (
@@ -32,7 +32,7 @@ def end_in_next_write(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None
     log = shards.shard(0).log
     append_encoded = log.append_encoded
 
-    def append_and_end(batch: bytearray, now: Moment) -> Written:
+    def append_and_end(batch: bytearray, now: Moment) -> PendingWrite:
         written = append_encoded(batch, now)
         monkeypatch.undo()
         harness.broker.partitions[TopicPartition(CONSUMER_OFFSETS, 0)].take_offline()

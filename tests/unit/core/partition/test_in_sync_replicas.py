@@ -7,7 +7,7 @@ import pytest
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import BrokerId, LeaderEpoch, Offset
 from odradek.core.kernel.cluster_view import RECOVERED, RECOVERING, LeaderAndIsr
-from odradek.core.partition.in_sync_replicas import STATE_IS_OLD, InSync
+from odradek.core.partition.in_sync_replicas import STATE_IS_OLD, InSyncReplicas
 
 LEADER, SECOND, THIRD, STRANGER = (BrokerId(one) for one in (1, 2, 3, 9))
 REPLICAS = (LEADER, SECOND, THIRD)
@@ -29,7 +29,9 @@ class Leader:
         self.eligible = dict(ELIGIBLE)
         self.high_watermark = Offset(0)
         start = Offset(EPOCH_START)
-        self.in_sync = InSync(LEADER, state(*isr, recovery=recovery), replicas, start, self.now, lag_ms_max=LAG_MS)
+        self.in_sync = InSyncReplicas(
+            LEADER, state(*isr, recovery=recovery), replicas, start, self.now, lag_ms_max=LAG_MS
+        )
 
     def fetch(self, follower: BrokerId, offset: int, broker_epoch: int = -1, start: int = 0, epoch: int = -1) -> bool:
         return self.in_sync.fetched(

@@ -11,7 +11,7 @@ import pytest
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import NO_BROKER, BrokerId, LeaderEpoch, Offset, ProducerEpoch, ProducerId
-from odradek.core.coordinators.durable import Written
+from odradek.core.coordinators.durable import PendingWrite
 from odradek.core.partition.alter_partition_manager import RETRY_MS
 from odradek.core.partition.partition import Partition
 from odradek.log.log.durability import flush_now
@@ -224,7 +224,7 @@ def test_leader_continues_when_replicas_are_removed_and_added(led: Led) -> None:
 def test_marker_is_safe_once_it_is_committed(led: Led) -> None:
     led.fetches(OTHER, THIRD)
     append = led.leading.end_transaction(ProducerId(1), ProducerEpoch(0), 0, commit=True, now=led.harness.now)
-    written = Written(append)
+    written = PendingWrite(append)
     assert not written.is_settled
     led.fetches(OTHER, THIRD)
     assert written.is_safe

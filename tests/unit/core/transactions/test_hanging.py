@@ -9,7 +9,7 @@ import pytest
 from odradek.base.errors import ErrorCode
 from odradek.base.units import INT16_MAX, LeaderEpoch, Offset, ProducerEpoch, ProducerId, TopicName, TopicPartition
 from odradek.core.coordinators.state_log import ProducerIdAndEpoch
-from odradek.core.transactions.hanging import Fate, Open, fate
+from odradek.core.transactions.hanging import OpenTransaction, OpenTransactionOutcome, fate
 from odradek.core.transactions.transaction_states import LAST_EPOCH, NO_ID, Transaction, TransactionState
 from odradek.log.files.disk import DiskFailed, RealFile
 from odradek.log.producers.producer_state import ProducerStateEntry
@@ -70,7 +70,7 @@ def test_marker_of_a_hanging_transaction_does_not_fence_the_coordinator(harness:
     partition = harness.broker.partitions[T0]
     partition.info = partition.info._replace(leader_epoch=LeaderEpoch(5))
     (seen,) = partition.log.producers.open_transactions()
-    one = Open(partition, seen)
+    one = OpenTransaction(partition, seen)
     assert one.marker.coordinator_epoch == 0, "that of the coordinator's own partition, not of this one"
     assert one.is_open
     harness.broker.end_transaction(T0, one.marker, harness.now)
@@ -81,17 +81,21 @@ def test_marker_of_a_hanging_transaction_does_not_fence_the_coordinator(harness:
 @pytest.mark.parametrize(
     ("state", "epoch", "expected"),
     [
-        (EMPTY, 5, Fate.JOINS),
-        (COMMITTED, 5, Fate.JOINS),
-        (ABORTED, 5, Fate.JOINS),
-        (ONGOING, 5, Fate.JOINS),
-        (COMMITTING, 5, Fate.WAITS),
-        (ABORTING, 5, Fate.WAITS),
-        *[(state, epoch, Fate.MARKED) for state in (EMPTY, ONGOING, COMMITTING, COMMITTED) for epoch in (4, 6)],
+        (EMPTY, 5, OpenTransactionOutcome.JOINS),
+        (COMMITTED, 5, OpenTransactionOutcome.JOINS),
+        (ABORTED, 5, OpenTransactionOutcome.JOINS),
+        (ONGOING, 5, OpenTransactionOutcome.JOINS),
+        (COMMITTING, 5, OpenTransactionOutcome.WAITS),
+        (ABORTING, 5, OpenTransactionOutcome.WAITS),
+        *[
+            (state, epoch, OpenTransactionOutcome.MARKED)
+            for state in (EMPTY, ONGOING, COMMITTING, COMMITTED)
+            for epoch in (4, 6)
+        ],
     ],
 )
 def test_fate_of_a_partition_outside_the_known_transaction(
-    state: TransactionState, epoch: int, expected: Fate, version: int
+    state: TransactionState, epoch: int, expected: OpenTransactionOutcome, version: int
 ) -> None:
     known = Transaction("t", ID, ProducerEpoch(5), state=state, partitions=frozenset({T1}), version=version)
     if state not in (ONGOING, COMMITTING, ABORTING):
@@ -102,13 +106,19 @@ def test_fate_of_a_partition_outside_the_known_transaction(
 @pytest.mark.parametrize(
     ("state", "epoch", "expected"),
     [
-        (ONGOING, 5, Fate.HELD),
-        (ONGOING, 4, Fate.MARKED),  # The marker belongs to an older transaction and must not end this one.
-        (COMMITTING, 4, Fate.HELD),  # The marker's epoch is above that of the records.
-        (COMMITTING, 5, Fate.WAITS),  # The next transaction started before a stop.
+        (ONGOING, 5, OpenTransactionOutcome.HELD),
+        (
+            ONGOING,
+            4,
+            OpenTransactionOutcome.MARKED,
+        ),  # The marker belongs to an older transaction and must not end this one.
+        (COMMITTING, 4, OpenTransactionOutcome.HELD),  # The marker's epoch is above that of the records.
+        (COMMITTING, 5, OpenTransactionOutcome.WAITS),  # The next transaction started before a stop.
     ],
 )
-def test_fate_of_a_partition_in_the_known_transaction(state: TransactionState, epoch: int, expected: Fate) -> None:
+def test_fate_of_a_partition_in_the_known_transaction(
+    state: TransactionState, epoch: int, expected: OpenTransactionOutcome
+) -> None:
     known = Transaction("t", ID, ProducerEpoch(5), state=state, partitions=frozenset({T0}), version=2)
     assert fate(T0, ProducerIdAndEpoch(ID, ProducerEpoch(epoch)), known) is expected
 
@@ -124,23 +134,23 @@ def test_kept_transaction_is_not_aborted_for_a_foreign_partition() -> None:
         next_id=ID,
         next_epoch=ProducerEpoch(6),
     )
-    assert fate(T0, kept.producer, kept) is Fate.HELD
-    assert fate(T1, kept.producer, kept) is Fate.MARKED
-    assert fate(T1, kept.client, kept) is Fate.WAITS
+    assert fate(T0, kept.producer, kept) is OpenTransactionOutcome.HELD
+    assert fate(T1, kept.producer, kept) is OpenTransactionOutcome.MARKED
+    assert fate(T1, kept.client, kept) is OpenTransactionOutcome.WAITS
 
 
 def test_producer_with_a_next_id_is_known_by_both_ids() -> None:
     decided = Transaction(
         "t", ID, ProducerEpoch(INT16_MAX), state=COMMITTING, partitions=frozenset({T0}), version=2, next_id=NEXT
     )
-    assert fate(T0, ProducerIdAndEpoch(ID, ProducerEpoch(LAST_EPOCH)), decided) is Fate.HELD
-    assert fate(T0, ProducerIdAndEpoch(NEXT, ProducerEpoch(0)), decided) is Fate.WAITS
+    assert fate(T0, ProducerIdAndEpoch(ID, ProducerEpoch(LAST_EPOCH)), decided) is OpenTransactionOutcome.HELD
+    assert fate(T0, ProducerIdAndEpoch(NEXT, ProducerEpoch(0)), decided) is OpenTransactionOutcome.WAITS
     assert decided.next_id != NO_ID
 
 
 def test_epoch_that_no_client_may_use_joins_no_transaction() -> None:
     last = Transaction("t", ID, ProducerEpoch(INT16_MAX), state=ABORTED, version=2)
-    assert fate(T0, last.producer, last) is Fate.MARKED
+    assert fate(T0, last.producer, last) is OpenTransactionOutcome.MARKED
 
 
 # In a broker.

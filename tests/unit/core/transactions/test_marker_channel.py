@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from odradek.base.errors import ErrorCode, Refused
-from odradek.core.kernel.parked import Parked
+from odradek.core.kernel.parked import ParkedRequest
 from odradek.core.transactions import marker_channel
 from odradek.core.transactions.transaction_states import TransactionState
 from odradek.wire.messages.end_txn import EndTxnResponse
@@ -46,7 +46,7 @@ def test_transaction_ends_with_the_last_leaders_response(
     elsewhere.answers(three)
     assert is_complete(producer)
     harness = elsewhere.harness
-    assert isinstance(outcome, Parked)
+    assert isinstance(outcome, ParkedRequest)
     assert harness.decoded(harness.finished(outcome), EPOCHS, EndTxnResponse).error_code == ErrorCode.NONE
 
 

@@ -11,7 +11,7 @@ from odradek.base.units import NO_BROKER, LeaderEpoch
 from odradek.core.controller.broker_request_batch import LEADER_DURING_DELETE, PartitionMetadata, UpdateMetadata
 from odradek.core.disks.flushes import Sync
 from odradek.core.kernel.cluster_view import LeaderAndIsr
-from odradek.core.kernel.parked import Parked
+from odradek.core.kernel.parked import ParkedRequest
 from odradek.core.transactions.transaction_markers import WriteMarkers
 from odradek.core.transactions.transaction_shard import Completion
 from odradek.core.transactions.transaction_states import TransactionState
@@ -267,7 +267,7 @@ def test_restarted_producer_waits_for_markers_of_its_last_transaction(elsewhere:
         transactional_id=producer.id, transaction_timeout_ms=60_000, producer_id=-1, producer_epoch=-1
     )
     outcome = elsewhere.harness.send(request, 4)
-    assert isinstance(outcome, Parked)
+    assert isinstance(outcome, ParkedRequest)
     elsewhere.answers(elsewhere.asked_alone())
     answer = elsewhere.harness.decoded(elsewhere.harness.finished(outcome), 4, InitProducerIdResponse)
     assert answer.error_code == ErrorCode.NONE

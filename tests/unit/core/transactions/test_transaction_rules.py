@@ -77,7 +77,7 @@ def following(was: Transaction) -> list[Transaction]:
                 results.append(rules.ends(was, producer, version, NEXT, NOW, commit=commit))
             except Refused:
                 pass
-            except rules.Retried:
+            except rules.RepeatedEndTxn:
                 if was.is_past_last_epoch:
                     results.append(rules.renewed(was, NEXT, NOW))
         if was.state is not TransactionState.ONGOING and not was.is_decided:

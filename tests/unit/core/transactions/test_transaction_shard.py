@@ -9,7 +9,7 @@ import pytest
 
 from odradek.base.errors import ErrorCode
 from odradek.base.units import HOUR_MS, TopicPartition
-from odradek.core.coordinators.durable import Written
+from odradek.core.coordinators.durable import PendingWrite
 from odradek.core.coordinators.state_log import StateRecord
 from odradek.core.kernel.cluster_view import TRANSACTION_STATE
 from odradek.core.kernel.moment import Moment
@@ -26,7 +26,7 @@ def end_in_write(harness: Harness, monkeypatch: pytest.MonkeyPatch, number: int)
     log, writes = shards.shard(0).log, iter(range(1, number + 1))
     append = log.append
 
-    def append_and_end(records: Sequence[StateRecord], now: Moment) -> Written:
+    def append_and_end(records: Sequence[StateRecord], now: Moment) -> PendingWrite:
         written = append(records, now)
         if next(writes) == number:
             monkeypatch.undo()

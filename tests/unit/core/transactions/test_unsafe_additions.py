@@ -8,7 +8,7 @@ import pytest
 
 from odradek.base.errors import ErrorCode
 from odradek.core.kernel.cluster_view import TRANSACTION_STATE
-from odradek.core.kernel.parked import Parked
+from odradek.core.kernel.parked import ParkedRequest
 from odradek.core.transactions.additions import AddPartitions
 from odradek.wire.messages.produce import ProduceResponse
 from support.controlling import name_of
@@ -29,7 +29,7 @@ def lost(elsewhere: Elsewhere, *, keeps_house: bool) -> Transactional:
     producer = elsewhere.begun()
     harness = elsewhere.harness
     waiting = harness.send(producer.produce("t", {0: [b"a"]}), ADDS)
-    assert isinstance(waiting, Parked)
+    assert isinstance(waiting, ParkedRequest)
     harness.broker.partitions[STATE].take_offline()
     answer = harness.decoded(harness.finished(waiting), ADDS, ProduceResponse)
     assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NOT_ENOUGH_REPLICAS
@@ -46,7 +46,7 @@ def sends_again(elsewhere: Elsewhere, producer: Transactional, code: ErrorCode) 
     """Resend the producer's batch; return the request to the next coordinator, and the producer's response."""
     harness = elsewhere.harness
     waiting = harness.send(producer.produce("t", {0: [b"a"]}), ADDS)
-    assert isinstance(waiting, Parked)
+    assert isinstance(waiting, ParkedRequest)
     (effect,) = harness.broker.take_additions()
     outcome = {(producer.id, T0): code}
     harness.broker.transactions.additions.on_answered(effect, outcome, harness.now)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from odradek.base.units import BrokerId, Offset, TimestampMs, TopicName, TopicPartition
-from odradek.log.directory.damage_register import MISSING, Damages
+from odradek.log.directory.damage_register import MISSING, DamageRegister
 from odradek.log.directory.directory import LogDirectory
 from odradek.log.directory.directory_loading import open_log_directory
 from odradek.log.files.disk import DiskFailed, RealDisk
@@ -268,6 +268,6 @@ def test_damage_behind_a_cut_is_not_noted(tmp_path: Path) -> None:
 
 def test_stored_damage_of_a_file_that_is_no_segment_is_ignored(tmp_path: Path) -> None:
     write_damages(RealDisk(), f"{tmp_path}/{DAMAGES}", [KnownDamage(T, "-1.log", 0, Offset(1), T0, MISSING)])
-    damages = Damages(RealDisk(), str(tmp_path))
+    damages = DamageRegister(RealDisk(), str(tmp_path))
     assert damages.load() == []
     assert damages.missing(T) == []

@@ -6,7 +6,12 @@ import sys
 
 from odradek.base.limits import AWAITED_PRODUCERS_MAX
 from odradek.base.units import NO_OFFSET, Offset, ProducerEpoch, ProducerId, TimestampMs
-from odradek.log.producers.producer_state import NOTHING_UNSTABLE, Ended, Producers, ProducerStateEntry
+from odradek.log.producers.producer_state import (
+    NOTHING_UNSTABLE,
+    CompletedTxn,
+    ProducerStateEntry,
+    ProducerStateManager,
+)
 from odradek.record.builder import encode_batch
 from odradek.record.end_transaction_marker import EndMarker, end_marker_batch
 from odradek.record.record_batch import Batch
@@ -26,7 +31,9 @@ def batch(producer: int, base: int, *, epoch: int = 0, sequence: int = 0, transa
     return Batch.trusted(memoryview(raw))
 
 
-def end(producers: Producers, producer: int, at: int, *, commit: bool = False, epoch: int = 0) -> Ended | None:
+def end(
+    producers: ProducerStateManager, producer: int, at: int, *, commit: bool = False, epoch: int = 0
+) -> CompletedTxn | None:
     marker = EndMarker(commit, 4)
     one = end_marker_batch(marker, ProducerId(producer), ProducerEpoch(epoch), T)
     one.base_offset = Offset(at)
@@ -34,7 +41,7 @@ def end(producers: Producers, producer: int, at: int, *, commit: bool = False, e
 
 
 def test_first_unstable_offset_follows_the_transactions() -> None:
-    producers = Producers()
+    producers = ProducerStateManager()
     assert producers.first_unstable == NOTHING_UNSTABLE
     producers.note(batch(9, 0, transactional=False))
     assert producers.first_unstable == NOTHING_UNSTABLE
@@ -55,7 +62,7 @@ def test_first_unstable_offset_follows_the_transactions() -> None:
 
 def test_cost_of_an_end_is_independent_of_invisible_transactions() -> None:
     """A log that is scanned after a crash may have a million."""
-    producers = Producers()
+    producers = ProducerStateManager()
     costs = []
     for number in range(300):
         producers.note(batch(1, 2 * number, sequence=number))
@@ -69,7 +76,7 @@ def test_cost_of_an_end_is_independent_of_invisible_transactions() -> None:
 
 
 def test_transactions_started_in_one_write_may_come_in_any_order() -> None:
-    producers = Producers()
+    producers = ProducerStateManager()
     late, early = (
         ProducerStateEntry(ProducerId(number)).after(batch(number, base), Offset(base), T)
         for number, base in ((1, 9), (2, 6))
@@ -81,14 +88,14 @@ def test_transactions_started_in_one_write_may_come_in_any_order() -> None:
 
 
 def test_a_marker_without_a_transaction_changes_the_producer_only() -> None:
-    producers = Producers()
+    producers = ProducerStateManager()
     assert end(producers, 1, 0) is None
     assert list(producers) == [ProducerStateEntry(ProducerId(1), ProducerEpoch(0), (), 4, NO_OFFSET, T)]
     assert producers.first_unstable == NOTHING_UNSTABLE
 
 
 def test_a_marker_of_the_same_epoch_keeps_the_batches_and_a_newer_one_does_not() -> None:
-    producers = Producers()
+    producers = ProducerStateManager()
     producers.note(batch(1, 0, sequence=3))
     end(producers, 1, 1)
     known = producers.get(ProducerId(1))
@@ -104,11 +111,11 @@ def test_a_marker_of_the_same_epoch_keeps_the_batches_and_a_newer_one_does_not()
 def test_open_transactions_of_a_snapshot_are_restored() -> None:
     opened = ProducerStateEntry(ProducerId(1), ProducerEpoch(0), first_offset=Offset(30))
     other = ProducerStateEntry(ProducerId(2), ProducerEpoch(0), first_offset=Offset(20))
-    assert Producers([opened, other, ProducerStateEntry(ProducerId(3))]).first_unstable == 20
+    assert ProducerStateManager([opened, other, ProducerStateEntry(ProducerId(3))]).first_unstable == 20
 
 
 def test_idle_producers_expire_except_with_open_transactions() -> None:
-    producers = Producers()
+    producers = ProducerStateManager()
     producers.note(batch(1, 0, transactional=False))
     producers.note(batch(2, 1))
     producers.await_first(batch(3, 2), from_zero=True, now=T)
@@ -120,7 +127,7 @@ def test_idle_producers_expire_except_with_open_transactions() -> None:
 
 
 def test_the_lowest_sequence_of_the_newest_epoch_is_awaited() -> None:
-    producers = Producers()
+    producers = ProducerStateManager()
     one = ProducerId(1)
     producers.await_first(batch(1, 0, sequence=5), from_zero=False, now=T)
     producers.await_first(batch(1, 0, sequence=7), from_zero=True, now=T)
@@ -136,7 +143,7 @@ def test_the_lowest_sequence_of_the_newest_epoch_is_awaited() -> None:
 
 
 def test_a_marker_ends_the_wait_but_not_for_the_transaction_after_it() -> None:
-    producers = Producers()
+    producers = ProducerStateManager()
     producers.await_first(batch(1, 0, sequence=5), from_zero=False, now=T)
     end(producers, 1, 0)
     assert not producers.awaited
@@ -148,7 +155,7 @@ def test_a_marker_ends_the_wait_but_not_for_the_transaction_after_it() -> None:
 
 
 def test_number_of_awaited_producers_is_bounded() -> None:
-    producers = Producers()
+    producers = ProducerStateManager()
     for number in range(AWAITED_PRODUCERS_MAX + 5):
         producers.await_first(batch(number, 0), from_zero=False, now=T)
     assert list(producers.awaited) == list(range(5, AWAITED_PRODUCERS_MAX + 5))

@@ -6,7 +6,7 @@ import pytest
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import INT32_MAX, Offset, ProducerEpoch, ProducerId, TimestampMs
-from odradek.log.producers.producer_state import Awaited, DuplicateBatch, ProducerStateEntry
+from odradek.log.producers.producer_state import DuplicateBatch, ProducerStateEntry, VerificationStateEntry
 from odradek.log.producers.sequence_validation import check, check_marker
 from odradek.record.builder import encode_batch
 from odradek.record.end_transaction_marker import EndMarker
@@ -40,7 +40,7 @@ def known(*last_sequences: int, epoch: int = 3, first_offset: int = -1) -> Produ
 
 
 def outcome(
-    before: ProducerStateEntry, one: Batch, awaited: Awaited | None = None
+    before: ProducerStateEntry, one: Batch, awaited: VerificationStateEntry | None = None
 ) -> str | ProducerStateEntry | DuplicateBatch:
     place = before.find_duplicate_batch(one)
     if place is not None:
@@ -97,16 +97,16 @@ def test_batch_sequence_is_validated(before: ProducerStateEntry, one: Batch, exp
 @pytest.mark.parametrize(
     ("before", "sequence", "awaited", "expected"),
     [
-        (ProducerStateEntry(P), 5, Awaited(ProducerEpoch(3), 5, False, T), FINE),
-        (ProducerStateEntry(P), 6, Awaited(ProducerEpoch(3), 5, False, T), OUT_OF_ORDER),
-        (ProducerStateEntry(P), 0, Awaited(ProducerEpoch(3), 0, True, T), FINE),
-        (ProducerStateEntry(P), 5, Awaited(ProducerEpoch(3), 5, True, T), OUT_OF_ORDER),
-        (known(4), 5, Awaited(ProducerEpoch(3), 5, True, T), FINE),
-        (known(), 5, Awaited(ProducerEpoch(3), 5, True, T), OUT_OF_ORDER),
+        (ProducerStateEntry(P), 5, VerificationStateEntry(ProducerEpoch(3), 5, False, T), FINE),
+        (ProducerStateEntry(P), 6, VerificationStateEntry(ProducerEpoch(3), 5, False, T), OUT_OF_ORDER),
+        (ProducerStateEntry(P), 0, VerificationStateEntry(ProducerEpoch(3), 0, True, T), FINE),
+        (ProducerStateEntry(P), 5, VerificationStateEntry(ProducerEpoch(3), 5, True, T), OUT_OF_ORDER),
+        (known(4), 5, VerificationStateEntry(ProducerEpoch(3), 5, True, T), FINE),
+        (known(), 5, VerificationStateEntry(ProducerEpoch(3), 5, True, T), OUT_OF_ORDER),
     ],
 )
 def test_first_sequence_of_a_transaction_is_validated(
-    before: ProducerStateEntry, sequence: int, awaited: Awaited, expected: str
+    before: ProducerStateEntry, sequence: int, awaited: VerificationStateEntry, expected: str
 ) -> None:
     assert outcome(before, batch(sequence, transactional=True), awaited) == expected
 

@@ -15,7 +15,7 @@ from odradek.log.files.log_config import LogConfig
 from odradek.log.log.durability import flush_now
 from odradek.log.log.log import Log
 from odradek.log.segment.chunks import Chunk
-from odradek.record.batch_filter import Rules
+from odradek.record.batch_filter import RetentionRules
 from odradek.record.builder import encode_batch
 from odradek.record.compression import Codec
 from odradek.record.end_transaction_marker import EndMarker, end_marker_batch
@@ -87,7 +87,7 @@ def test_no_run_is_requested_without_plain_batches(monkeypatch: pytest.MonkeyPat
         log.append(Batch.checked(memoryview(bytearray(batch(b"k%d" % (number % 7), codec)))), NO_EPOCH, NOW)
     log.roll(NOW)
     flush_now(log, NOW)
-    rules = Rules(NOW, NOW, 1 << 20)
+    rules = RetentionRules(NOW, NOW, 1 << 20)
     cleaning = Cleaning(log, cleanable(log, NOW, log.end_offset), Options(1 << 20, 1 << 18, 0.9, bytes(16), rules))
     cleaning.build_map(lambda _: None)
     assert cleaning.end == 50

@@ -18,7 +18,7 @@ from odradek.log.log.log import Log
 from odradek.log.log.retention import advance_start, delete_old_segments
 from odradek.log.log.truncation import truncate_to
 from odradek.log.segment.scan import Damaged
-from odradek.log.segment.transaction_index import PENDING_ENTRIES_MAX, Aborted, TransactionIndex
+from odradek.log.segment.transaction_index import PENDING_ENTRIES_MAX, AbortedTxn, TransactionIndex
 from odradek.record.builder import encode_batch
 from odradek.record.end_transaction_marker import EndMarker, end_marker_batch
 from odradek.record.record_batch import Batch
@@ -33,14 +33,14 @@ CONFIG = LogConfig(segment_bytes=1000)
 GOLDEN = Path(__file__).parents[3] / "golden" / "kafka-4.4.0" / "data" / "control-0"
 
 
-def entries(steps: list[tuple[int, int, int]]) -> list[Aborted]:
+def entries(steps: list[tuple[int, int, int]]) -> list[AbortedTxn]:
     """(offsets since the last marker, the transaction's length, how far behind the last stable offset is)."""
     found, last, stable = [], BASE + 0, 0
     for step, length, behind in steps:
         last += step
         stable = max(stable, last + 1 - behind)
         found.append(
-            Aborted(ProducerId(len(found)), Offset(max(last - length, 0)), Offset(last), Offset(max(stable, 0)))
+            AbortedTxn(ProducerId(len(found)), Offset(max(last - length, 0)), Offset(last), Offset(max(stable, 0)))
         )
     return found
 
@@ -110,7 +110,7 @@ def test_entry_has_kafkas_format() -> None:
     disk = SimDisk()
     disk.create(PATH).write(0, raw)
     found, _ = TransactionIndex(disk, PATH, Offset(1), len(raw)).overlapping(Offset(0), Offset(10))
-    assert found == [Aborted(ProducerId(0), Offset(2), Offset(3), Offset(4))]
+    assert found == [AbortedTxn(ProducerId(0), Offset(2), Offset(3), Offset(4))]
     index = TransactionIndex(disk, PATH, Offset(1), 0)
     index.replace(found)
     assert disk.open(PATH).pread(0, 99) == raw
@@ -160,7 +160,7 @@ def end(log: Log, producer: int, *, commit: bool = False) -> None:
 
 
 def aborted(log: Log, offset: int = 0) -> list[tuple[int, int, int]]:
-    found: set[Aborted] = set()
+    found: set[AbortedTxn] = set()
     while offset < log.end_offset:
         records = log.read(Offset(offset), 1, log.end_offset)
         found.update(log.aborted(Offset(offset), records, log.end_offset))

@@ -13,7 +13,7 @@ import pytest
 from odradek.core.kernel.cluster_view import Endpoint
 from odradek.net.channels.channel import Channel, ChannelFull
 from odradek.net.channels.channel_connection import ChannelConnection
-from odradek.net.channels.channel_requests import Failed, Reason, RequestBuilder
+from odradek.net.channels.channel_requests import FailedRequest, FailureReason, RequestBuilder
 from odradek.testing import Broker
 from odradek.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from odradek.wire.messages.leader_and_isr import (
@@ -111,8 +111,8 @@ def test_callback_is_not_called_within_send_or_close() -> None:
             assert len(outcomes) == 2
             await until(lambda: len(outcomes) == 3)
             await sent.all()
-            reasons = [one.reason for one in outcomes if isinstance(one, Failed)]
-            assert reasons == [Reason.UNSENDABLE, Reason.UNSENDABLE, Reason.CLOSED]
+            reasons = [one.reason for one in outcomes if isinstance(one, FailedRequest)]
+            assert reasons == [FailureReason.UNSENDABLE, FailureReason.UNSENDABLE, FailureReason.CLOSED]
             assert len(channel) == 0
 
     run(work)
@@ -129,7 +129,7 @@ def test_unencodable_request_fails_in_its_place(retries: bool) -> None:
             for message in (right, right, too_large, right, too_large, right):
                 channel.send(RequestBuilder.of(message, AllocateProducerIdsResponse), outcomes.append)
             await until(lambda: len(outcomes) == 6)
-            assert [isinstance(one, Failed) for one in outcomes] == [False, False, True, False, True, False]
+            assert [isinstance(one, FailedRequest) for one in outcomes] == [False, False, True, False, True, False]
             assert peer.connections == 1 and len(peer.asked) == 4
             channel.close()
 
@@ -160,7 +160,7 @@ def test_callback_may_send_and_close() -> None:
             channel = channel_to(peer)
             outcomes: list[object] = []
 
-            def again(outcome: AllocateProducerIdsResponse | Failed) -> None:
+            def again(outcome: AllocateProducerIdsResponse | FailedRequest) -> None:
                 outcomes.append(outcome)
                 if len(outcomes) < 5:
                     channel.send(builder, again)
@@ -171,7 +171,7 @@ def test_callback_may_send_and_close() -> None:
             channel.send(builder, again)
             channel.send(builder, again)
             await until(lambda: len(outcomes) == 6)
-            assert [isinstance(one, Failed) for one in outcomes] == [False] * 5 + [True]
+            assert [isinstance(one, FailedRequest) for one in outcomes] == [False] * 5 + [True]
 
     run(work)
 
@@ -191,7 +191,7 @@ def test_at_most_ten_thousand_requests_wait() -> None:
             assert len(channel) == 10_000
             channel.close()
             outcomes = await sent.all()
-            assert {one.reason for one in outcomes if isinstance(one, Failed)} == {Reason.CLOSED}
+            assert {one.reason for one in outcomes if isinstance(one, FailedRequest)} == {FailureReason.CLOSED}
             assert len(outcomes) == 10_000
 
     run(work)
@@ -251,7 +251,7 @@ def test_unreachable_peer_fails_waiting_requests_and_is_retried(caplog: pytest.L
         channel = Channel(asyncio.get_running_loop(), Endpoint("PLAINTEXT", HOST, port), config(), name="broker 2")
         sent = Sent(channel)
         sent.send(3)
-        assert await sent.all() == [Failed(Reason.CANNOT_CONNECT, "connection refused")] * 3
+        assert await sent.all() == [FailedRequest(FailureReason.CANNOT_CONNECT, "connection refused")] * 3
         sent.send()
         await sent.all()
         async with Peer(port=port):
@@ -343,7 +343,9 @@ def test_unresolvable_host_is_unreachable(host: str) -> None:
         )
         sent = Sent(channel)
         sent.send(2)
-        assert [one.reason for one in await sent.all() if isinstance(one, Failed)] == [Reason.CANNOT_CONNECT] * 2
+        assert [one.reason for one in await sent.all() if isinstance(one, FailedRequest)] == [
+            FailureReason.CANNOT_CONNECT
+        ] * 2
         channel.close()
 
     run(work)
@@ -368,7 +370,7 @@ def test_connection_to_a_peer_that_does_not_accept_times_out() -> None:
             )
             sent = Sent(channel)
             sent.send()
-            assert await sent.all() == [Failed(Reason.CANNOT_CONNECT, "timed out")]
+            assert await sent.all() == [FailedRequest(FailureReason.CANNOT_CONNECT, "timed out")]
             channel.close()
             channel = Channel(
                 asyncio.get_running_loop(),
@@ -394,7 +396,7 @@ def test_connection_to_itself_is_refused() -> None:
 
     class Told:
         def __init__(self) -> None:
-            self.lost_by: list[Failed] = []
+            self.lost_by: list[FailedRequest] = []
 
         def opened(self) -> None: ...
 
@@ -402,7 +404,7 @@ def test_connection_to_itself_is_refused() -> None:
 
         def writable(self) -> None: ...
 
-        def lost(self, failed: Failed) -> None:
+        def lost(self, failed: FailedRequest) -> None:
             self.lost_by.append(failed)
 
     async def work() -> None:
@@ -412,7 +414,7 @@ def test_connection_to_itself_is_refused() -> None:
         mirror.connect(mirror.getsockname())
         await loop.create_connection(lambda: ChannelConnection(loop, owner, config()), sock=mirror)
         await asyncio.sleep(0.01)
-        assert owner.lost_by == [Failed(Reason.CANNOT_CONNECT, "connection refused")]
+        assert owner.lost_by == [FailedRequest(FailureReason.CANNOT_CONNECT, "connection refused")]
 
     run(work)
 
@@ -481,7 +483,9 @@ def test_unsupported_version_fails_with_a_reason(retries: bool) -> None:
         writer.write(asked.versions_frame(highest=-1))
 
     async def check(peer: Peer, sent: Sent) -> None:
-        assert [one.reason for one in await sent.all() if isinstance(one, Failed)] == [Reason.UNSUPPORTED_VERSION] * 3
+        assert [one.reason for one in await sent.all() if isinstance(one, FailedRequest)] == [
+            FailureReason.UNSUPPORTED_VERSION
+        ] * 3
         assert set(sent.texts()) == {"the broker does not support AllocateProducerIds; versions 0 to 0 are required"}
         assert peer.connections == 1
 
@@ -493,7 +497,9 @@ def test_refused_api_versions_fails_all_requests() -> None:
         writer.write(asked.versions_frame(error=42))
 
     async def check(peer: Peer, sent: Sent) -> None:
-        assert [one.reason for one in await sent.all() if isinstance(one, Failed)] == [Reason.INVALID_RESPONSE] * 3
+        assert [one.reason for one in await sent.all() if isinstance(one, FailedRequest)] == [
+            FailureReason.INVALID_RESPONSE
+        ] * 3
 
     asks_versions(refusing, check)
 
@@ -510,7 +516,7 @@ def test_channel_works_across_restarts_of_the_broker() -> None:
                 config(retries=True, asks_versions=True),
                 name="broker 1",
             )
-            outcomes: list[MetadataResponse | Failed] = []
+            outcomes: list[MetadataResponse | FailedRequest] = []
             builder = RequestBuilder.of(MetadataRequest(topics=[]), MetadataResponse)
             for end in (broker.stop, broker.kill, broker.stop):
                 channel.send(builder, outcomes.append)
@@ -556,7 +562,7 @@ def test_ten_thousand_partitions_are_sent_in_one_request(version: int) -> None:
                 config(asks_versions=True),
                 name="broker 1",
             )
-            outcomes: list[LeaderAndIsrResponse | Failed] = []
+            outcomes: list[LeaderAndIsrResponse | FailedRequest] = []
             builder = RequestBuilder(LeaderAndIsrRequest, LeaderAndIsrResponse, build, 0, 7)
             channel.send(builder, outcomes.append)
             await until(lambda: outcomes)

@@ -12,7 +12,12 @@ from odradek.base.errors import ErrorCode
 from odradek.base.units import BrokerId, LeaderEpoch, TopicName, TopicPartition
 from odradek.core.configs.inter_broker_protocol import protocol
 from odradek.core.controller import events
-from odradek.core.controller.broker_request_batch import BecomeLeaderOrFollower, StopReplicas, ToBroker, UpdateMetadata
+from odradek.core.controller.broker_request_batch import (
+    BecomeLeaderOrFollower,
+    ControlRequest,
+    StopReplicas,
+    UpdateMetadata,
+)
 from odradek.core.controller.controller_context import LiveBroker
 from odradek.core.kernel.cluster_view import BrokerInfo, Endpoint
 from odradek.core.kernel.metadata_version import NEWEST
@@ -64,16 +69,16 @@ def live(broker: BrokerId, port: int, epoch: int = 10) -> LiveBroker:
     return LiveBroker(BrokerInfo(broker, (Endpoint("PLAINTEXT", HOST, port),)), epoch)
 
 
-def update(broker: BrokerId = OTHER, epoch: int = 10) -> ToBroker:
-    return ToBroker(broker, epoch, US, 5, UpdateMetadata({}, {}, (), is_full=False))
+def update(broker: BrokerId = OTHER, epoch: int = 10) -> ControlRequest:
+    return ControlRequest(broker, epoch, US, 5, UpdateMetadata({}, {}, (), is_full=False))
 
 
-def become(broker: BrokerId = OTHER, epoch: int = 10) -> ToBroker:
-    return ToBroker(broker, epoch, US, 5, BecomeLeaderOrFollower({}, {}, ()))
+def become(broker: BrokerId = OTHER, epoch: int = 10) -> ControlRequest:
+    return ControlRequest(broker, epoch, US, 5, BecomeLeaderOrFollower({}, {}, ()))
 
 
-def stop(broker: BrokerId = OTHER, epoch: int = 10) -> ToBroker:
-    return ToBroker(broker, epoch, US, 5, StopReplicas({T0: LeaderEpoch(-2)}, deletes=True))
+def stop(broker: BrokerId = OTHER, epoch: int = 10) -> ControlRequest:
+    return ControlRequest(broker, epoch, US, 5, StopReplicas({T0: LeaderEpoch(-2)}, deletes=True))
 
 
 class Telling:
@@ -85,7 +90,7 @@ class Telling:
         loop = asyncio.get_running_loop()
         self.channels = ControllerChannels(loop, US, "PLAINTEXT", self.heard.append, versions=versions, tls=None)
 
-    async def answered(self, *requests: ToBroker) -> None:
+    async def answered(self, *requests: ControlRequest) -> None:
         await until(lambda: len(self.heard) >= len(requests))
         assert [event.request for event in self.heard] == list(requests)
 

@@ -17,7 +17,7 @@ import pytest
 import uvloop
 
 from odradek.net.clients import acceptor as doors
-from odradek.net.clients.acceptor import ACCEPTING_SECONDS, Door, bound
+from odradek.net.clients.acceptor import ACCEPTING_SECONDS, Acceptor, bound
 from support.crowd import need_files
 
 pytestmark = pytest.mark.waits
@@ -54,7 +54,7 @@ class House:
         self.crowded: list[bool] = []
         self.now = 0.0
         self.entering_seconds = 0.0  # Time to accept one.
-        self.door = Door(
+        self.door = Acceptor(
             loop, [self.listening], self._enter, self._turned_away, self.crowded.append, clock=lambda: self.now
         )
         self.door.open(BACKLOG)

@@ -19,8 +19,8 @@ import uvloop
 from odradek.core.kernel.moment import Moment
 from odradek.log.files.disk import FileSlice, RealDisk
 from odradek.net.clients import secure_connection as secure
-from odradek.net.clients.secure_connection import Entrance, SecureFront, SecureTransport
-from odradek.net.loop.active_connections import Heard
+from odradek.net.clients.secure_connection import ListenerTls, SecureFront, SecureTransport
+from odradek.net.loop.active_connections import ActiveConnections
 from odradek.net.loop.traffic import Traffic
 from odradek.net.shell.outbox import outbox_of
 from odradek.tls.ssl_contexts import Contexts, client_context, server_context
@@ -40,7 +40,7 @@ class Shell:
         self.loop = asyncio.get_running_loop()
         self.traffic = Traffic()
         self.movers: Any = None
-        self.active_connections = Heard()
+        self.active_connections = ActiveConnections()
         self._pool = ThreadPoolExecutor(1)
 
     def in_thread(self, work: Callable[[], bytes], then: Callable[[Future[bytes]], None]) -> None:
@@ -62,7 +62,7 @@ class Door:
 
     def __init__(self, contexts: Contexts) -> None:
         self.loop = Shell()
-        self.entrance = Entrance(contexts)
+        self.entrance = ListenerTls(contexts)
         self.inside: set[object] = set()
         self.made: list[Told] = []
 

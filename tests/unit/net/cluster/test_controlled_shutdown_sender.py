@@ -15,7 +15,7 @@ from odradek.base.uuids import Uuid
 from odradek.core.controller.events import ShutDown
 from odradek.core.kernel.cluster_view import BrokerInfo, ClusterView, PartitionInfo, TopicInfo
 from odradek.net.channels.broker_channels import BrokerChannels
-from odradek.net.cluster.broker_queries import BrokerAsks
+from odradek.net.cluster.broker_queries import BrokerRequests
 from odradek.net.cluster.controlled_shutdown_sender import hand_over
 from odradek.wire.messages.controlled_shutdown import ControlledShutdownResponse, RemainingPartition
 from odradek.wire.schema.compile import encode
@@ -80,7 +80,7 @@ def asked_times(
             name = TopicName("t")
             broker.view.topics = {**broker.view.topics, name: TopicInfo(name, Uuid(bytes(16)), (partition,))}
             channels = BrokerChannels(loop, f"broker-{US}", broker.view, "PLAINTEXT", None)
-            asks = BrokerAsks(SimpleNamespace(loop=loop), broker, channels)  # type: ignore[arg-type]
+            asks = BrokerRequests(SimpleNamespace(loop=loop), broker, channels)  # type: ignore[arg-type]
             await hand_over(broker, lambda then: asks.shut_down(broker.view.controller, ShutDown(US, 5), then))
             channels.close()
             return len(peer.asked)

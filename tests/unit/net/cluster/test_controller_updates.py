@@ -19,14 +19,14 @@ from odradek.core.broker.replicas import Errors
 from odradek.core.controller.broker_request_batch import (
     AssignedState,
     BecomeLeaderOrFollower,
+    ControlRequest,
     PartitionMetadata,
-    ToBroker,
     UpdateMetadata,
 )
 from odradek.core.kernel.cluster_view import LeaderAndIsr
 from odradek.core.kernel.moment import Moment
 from odradek.net.cluster import controller_updates as from_controller
-from odradek.net.cluster.controller_updates import FromController
+from odradek.net.cluster.controller_updates import ControllerUpdates
 from odradek.net.cluster.tree_metadata import Metadata
 from odradek.net.loop.threads import done_here
 from support.at_once import AtOnce
@@ -63,11 +63,11 @@ class Unanswered:
         return {"retention.ms": "1"}
 
 
-def update(controller_epoch: int, broker_epoch: int) -> ToBroker:
+def update(controller_epoch: int, broker_epoch: int) -> ControlRequest:
     state = LeaderAndIsr(US, LeaderEpoch(0), (US,))
     told = {TopicPartition(TOPIC, 0): PartitionMetadata(state, (US,), ())}
     request = UpdateMetadata(told, {TOPIC: Uuid(bytes(range(16)))}, (), is_full=False)
-    return ToBroker(US, broker_epoch, US, controller_epoch, request)
+    return ControlRequest(US, broker_epoch, US, controller_epoch, request)
 
 
 def test_waiting_request_is_applied_when_the_session_is_renewed(
@@ -81,7 +81,7 @@ def test_waiting_request_is_applied_when_the_session_is_renewed(
 
     async def play() -> None:
         shell = Shell(harness.now)
-        told = FromController(
+        told = ControllerUpdates(
             shell, broker, cast(Metadata, tree), lambda call, *arguments: call(*arguments), updated=lambda: None
         )
         told.add(update(5, before), ends.append)
@@ -122,13 +122,13 @@ class Tree(Unanswered):
             raise Refused(ErrorCode.STALE_CONTROLLER_EPOCH, f"{epoch}")
 
 
-def ends_of(harness: Harness, tree: Tree, *sent: ToBroker) -> list[Errors | Refused]:
+def ends_of(harness: Harness, tree: Tree, *sent: ControlRequest) -> list[Errors | Refused]:
     """Return the results of consecutive requests."""
     ends: list[Errors | Refused] = []
 
     async def play() -> None:
         shell = Shell(harness.now)
-        told = FromController(
+        told = ControllerUpdates(
             shell, harness.broker, cast(Metadata, tree), lambda call, *rest: call(*rest), updated=lambda: None
         )
         for one in sent:
@@ -194,7 +194,7 @@ def test_stale_request_creates_no_files(tmp_path: Path) -> None:
     before = sorted(tmp_path.iterdir())
     state = AssignedState(LeaderAndIsr(US, LeaderEpoch(0), (US,)), (US,), is_new=True)
     become = BecomeLeaderOrFollower({TopicPartition(TOPIC, 0): state}, {TOPIC: Uuid(bytes(range(16)))}, ())
-    stale = ToBroker(US, 0, US, 5, become)
+    stale = ControlRequest(US, 0, US, 5, become)
     ends = ends_of(harness, Tree(), stale)
     assert [code_of(end) for end in ends] == [ErrorCode.STALE_BROKER_EPOCH]
     assert sorted(tmp_path.iterdir()) == before

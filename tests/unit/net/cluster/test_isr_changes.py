@@ -25,14 +25,14 @@ from odradek.coordination import tree_layout as layout
 from odradek.coordination.sqlite import SqliteTree
 from odradek.coordination.tree import Create, Operation, Result, Unavailable
 from odradek.core.controller import events
-from odradek.core.controller.broker_request_batch import ToBroker, UpdateMetadata
+from odradek.core.controller.broker_request_batch import ControlRequest, UpdateMetadata
 from odradek.core.controller.controller import Controller
 from odradek.core.kernel.cluster_view import BrokerInfo, LeaderAndIsr, TopicAssignment
 from odradek.core.kernel.moment import Moment
 from odradek.core.partition.leading import Leading
 from odradek.net.channels.broker_channels import BrokerChannels
 from odradek.net.cluster import isr_changes
-from odradek.net.cluster.broker_queries import BrokerAsks
+from odradek.net.cluster.broker_queries import BrokerRequests
 from odradek.net.cluster.isr_changes import IsrChanges
 from odradek.net.controller.controller_thread import ControllerThread
 from odradek.wire.messages.alter_partition import (
@@ -88,7 +88,7 @@ class World:
         self.tree = Tree(folder / "tree", durable=False)
         self.controller = Controller(controller, has_recovery=self.broker.protocol.has_leader_recovery)
         self.loop = asyncio.get_running_loop()
-        self.asked: dict[events.Ask[Any], Callable[[events.Ask[Any]], None]] = {}
+        self.asked: dict[events.ControllerQuery[Any], Callable[[events.ControllerQuery[Any]], None]] = {}
         self.faults: list[ErrorCode | None] = []  # The controller's first responses; None closes the connection.
         self.versions: list[int] = []  # AlterPartition requests.
         self.requested: list[list[int]] = []  # The partitions of each request.
@@ -129,7 +129,7 @@ class World:
 
     # The controller.
 
-    def _sent(self, requests: Sequence[ToBroker]) -> None:
+    def _sent(self, requests: Sequence[ControlRequest]) -> None:
         for request in requests:
             errors = (
                 whole(self.broker.apply_controller_request(request, {T: {}}, self.now()))
@@ -148,7 +148,7 @@ class World:
         self.asked[ask] = ended
         self._thread.put_event(ask)
 
-    def _answered(self, ask: events.Ask[Any]) -> None:
+    def _answered(self, ask: events.ControllerQuery[Any]) -> None:
         self.asked.pop(ask)(ask)
 
     @property
@@ -195,7 +195,7 @@ class World:
             topic = TopicAssignment(dict.fromkeys(range(PARTITIONS), (US, OTHER)), TOPIC_ID)
             self.tree.multi([Create(layout.topic(T), layout.encode_topic(topic))])
             channels = BrokerChannels(self.loop, f"broker-{US}", self.broker.view, "PLAINTEXT", None)
-            asks = BrokerAsks(self, self.broker, channels).alter_partitions, self.ask_ourselves
+            asks = BrokerRequests(self, self.broker, channels).alter_partitions, self.ask_ourselves
             self.changes = IsrChanges(self, self.broker, self.tree, self._unless_closed, *asks)
             self._thread.start()
             try:
@@ -335,7 +335,7 @@ def test_a_leader_keeps_the_epoch_of_the_controller_that_elected_it(tmp_path: Pa
 
     async def story(world: World) -> None:
         newer = UpdateMetadata({}, {}, tuple(world.broker.view.brokers.values()), is_full=False)
-        whole(world.broker.apply_controller_request(ToBroker(US, -1, OTHER, 7, newer), {}, world.now()))
+        whole(world.broker.apply_controller_request(ControlRequest(US, -1, OTHER, 7, newer), {}, world.now()))
         world.follower_falls_behind()
         await world.becomes(US)
         assert (world.state().isr, world.state().controller_epoch) == ((US,), 1)

@@ -10,7 +10,7 @@ import pytest
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import BrokerId, TopicName
 from odradek.coordination import tree_layout as layout
-from odradek.core.broker.effects import CreateTopics, DeleteTopics, Growth, GrowTopics
+from odradek.core.broker.effects import CreatePartitions, CreateTopics, DeleteTopics, NewPartitions
 from support.tree_members import T, TreeMember, topic
 
 OTHER = BrokerId(2)
@@ -43,7 +43,7 @@ def test_other_brokers_change_no_topics(us: TreeMember, other: TreeMember) -> No
     changes = (
         CreateTopics(1, (topic(),)),
         CreateTopics(2, (topic("u"),)),
-        GrowTopics(3, {T: Growth(2, topic().partitions)}),
+        CreatePartitions(3, {T: NewPartitions(2, topic().partitions)}),
         DeleteTopics(4, {T: topic().id}),
     )
     assert refusal(us.change(changes[0]).refused[T]) == ErrorCode.NOT_CONTROLLER
@@ -78,11 +78,11 @@ def test_partitions_are_added_to_the_assignment(us: TreeMember) -> None:
     assert us.is_elected()
     us.change(CreateTopics(1, (topic(),)))
     added = topic(partitions=3).partitions
-    changed = us.change(GrowTopics(2, {T: Growth(2, added)}))
+    changed = us.change(CreatePartitions(2, {T: NewPartitions(2, added)}))
     grown = changed.topics[T]
     assert grown is not None
     assert len(grown.partitions) == 5
-    gone = us.change(GrowTopics(3, {TopicName("gone"): Growth(2, added)}))
+    gone = us.change(CreatePartitions(3, {TopicName("gone"): NewPartitions(2, added)}))
     assert refusal(gone.refused[TopicName("gone")]) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
@@ -131,7 +131,7 @@ def test_broker_with_an_expired_session_changes_no_topics(us: TreeMember, other:
         writer.end_session(us.tree.session_id)
     changes = (
         CreateTopics(2, (topic("u"),)),
-        GrowTopics(3, {T: Growth(2, topic().partitions)}),
+        CreatePartitions(3, {T: NewPartitions(2, topic().partitions)}),
         DeleteTopics(4, {T: topic().id}),
     )
     for change in changes:
@@ -157,8 +157,8 @@ def test_concurrent_growth_creates_no_extra_partitions(us: TreeMember, wanted: i
     """Both plans start from one partition: the first makes three, the second only up to its own count."""
     assert us.is_elected()
     us.change(CreateTopics(1, (topic(partitions=1),)))
-    us.change(GrowTopics(2, {T: Growth(1, topic(partitions=1).partitions * 2)}))
-    changed = us.change(GrowTopics(3, {T: Growth(1, topic(partitions=1).partitions * (wanted - 1))}))
+    us.change(CreatePartitions(2, {T: NewPartitions(1, topic(partitions=1).partitions * 2)}))
+    changed = us.change(CreatePartitions(3, {T: NewPartitions(1, topic(partitions=1).partitions * (wanted - 1))}))
     if found is None:
         assert changed.refused[T].code == ErrorCode.INVALID_PARTITIONS
     assert len(us.metadata.topics()[T].partitions) == (found or 3)

@@ -15,7 +15,7 @@ from odradek.base.uuids import Uuid
 from odradek.coordination import tree_layout as layout
 from odradek.coordination.sqlite import SqliteTree
 from odradek.coordination.tree import Stat, Tree
-from odradek.core.broker.effects import CreateTopics, TakeProducerIds
+from odradek.core.broker.effects import AllocateProducerIds, CreateTopics
 from odradek.core.kernel.cluster_view import BrokerInfo, Endpoint, PartitionInfo, TopicInfo
 from odradek.net.cluster.single_broker_metadata import LoneMetadata
 from odradek.net.cluster.tree_metadata import AnotherBroker, Metadata
@@ -253,6 +253,6 @@ def test_controller_allocates_producer_ids(us: TreeMember, other: TreeMember) ->
 
 def test_producer_ids_start_above_used_ones(us: TreeMember) -> None:
     used = [0, 0, 1001, 2000, INT64_MAX, INT64_MAX]  # The last ones were invented by a producer.
-    blocks = [us.metadata.take_producer_ids(US, TakeProducerIds(ProducerId(at_least))) for at_least in used]
+    blocks = [us.metadata.take_producer_ids(US, AllocateProducerIds(ProducerId(at_least))) for at_least in used]
     first = [0, 1000, 2000, 3000, 4000, 5000]
     assert blocks == [(one, one + 999) for one in first]

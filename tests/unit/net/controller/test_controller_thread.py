@@ -16,7 +16,7 @@ from odradek.coordination import tree_layout as layout
 from odradek.coordination.sqlite import SqliteTree
 from odradek.coordination.tree import Create, SessionExpired, SessionListener, SessionState, Unavailable
 from odradek.core.controller import events
-from odradek.core.controller.broker_request_batch import ToBroker, UpdateMetadata
+from odradek.core.controller.broker_request_batch import ControlRequest, UpdateMetadata
 from odradek.core.controller.controller import Controller
 from odradek.core.controller.controller_steps import Steps
 from odradek.core.kernel.cluster_view import BrokerInfo, Endpoint, TopicAssignment
@@ -69,8 +69,8 @@ class Running:
         layout.ensure_startup_paths(self.network)
         info = BrokerInfo(ME, (Endpoint("PLAINTEXT", "localhost", 9092),))
         self.network.create(layout.broker(ME), layout.encode_broker(info, NOW), ephemeral=True)
-        self.sent = SimpleQueue[Sequence[ToBroker]]()
-        self.answered = SimpleQueue[events.Ask[Any]]()
+        self.sent = SimpleQueue[Sequence[ControlRequest]]()
+        self.answered = SimpleQueue[events.ControllerQuery[Any]]()
         self.failures = SimpleQueue[Exception]()
         self.controller = Controller(ME)
         self.thread = ControllerThread(

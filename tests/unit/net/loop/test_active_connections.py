@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from odradek.net.loop.active_connections import ALONE_MS, CHANGES_MAX, Heard
+from odradek.net.loop.active_connections import ALONE_MS, CHANGES_MAX, ActiveConnections
 
 CONSUMER, OTHER = object(), object()
 
 
-def take_turns(heard: Heard, since: int, changes: int, every_ms: int = 1) -> int:
+def take_turns(heard: ActiveConnections, since: int, changes: int, every_ms: int = 1) -> int:
     """Record requests of two connections in turn; return the time of the last."""
     now = since
     for number in range(changes):
@@ -17,14 +17,14 @@ def take_turns(heard: Heard, since: int, changes: int, every_ms: int = 1) -> int
 
 
 def test_single_connection_is_alone_however_much_it_sends() -> None:
-    heard = Heard()
+    heard = ActiveConnections()
     for now in range(1_000, 2_000):
         heard.hear(CONSUMER, now)
         assert heard.is_one(now)
 
 
 def test_two_alternating_connections_are_not_alone() -> None:
-    heard = Heard()
+    heard = ActiveConnections()
     now = take_turns(heard, since=1_000, changes=CHANGES_MAX)
     assert not heard.is_one(now)
     assert not heard.is_one(1_000 + ALONE_MS - 1)
@@ -33,7 +33,7 @@ def test_two_alternating_connections_are_not_alone() -> None:
 
 def test_occasional_long_polls_do_not_change_the_result() -> None:
     """Each is a change to another connection and one back."""
-    heard = Heard()
+    heard = ActiveConnections()
     for start in range(1_000, 10_000, 100):
         now = take_turns(heard, since=start, changes=2)
         assert heard.is_one(now)

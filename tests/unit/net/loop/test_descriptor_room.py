@@ -14,7 +14,7 @@ import pytest
 from odradek.base.limits import SHORT_LIVED_FILES
 from odradek.log.files.disk import DiskFailed, RealDisk, check_may_stay
 from odradek.net.loop import descriptors
-from odradek.net.loop.descriptor_room import Room
+from odradek.net.loop.descriptor_room import DescriptorRoom
 
 STDERR = 2
 
@@ -62,7 +62,7 @@ def test_file_with_one_of_the_last_descriptors_requests_a_release(
     loop: asyncio.AbstractEventLoop, tmp_path: Path
 ) -> None:
     logs = Logs()
-    disk = RealDisk(Room(loop, logs.release).opened)
+    disk = RealDisk(DescriptorRoom(loop, logs.release).opened)
     disk.create(f"{tmp_path}/f")
     turn(loop)
     assert not logs.asked
@@ -76,7 +76,7 @@ def test_file_with_one_of_the_last_descriptors_requests_a_release(
 
 def test_file_without_a_descriptor_requests_a_release(loop: asyncio.AbstractEventLoop, tmp_path: Path) -> None:
     logs = Logs()
-    disk = RealDisk(Room(loop, logs.release).opened)
+    disk = RealDisk(DescriptorRoom(loop, logs.release).opened)
     disk.create(f"{tmp_path}/f")
     with limited_to(0):
         with pytest.raises(DiskFailed) as failed:
@@ -100,7 +100,7 @@ def test_long_lived_file_leaves_descriptors_for_short_lived_ones(tmp_path: Path)
 
 def test_release_is_requested_once_a_second(loop: asyncio.AbstractEventLoop) -> None:
     logs = Logs()
-    room = Room(loop, logs.release)
+    room = DescriptorRoom(loop, logs.release)
     room.make_room_if_short()
     assert not logs.asked
     with limited_to(3):
@@ -110,7 +110,7 @@ def test_release_is_requested_once_a_second(loop: asyncio.AbstractEventLoop) -> 
 
 def test_connection_needs_descriptors_below_those_of_logs(loop: asyncio.AbstractEventLoop) -> None:
     logs = Logs()
-    room = Room(loop, logs.release)
+    room = DescriptorRoom(loop, logs.release)
     limit = descriptors.limit()
     assert limit is not None
     assert room.for_connection()
@@ -123,7 +123,7 @@ def test_connection_needs_descriptors_below_those_of_logs(loop: asyncio.Abstract
 
 def test_stopped_room_requests_no_release(loop: asyncio.AbstractEventLoop) -> None:
     logs = Logs()
-    room = Room(loop, logs.release)
+    room = DescriptorRoom(loop, logs.release)
     room.opened(-1)
     room.stop()
     room.opened(-1)

@@ -6,13 +6,13 @@ import pytest
 
 from odradek.base.units import TimestampMs
 from odradek.core.kernel.moment import Moment
-from odradek.net.loop.gathering import CONNECTIONS_MAX, Gathered
+from odradek.net.loop.gathering import CONNECTIONS_MAX, GroupCommit
 
 NOW = Moment(TimestampMs(1), 2)
 
 
 class Staging:
-    def __init__(self, answered: list[object], gathered: Gathered) -> None:
+    def __init__(self, answered: list[object], gathered: GroupCommit) -> None:
         self._answered = answered
         self._gathered = gathered
 
@@ -28,11 +28,11 @@ def answered() -> list[object]:
 
 
 @pytest.fixture
-def gathered(answered: list[object]) -> Gathered:
-    return Gathered(lambda: answered.append("settled"))
+def gathered(answered: list[object]) -> GroupCommit:
+    return GroupCommit(lambda: answered.append("settled"))
 
 
-def test_requests_outside_a_run_do_not_wait(gathered: Gathered, answered: list[object]) -> None:
+def test_requests_outside_a_run_do_not_wait(gathered: GroupCommit, answered: list[object]) -> None:
     assert not gathered.takes(Staging(answered, gathered), NOW, 3.0)
     with gathered:
         pass
@@ -40,7 +40,7 @@ def test_requests_outside_a_run_do_not_wait(gathered: Gathered, answered: list[o
     assert not answered and not gathered.is_waited_for
 
 
-def test_gathered_requests_complete_at_the_end_of_the_run(gathered: Gathered, answered: list[object]) -> None:
+def test_gathered_requests_complete_at_the_end_of_the_run(gathered: GroupCommit, answered: list[object]) -> None:
     those = [Staging(answered, gathered) for _ in range(3)]
     with gathered:
         assert all(gathered.takes(one, NOW, 3.0) for one in those)
@@ -51,7 +51,7 @@ def test_gathered_requests_complete_at_the_end_of_the_run(gathered: Gathered, an
     assert not gathered.is_waited_for
 
 
-def test_gathered_requests_complete_after_an_exception(gathered: Gathered, answered: list[object]) -> None:
+def test_gathered_requests_complete_after_an_exception(gathered: GroupCommit, answered: list[object]) -> None:
     with pytest.raises(RuntimeError), gathered:
         gathered.takes(Staging(answered, gathered), NOW, 3.0)
         raise RuntimeError
@@ -60,7 +60,7 @@ def test_gathered_requests_complete_after_an_exception(gathered: Gathered, answe
         assert gathered.takes(Staging(answered, gathered), NOW, 3.0)
 
 
-def test_many_gathered_requests_do_not_wait_for_the_end(gathered: Gathered, answered: list[object]) -> None:
+def test_many_gathered_requests_do_not_wait_for_the_end(gathered: GroupCommit, answered: list[object]) -> None:
     with gathered:
         for _ in range(CONNECTIONS_MAX):
             assert not answered
@@ -70,6 +70,6 @@ def test_many_gathered_requests_do_not_wait_for_the_end(gathered: Gathered, answ
         assert gathered.takes(Staging(answered, gathered), NOW, 3.0), "and others after them"
 
 
-def test_runs_cannot_be_nested(gathered: Gathered) -> None:
+def test_runs_cannot_be_nested(gathered: GroupCommit) -> None:
     with gathered, pytest.raises(AssertionError), gathered:
         raise NotImplementedError

@@ -14,7 +14,7 @@ from itertools import pairwise
 import pytest
 import uvloop
 
-from odradek.net.clients.receiving import Receiving
+from odradek.net.clients.receiving import ReceivingTransport
 from odradek.net.loop.readers import CROWD_SECONDS, DIRECT_MAX, PER_TURN, TURN_SECONDS, Readers
 from support.crowd import need_files
 
@@ -248,7 +248,7 @@ class Pair:
             self.accepted, address = listening.accept()
         self.accepted.setblocking(False)
         self.protocol = Protocol()
-        self.transport = Receiving(loop, self.readers, self.accepted, address, self.protocol)
+        self.transport = ReceivingTransport(loop, self.readers, self.accepted, address, self.protocol)
 
     def turn(self) -> list[object]:
         """Run a turn, and return the calls of the protocol in it."""

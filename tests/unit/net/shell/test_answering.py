@@ -8,8 +8,8 @@ from contextlib import nullcontext
 from odradek.api.request.outcome import Encoded
 from odradek.base.units import TimestampMs
 from odradek.core.kernel.moment import Moment
-from odradek.core.kernel.parked import Parked, ParkingLot
-from odradek.net.shell.answering import ANSWERING_SECONDS, ANSWERS_PER_LOOK, Answering
+from odradek.core.kernel.parked import ParkedRequest, Purgatory
+from odradek.net.shell.answering import ANSWERING_SECONDS, ANSWERS_PER_LOOK, CompletedRequests
 
 NOW = Moment(TimestampMs(1), 1)
 
@@ -30,7 +30,7 @@ class Owner:
         self.desk = desk
         self.number = number
 
-    def answer_parked(self, parked: Parked[Encoded], now: Moment) -> None:
+    def answer_parked(self, parked: ParkedRequest[Encoded], now: Moment) -> None:
         self.desk.answered.append(self.number)
 
     def send(self) -> None:
@@ -41,15 +41,15 @@ class Desk:
     """Answering with a simulated clock and simulated later turns."""
 
     def __init__(self, seconds_per_look: float) -> None:
-        self.lot = ParkingLot()
+        self.purgatory = Purgatory()
         self.answered: list[int] = []
         self.sent: list[int] = []
         self.turns: list[Callable[[], None]] = []
         self.settled = 0
         self._per_look = seconds_per_look
         self._seconds = 0.0
-        self.answering = Answering(
-            self.lot, lambda: NOW, self._settle, soon=self.turns.append, around=nullcontext(), seconds=self._look
+        self.answering = CompletedRequests(
+            self.purgatory, lambda: NOW, self._settle, soon=self.turns.append, around=nullcontext(), seconds=self._look
         )
 
     def _look(self) -> float:
@@ -61,13 +61,13 @@ class Desk:
 
     def park(self, count: int) -> None:
         for number in range(count):
-            parked: Parked[object] = Parked(Never(), 10_000, lambda: None)
+            parked: ParkedRequest[object] = ParkedRequest(Never(), 10_000, lambda: None)
             parked.owner = Owner(self, number)
-            self.lot.park(parked)
+            self.purgatory.park(parked)
 
     def complete(self) -> None:
-        self.lot.complete_all()
-        self.answering.answer(self.lot.take_completed())
+        self.purgatory.complete_all()
+        self.answering.answer(self.purgatory.take_completed())
 
 
 def test_all_requests_are_answered_in_one_turn_if_time_allows() -> None:

@@ -19,7 +19,7 @@ import uvloop
 from odradek.base.limits import SEND_BYTES_PER_TURN
 from odradek.core.kernel.moment import Moment
 from odradek.log.files.disk import DiskFailed, File, FileSlice, RealDisk
-from odradek.net.loop.active_connections import CHANGES_MAX, Heard
+from odradek.net.loop.active_connections import CHANGES_MAX, ActiveConnections
 from odradek.net.loop.traffic import Traffic
 from odradek.net.native.movers import HAS_MOVER, Movers
 from odradek.net.shell.outbox import COPIED_BYTES_MAX, MOVED_BYTES_MIN, Copies, Outbox
@@ -35,7 +35,7 @@ class Loop:
         self.loop = asyncio.get_running_loop()
         self.movers = Movers(self.loop, 2)
         self.copies = Copies()
-        self.active_connections = Heard()
+        self.active_connections = ActiveConnections()
         self._threads = ThreadPoolExecutor(2)
         self.unreadable: list[str] = []
 

@@ -128,7 +128,7 @@ class ClassicGroup(Rebalancing):
         self.protocol_name = value.protocol
         self.generation = value.generation
         self._since = None if value.current_state_timestamp < 0 else TimestampMs(value.current_state_timestamp)
-        self.members = Members(self.shard.runtime.lot)
+        self.members = Members(self.shard.runtime.purgatory)
         for one in value.members:
             if self._is_here(one):
                 continue  # A broker never writes the same instance twice.

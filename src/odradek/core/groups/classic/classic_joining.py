@@ -184,10 +184,10 @@ def _take_over(
     def safe(later: Moment) -> None:
         if new.id in group.members:
             new.renew_session(later)
-        promise.keep(runtime.lot, joined)
+        promise.keep(runtime.purgatory, joined)
 
     def lost(later: Moment) -> None:
-        promise.keep(runtime.lot, JoinGroupResult(ErrorCode.NOT_COORDINATOR, ""))
+        promise.keep(runtime.purgatory, JoinGroupResult(ErrorCode.NOT_COORDINATOR, ""))
 
     runtime.steps.when_safe(written, safe, now, lost)
     return promise
@@ -195,5 +195,5 @@ def _take_over(
 
 def _answered(group: ClassicGroup, joined: JoinGroupResult) -> Promise[JoinGroupResult]:
     promise = Promise[JoinGroupResult]()
-    promise.keep(group.shard.runtime.lot, joined)
+    promise.keep(group.shard.runtime.purgatory, joined)
     return promise

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.core.groups.classic.classic_group import ClassicGroup
-from odradek.core.groups.classic.messages import Leaver, Left
+from odradek.core.groups.classic.messages import LeaveGroupResult, Leaver
 from odradek.core.groups.shard.history import because, listed
 from odradek.core.kernel.moment import Moment
 
 
-def leave(group: ClassicGroup, leavers: Sequence[Leaver], now: Moment) -> Left:
+def leave(group: ClassicGroup, leavers: Sequence[Leaver], now: Moment) -> LeaveGroupResult:
     """Remove each leaver, with its own error code; the other members are asked once to rejoin."""
     codes, gone = [], []
     for leaver in leavers:
@@ -24,7 +24,7 @@ def leave(group: ClassicGroup, leavers: Sequence[Leaver], now: Moment) -> Left:
         group.rebalance(f"left: {listed(gone)}", now)
     else:
         group.pending_went(now)
-    return Left(codes, group.written)
+    return LeaveGroupResult(codes, group.written)
 
 
 def _leave(group: ClassicGroup, leaver: Leaver) -> list[str]:

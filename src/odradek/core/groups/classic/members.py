@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.core.groups.classic.messages import JoinGroup, JoinGroupResult, Protocols, SyncGroupResult
-from odradek.core.groups.shard.member_session import Session
+from odradek.core.groups.shard.member_session import MemberSession
 from odradek.core.kernel.moment import Moment
-from odradek.core.kernel.parked import ParkingLot
+from odradek.core.kernel.parked import Purgatory
 from odradek.core.kernel.promise import Promise
 
 
@@ -34,7 +34,7 @@ class Member:
         "syncing",
     )
 
-    def __init__(self, member_id: str, join: JoinGroup, session: Session) -> None:
+    def __init__(self, member_id: str, join: JoinGroup, session: MemberSession) -> None:
         self.id = member_id
         self.instance_id = join.instance_id
         self.client_id = join.client_id
@@ -63,13 +63,13 @@ class Member:
 class Members:
     """The members, in the order in which they joined."""
 
-    def __init__(self, lot: ParkingLot) -> None:
-        self._lot = lot
+    def __init__(self, purgatory: Purgatory) -> None:
+        self._purgatory = purgatory
         self._members: dict[str, Member] = {}
         self._static: dict[str, str] = {}  # Member ids by instance id.
         self._supporters: Counter[str] = Counter()
         self._joining = 0
-        self.pending: dict[str, Session] = {}  # Member ids that were assigned, but have not joined yet.
+        self.pending: dict[str, MemberSession] = {}  # Member ids that were assigned, but have not joined yet.
         self.unsynced: set[str] = set()  # Members that have not fetched their assignment of this generation.
         self.leader: str | None = None
 
@@ -223,14 +223,14 @@ class Members:
             promise, member.joining = member.joining, None
             self._joining -= 1
             assert self._joining >= 0
-            promise.keep(self._lot, answer)
+            promise.keep(self._purgatory, answer)
 
     def answer_sync(self, member: Member, answer: SyncGroupResult) -> bool:
         """Answer the member's waiting SyncGroup; return False if there is none."""
         if member.syncing is None:
             return False
         promise, member.syncing = member.syncing, None
-        promise.keep(self._lot, answer)
+        promise.keep(self._purgatory, answer)
         return True
 
     def elect(self) -> bool:

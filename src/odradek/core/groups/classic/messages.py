@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from odradek.base.errors import ErrorCode
-from odradek.core.coordinators.durable import Written
+from odradek.core.coordinators.durable import PendingWrite
 
 Protocols = tuple[tuple[str, bytes], ...]  # A member's protocols in order of preference, each with metadata.
 
@@ -85,8 +85,8 @@ class Leaver(NamedTuple):
     reason: str = ""
 
 
-class Left(NamedTuple):
+class LeaveGroupResult(NamedTuple):
     """An error code for each leaver; the answer waits for `written` if the group wrote a record."""
 
     codes: list[ErrorCode]
-    written: Written | None = None
+    written: PendingWrite | None = None

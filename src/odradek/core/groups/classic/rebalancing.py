@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import MINUTE_MS, TimestampMs
-from odradek.core.coordinators.durable import Written
+from odradek.core.coordinators.durable import PendingWrite
 from odradek.core.coordinators.state_log import StateRecord
 from odradek.core.groups.classic.classic_group_records import Generation, value_of
 from odradek.core.groups.classic.classic_group_states import NEXT, Event, State
 from odradek.core.groups.classic.members import Member, Members
 from odradek.core.groups.classic.messages import JoinedMember, JoinGroupResult, SyncGroupResult
-from odradek.core.groups.classic.telling import MEMBERS_PER_TURN, PAUSE_MS, Telling
+from odradek.core.groups.classic.telling import MEMBERS_PER_TURN, PAUSE_MS, AnswerRound
 from odradek.core.groups.shard.history import Rebalance, Rebalances, listed
-from odradek.core.groups.shard.member_session import Session
+from odradek.core.groups.shard.member_session import MemberSession
 from odradek.core.kernel.moment import Moment
 from odradek.core.kernel.timers import Action, Timer
 from odradek.record.internal.group_metadata import GroupMetadataKey, GroupMetadataValue
@@ -44,10 +44,10 @@ class Rebalancing:
         self.phase = State.EMPTY
         self.generation = 0
         self.protocol_name: str | None = None
-        self.members = Members(shard.runtime.lot)
-        self.telling = Telling(shard.runtime.timers)
+        self.members = Members(shard.runtime.purgatory)
+        self.telling = AnswerRound(shard.runtime.timers)
         self.rebalances = Rebalances()
-        self.written: Written | None = None  # The group's last write.
+        self.written: PendingWrite | None = None  # The group's last write.
         self.is_assigned = False  # The assignments of this generation are in the log or being written.
         self._protocol_type: str | None = None
         self._since: TimestampMs | None = None  # The time of the last state change.
@@ -58,8 +58,8 @@ class Rebalancing:
 
     # Members and their sessions.
 
-    def session(self, member_id: str) -> Session:
-        return Session(self.shard.runtime.timers, lambda now: self._session_ended(member_id, now))
+    def session(self, member_id: str) -> MemberSession:
+        return MemberSession(self.shard.runtime.timers, lambda now: self._session_ended(member_id, now))
 
     def await_member(self, member_id: str, session_timeout_ms: int, now: Moment) -> None:
         """Add a pending member, which has been assigned an id and is expected to join with it."""
@@ -267,7 +267,7 @@ class Rebalancing:
     def kept_generation(self) -> Generation:
         return Generation(self.generation, self._protocol_type, self.protocol_name, self.members.leader, self._since)
 
-    def keep(self, value: GroupMetadataValue, now: Moment) -> Written:
+    def keep(self, value: GroupMetadataValue, now: Moment) -> PendingWrite:
         """Write the group to the log, or raise Refused and write nothing."""
         self.written = self.shard.write_only([StateRecord(GroupMetadataKey(group=self.id), value)], now)
         self._is_kept = True

@@ -29,7 +29,7 @@ def sync(group: ClassicGroup, asked: SyncGroup, now: Moment) -> Promise[SyncGrou
     if group.phase is State.STABLE:
         member.renew_session(now)
         promise = Promise[SyncGroupResult]()
-        promise.keep(group.shard.runtime.lot, _share(group, member))
+        promise.keep(group.shard.runtime.purgatory, _share(group, member))
         return promise
     assert group.phase is State.COMPLETING, "a group with members is neither empty nor dead"
     if member.syncing is None:

@@ -18,7 +18,7 @@ PAUSE_MS = 1
 Tell = Callable[[Member, Moment], None]
 
 
-class Telling:
+class AnswerRound:
     """One round of answers at a time; a group change or another round first finishes this one."""
 
     def __init__(self, timers: Timers) -> None:

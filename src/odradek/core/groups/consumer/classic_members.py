@@ -18,17 +18,17 @@ from odradek.core.groups.classic.messages import (
     Heartbeat,
     JoinGroup,
     JoinGroupResult,
+    LeaveGroupResult,
     Leaver,
-    Left,
     SyncGroup,
     SyncGroupResult,
 )
 from odradek.core.groups.consumer import fencing, heartbeating, migration
 from odradek.core.groups.consumer import member_lookup as joining
 from odradek.core.groups.consumer import rebalance_steps as steps
-from odradek.core.groups.consumer.consumer_group import Alarm, ConsumerGroup
+from odradek.core.groups.consumer.consumer_group import ConsumerGroup, MemberTimer
 from odradek.core.groups.consumer.consumer_group_state import GroupState
-from odradek.core.groups.consumer.consumer_member import ClassicMember, Member, MemberState, Said
+from odradek.core.groups.consumer.consumer_member import ClassicMember, ConsumerMemberMetadata, Member, MemberState
 from odradek.core.groups.consumer.draft import Draft
 from odradek.core.groups.shard.group import CONSUMERS
 from odradek.core.kernel.moment import Moment
@@ -36,7 +36,7 @@ from odradek.core.kernel.promise import Promise
 from odradek.record.internal.consumer_protocol import ConsumerProtocolSubscription, decode_subscription
 
 if TYPE_CHECKING:
-    from odradek.core.coordinators.durable import Written
+    from odradek.core.coordinators.durable import PendingWrite
     from odradek.core.coordinators.runtime import Runtime
 
 
@@ -61,7 +61,7 @@ def join(group: ConsumerGroup, asked: JoinGroup, now: Moment) -> Promise[JoinGro
             steps.reconcile(draft, member_id, owned, has_resubscribed=has_resubscribed)
         member = draft.state.members[member_id]
         reason = f"member {member_id!r} replaced a static member" if is_stale else None
-        written: Written | None = migration.downgrade(draft, frozenset(), reason, now)
+        written: PendingWrite | None = migration.downgrade(draft, frozenset(), reason, now)
     else:
         steps.assign(draft, now)
         member = steps.reconcile(draft, member_id, owned, has_resubscribed=has_resubscribed)
@@ -101,9 +101,9 @@ def _member(draft: Draft, asked: JoinGroup, member_id: str) -> Member:
     return joining.join_static(draft, member_id, asked.instance_id, is_classic=True)
 
 
-def _said(before: Member, asked: JoinGroup, subscription: ConsumerProtocolSubscription) -> Said:
+def _said(before: Member, asked: JoinGroup, subscription: ConsumerProtocolSubscription) -> ConsumerMemberMetadata:
     old = before.said
-    return Said(
+    return ConsumerMemberMetadata(
         instance_id=old.instance_id if asked.instance_id is None else asked.instance_id,
         rack_id=subscription.rack_id or old.rack_id,
         client_id=asked.client_id,
@@ -122,26 +122,26 @@ def _joined(member: Member) -> JoinGroupResult:
 
 
 def _await_sync(group: ConsumerGroup, member: Member, now: Moment) -> None:
-    group.cancel(Alarm.JOIN, member.id)
-    group.cancel(Alarm.REBALANCE, member.id)
+    group.cancel(MemberTimer.JOIN, member.id)
+    group.cancel(MemberTimer.REBALANCE, member.id)
     group.renew_session(member, now)
-    group.set(Alarm.SYNC, member.id, member.said.rebalance_timeout_ms, now)
+    group.set(MemberTimer.SYNC, member.id, member.said.rebalance_timeout_ms, now)
 
 
 def _kept(runtime: Runtime, joined: JoinGroupResult) -> Promise[JoinGroupResult]:
     promise = Promise[JoinGroupResult]()
-    promise.keep(runtime.lot, joined)
+    promise.keep(runtime.purgatory, joined)
     return promise
 
 
 def _when_safe(
-    runtime: Runtime, written: Written | None, joined: JoinGroupResult, now: Moment
+    runtime: Runtime, written: PendingWrite | None, joined: JoinGroupResult, now: Moment
 ) -> Promise[JoinGroupResult]:
     if written is None:
         return _kept(runtime, joined)
     promise, lost = Promise[JoinGroupResult](), JoinGroupResult(ErrorCode.NOT_COORDINATOR, joined.member_id)
     runtime.steps.when_safe(
-        written, lambda _: promise.keep(runtime.lot, joined), now, lambda _: promise.keep(runtime.lot, lost)
+        written, lambda _: promise.keep(runtime.purgatory, joined), now, lambda _: promise.keep(runtime.purgatory, lost)
     )
     return promise
 
@@ -159,12 +159,14 @@ def sync(group: ConsumerGroup, asked: SyncGroup, now: Moment) -> Promise[SyncGro
     if group.kept.assigned.epoch > member.current.epoch and member.current.state is not MemberState.UNREVOKED:
         _await_join(group, member, now)
         raise Refused(ErrorCode.REBALANCE_IN_PROGRESS)
-    group.cancel(Alarm.SYNC, member.id)
+    group.cancel(MemberTimer.SYNC, member.id)
     group.renew_session(member, now)
     runtime = group.shard.runtime
     assignment = migration.assignment_bytes(member.current.assigned, metadata, runtime.view())
     promise = Promise[SyncGroupResult]()
-    promise.keep(runtime.lot, SyncGroupResult(ErrorCode.NONE, asked.protocol_type, asked.protocol_name, assignment))
+    promise.keep(
+        runtime.purgatory, SyncGroupResult(ErrorCode.NONE, asked.protocol_type, asked.protocol_name, assignment)
+    )
     return promise
 
 
@@ -198,8 +200,8 @@ def _waits_for_others(state: GroupState, member: Member) -> bool:
 
 def _await_join(group: ConsumerGroup, member: Member, now: Moment) -> None:
     """Set the deadline for the member to rejoin, counted from the first request to do so."""
-    if not group.is_set(Alarm.JOIN, member.id):
-        group.set(Alarm.JOIN, member.id, member.said.rebalance_timeout_ms, now)
+    if not group.is_set(MemberTimer.JOIN, member.id):
+        group.set(MemberTimer.JOIN, member.id, member.said.rebalance_timeout_ms, now)
 
 
 def _classic(
@@ -220,7 +222,7 @@ def _classic(
     return member, member.said.classic
 
 
-def leave(group: ConsumerGroup, leavers: Sequence[Leaver], now: Moment) -> Left:
+def leave(group: ConsumerGroup, leavers: Sequence[Leaver], now: Moment) -> LeaveGroupResult:
     """Remove members of either protocol, as an administrator does, or raise Refused and remove none."""
     codes: list[ErrorCode] = []
     gone: dict[str, tuple[Member, str]] = {}
@@ -233,9 +235,9 @@ def leave(group: ConsumerGroup, leavers: Sequence[Leaver], now: Moment) -> Left:
         codes.append(ErrorCode.NONE)
         gone[member.id] = member, f"{member.id!r} ({leaver.reason})" if leaver.reason else repr(member.id)
     if not gone:
-        return Left(codes)
+        return LeaveGroupResult(codes)
     reason = f"left: {', '.join(text for _, text in gone.values())}"
-    return Left(codes, fencing.remove(group, [member for member, _ in gone.values()], reason, now))
+    return LeaveGroupResult(codes, fencing.remove(group, [member for member, _ in gone.values()], reason, now))
 
 
 def _leaver(group: ConsumerGroup, leaver: Leaver) -> Member:

@@ -14,7 +14,7 @@ from odradek.core.groups.consumer.consumer_group_state import GroupState
 from odradek.core.groups.consumer.consumer_member import Member, MemberState
 from odradek.core.groups.shard.group import CONSUMER, CONSUMERS, CommitCheck
 from odradek.core.groups.shard.history import Rebalances
-from odradek.core.groups.shard.member_session import Session
+from odradek.core.groups.shard.member_session import MemberSession
 from odradek.core.kernel.moment import Moment
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 COMMIT_BY_EPOCH_SINCE = 9  # The first version of OffsetCommit with a member epoch.
 
 
-class Alarm(Enum):
+class MemberTimer(Enum):
     """A timer of a member, named by the action due before it fires."""
 
     SESSION = auto()  # Send a heartbeat.
@@ -32,7 +32,7 @@ class Alarm(Enum):
     SYNC = auto()  # Classic members: fetch the assignment.
 
 
-Rang = Callable[["ConsumerGroup", Alarm, str, Moment], None]
+Rang = Callable[["ConsumerGroup", MemberTimer, str, Moment], None]
 
 
 class ConsumerGroup:
@@ -48,7 +48,7 @@ class ConsumerGroup:
         self._regexes_seen: int | None = None
         self.resolved_at: int | None = None  # The last time regexes were matched against all topics (steady clock).
         self._rang = rang
-        self._alarms: dict[tuple[Alarm, str], Session] = {}
+        self._alarms: dict[tuple[MemberTimer, str], MemberSession] = {}
 
     @property
     def type(self) -> str:
@@ -146,29 +146,29 @@ class ConsumerGroup:
             self._cancel_all(member_id)
 
     def _cancel_all(self, member_id: str) -> None:
-        for alarm in Alarm:
+        for alarm in MemberTimer:
             self.cancel(alarm, member_id)
 
     # Alarms.
 
-    def set(self, alarm: Alarm, member_id: str, ms: int, now: Moment) -> None:
+    def set(self, alarm: MemberTimer, member_id: str, ms: int, now: Moment) -> None:
         """Set a member's alarm to `ms` from now, replacing an earlier setting."""
         assert member_id in self.kept.members, "only members have alarms"
         session = self._alarms.get((alarm, member_id))
         if session is None:
-            session = Session(self.shard.runtime.timers, lambda later: self._ring(alarm, member_id, later))
+            session = MemberSession(self.shard.runtime.timers, lambda later: self._ring(alarm, member_id, later))
             self._alarms[alarm, member_id] = session
         session.extend(now, max(ms, 0))
 
-    def is_set(self, alarm: Alarm, member_id: str) -> bool:
+    def is_set(self, alarm: MemberTimer, member_id: str) -> bool:
         return (alarm, member_id) in self._alarms
 
-    def cancel(self, alarm: Alarm, member_id: str) -> None:
+    def cancel(self, alarm: MemberTimer, member_id: str) -> None:
         session = self._alarms.pop((alarm, member_id), None)
         if session is not None:
             session.cancel()
 
-    def _ring(self, alarm: Alarm, member_id: str, now: Moment) -> None:
+    def _ring(self, alarm: MemberTimer, member_id: str, now: Moment) -> None:
         assert (alarm, member_id) in self._alarms and member_id in self.kept.members
         del self._alarms[alarm, member_id]
         self._rang(self, alarm, member_id, now)
@@ -178,7 +178,7 @@ class ConsumerGroup:
         classic = member.said.classic
         configs = self.shard.runtime.configs
         ms = configs.int("group.consumer.session.timeout.ms") if classic is None else classic.session_timeout_ms
-        self.set(Alarm.SESSION, member.id, ms, now)
+        self.set(MemberTimer.SESSION, member.id, ms, now)
 
     def await_revocation(self, member: Member, now: Moment) -> None:
         """Set the deadline for the member to revoke partitions, if it has to.
@@ -186,9 +186,9 @@ class ConsumerGroup:
         Classic members have a deadline to rejoin instead.
         """
         if member.current.state is MemberState.UNREVOKED and not member.is_classic:
-            self.set(Alarm.REBALANCE, member.id, member.said.rebalance_timeout_ms, now)
+            self.set(MemberTimer.REBALANCE, member.id, member.said.rebalance_timeout_ms, now)
         else:
-            self.cancel(Alarm.REBALANCE, member.id)
+            self.cancel(MemberTimer.REBALANCE, member.id)
 
     # The topics of the cluster.
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from odradek.core.coordinators.state_log import StateRecord
 from odradek.core.groups.assignors.spec import Assignment
-from odradek.core.groups.consumer.consumer_group_state import Assigned, GroupState
-from odradek.core.groups.consumer.consumer_member import Current, Said
+from odradek.core.groups.consumer.consumer_group_state import GroupState, TargetAssignmentMetadata
+from odradek.core.groups.consumer.consumer_member import ConsumerMemberMetadata, CurrentAssignment
 from odradek.record.internal.consumer_group_metadata import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupMemberMetadataKey,
@@ -27,12 +27,12 @@ from odradek.record.internal.consumer_group_metadata import (
 NO_VERSION = 0
 
 
-def said(group_id: str, member_id: str, value: Said | None) -> StateRecord:
+def said(group_id: str, member_id: str, value: ConsumerMemberMetadata | None) -> StateRecord:
     key = ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id)
     return StateRecord(key, None if value is None else value.value())
 
 
-def current(group_id: str, member_id: str, value: Current | None) -> StateRecord:
+def current(group_id: str, member_id: str, value: CurrentAssignment | None) -> StateRecord:
     key = ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id)
     return StateRecord(key, None if value is None else value.value())
 
@@ -50,7 +50,7 @@ def epoch(group_id: str, value: int, metadata_hash: int) -> StateRecord:
     return StateRecord(key, ConsumerGroupMetadataValue(epoch=value, metadata_hash=metadata_hash))
 
 
-def assigned(group_id: str, value: Assigned) -> StateRecord:
+def assigned(group_id: str, value: TargetAssignmentMetadata) -> StateRecord:
     key = ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id)
     return StateRecord(
         key, ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=value.epoch, assignment_timestamp=value.at)

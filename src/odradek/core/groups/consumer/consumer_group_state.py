@@ -15,7 +15,13 @@ from typing import NamedTuple
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.uuids import Uuid
 from odradek.core.groups.assignors.spec import Assignment, Partitions
-from odradek.core.groups.consumer.consumer_member import GONE, Current, Member, Said, Subscription
+from odradek.core.groups.consumer.consumer_member import (
+    GONE,
+    ConsumerMemberMetadata,
+    CurrentAssignment,
+    Member,
+    Subscription,
+)
 from odradek.record.internal.consumer_group_metadata import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
@@ -36,7 +42,7 @@ FIRST_EPOCH = 1  # The epoch of a group without records, and of its empty assign
 NO_ASSIGNMENT: Assignment = {}
 
 
-class Assigned(NamedTuple):
+class TargetAssignmentMetadata(NamedTuple):
     """The group epoch of the target assignment, and its time (ms, wall clock; 0: never computed)."""
 
     epoch: int = FIRST_EPOCH
@@ -54,7 +60,7 @@ class GroupState:
         self.static: dict[str, str] = {}  # Member ids by instance id.
         self.subscriptions: dict[Subscription, int] = {}  # The number of members with each subscription.
         self.targets: dict[str, Assignment] = {}
-        self.assigned = Assigned()
+        self.assigned = TargetAssignmentMetadata()
         self.regexes: dict[str, frozenset[str]] = {}  # The topics that each regex matched.
         self.owners: dict[tuple[Uuid, int], str] = {}
         self.has_partition_metadata = False  # A record of an older broker, to be removed.
@@ -73,10 +79,10 @@ class GroupState:
         match key:
             case ConsumerGroupMemberMetadataKey():
                 assert value is None or isinstance(value, ConsumerGroupMemberMetadataValue)
-                self._put_said(key.member_id, None if value is None else Said.of(value))
+                self._put_said(key.member_id, None if value is None else ConsumerMemberMetadata.of(value))
             case ConsumerGroupCurrentMemberAssignmentKey():
                 assert value is None or isinstance(value, ConsumerGroupCurrentMemberAssignmentValue)
-                self._put_current(key.member_id, None if value is None else Current.of(value))
+                self._put_current(key.member_id, None if value is None else CurrentAssignment.of(value))
             case ConsumerGroupTargetAssignmentMemberKey():
                 assert value is None or isinstance(value, ConsumerGroupTargetAssignmentMemberValue)
                 self._put_target(key.member_id, value)
@@ -89,9 +95,9 @@ class GroupState:
                 self.epoch, self.metadata_hash = value.epoch, value.metadata_hash
             case ConsumerGroupTargetAssignmentMetadataKey():
                 if isinstance(value, ConsumerGroupTargetAssignmentMetadataValue):
-                    self.assigned = Assigned(value.assignment_epoch, value.assignment_timestamp)
+                    self.assigned = TargetAssignmentMetadata(value.assignment_epoch, value.assignment_timestamp)
                 else:
-                    self.assigned = Assigned()
+                    self.assigned = TargetAssignmentMetadata()
             case ConsumerGroupRegularExpressionKey():
                 if isinstance(value, ConsumerGroupRegularExpressionValue):
                     self.regexes[key.regular_expression] = frozenset(value.topics)
@@ -100,7 +106,7 @@ class GroupState:
             case ConsumerGroupPartitionMetadataKey():
                 self.has_partition_metadata = value is not None
 
-    def _put_said(self, member_id: str, said: Said | None) -> None:
+    def _put_said(self, member_id: str, said: ConsumerMemberMetadata | None) -> None:
         old = self.members.get(member_id)
         if old is not None:
             self._forget_said(old)
@@ -134,7 +140,7 @@ class GroupState:
         if said.instance_id is not None and self.static.get(said.instance_id) == member.id:
             del self.static[said.instance_id]
 
-    def _put_current(self, member_id: str, current: Current | None) -> None:
+    def _put_current(self, member_id: str, current: CurrentAssignment | None) -> None:
         old = self.members.get(member_id)
         if old is None:
             if current is None:

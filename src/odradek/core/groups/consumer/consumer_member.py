@@ -56,7 +56,7 @@ class ClassicMember(NamedTuple):
         return ClassicMemberMetadata(session_timeout_ms=self.session_timeout_ms, supported_protocols=protocols)
 
 
-class Said(NamedTuple):
+class ConsumerMemberMetadata(NamedTuple):
     """The metadata last sent by a member; `regex` is "" if there is none."""
 
     instance_id: str | None = None
@@ -70,7 +70,7 @@ class Said(NamedTuple):
     classic: ClassicMember | None = None
 
     @classmethod
-    def of(cls, value: ConsumerGroupMemberMetadataValue) -> Said:
+    def of(cls, value: ConsumerGroupMemberMetadataValue) -> ConsumerMemberMetadata:
         metadata = value.classic_member_metadata
         return cls(
             instance_id=value.instance_id,
@@ -102,7 +102,7 @@ class Said(NamedTuple):
         )
 
 
-class Current(NamedTuple):
+class CurrentAssignment(NamedTuple):
     """A member's partitions and their epochs; partitions being revoked still belong to it."""
 
     epoch: int = 0
@@ -112,7 +112,7 @@ class Current(NamedTuple):
     revoking: Held = NOTHING
 
     @classmethod
-    def of(cls, value: ConsumerGroupCurrentMemberAssignmentValue) -> Current:
+    def of(cls, value: ConsumerGroupCurrentMemberAssignmentValue) -> CurrentAssignment:
         return cls(
             epoch=value.member_epoch,
             previous_epoch=value.previous_member_epoch,
@@ -133,9 +133,9 @@ class Current(NamedTuple):
     def is_reconciled_to(self, assignment_epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.epoch == assignment_epoch
 
-    def moved(self, epoch: int, state: MemberState, assigned: Held, revoking: Held = NOTHING) -> Current:
+    def moved(self, epoch: int, state: MemberState, assigned: Held, revoking: Held = NOTHING) -> CurrentAssignment:
         """Return the next assignment, in `epoch`."""
-        return Current(epoch, self.epoch, state, assigned, revoking)
+        return CurrentAssignment(epoch, self.epoch, state, assigned, revoking)
 
     @property
     def held(self) -> tuple[Held, Held]:
@@ -150,15 +150,15 @@ class Current(NamedTuple):
                     yield topic, partition
 
 
-GONE = Current(UNKNOWN_EPOCH, UNKNOWN_EPOCH)
+GONE = CurrentAssignment(UNKNOWN_EPOCH, UNKNOWN_EPOCH)
 
 
 class Member(NamedTuple):
     """One member, an immutable value."""
 
     id: str
-    said: Said = Said()
-    current: Current = Current()
+    said: ConsumerMemberMetadata = ConsumerMemberMetadata()
+    current: CurrentAssignment = CurrentAssignment()
 
     @property
     def is_classic(self) -> bool:

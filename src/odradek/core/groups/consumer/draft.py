@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from odradek.core.coordinators.durable import Written
+from odradek.core.coordinators.durable import PendingWrite
 from odradek.core.coordinators.state_log import StateRecord
 from odradek.core.groups.consumer import consumer_group_records as records
 from odradek.core.groups.consumer.consumer_group import ConsumerGroup
 from odradek.core.groups.consumer.consumer_group_state import GroupState
-from odradek.core.groups.consumer.consumer_member import Current, Member, Said
+from odradek.core.groups.consumer.consumer_member import ConsumerMemberMetadata, CurrentAssignment, Member
 from odradek.core.groups.shard.history import Rebalance, Rebalances
 from odradek.core.kernel.moment import Moment
 
@@ -54,10 +54,10 @@ class Draft:
         assert not self.records
         self.records.extend(tombstones)
 
-    def put_said(self, member_id: str, said: Said) -> None:
+    def put_said(self, member_id: str, said: ConsumerMemberMetadata) -> None:
         self.add(records.said(self.state.id, member_id, said))
 
-    def put_current(self, member_id: str, current: Current) -> None:
+    def put_current(self, member_id: str, current: CurrentAssignment) -> None:
         self.add(records.current(self.state.id, member_id, current))
 
     def remove(self, member: Member) -> None:
@@ -70,7 +70,7 @@ class Draft:
     def has_stale_topics(self) -> bool:
         return self.group is None or self.group.has_stale_topics
 
-    def commit(self, now: Moment, history: Rebalances | None = None) -> tuple[ConsumerGroup, Written | None]:
+    def commit(self, now: Moment, history: Rebalances | None = None) -> tuple[ConsumerGroup, PendingWrite | None]:
         """Write the change and return the current group, or raise Refused and change nothing."""
         written = self._write(now) if self.records else None
         group = self.shard.groups[self.state.id]
@@ -88,7 +88,7 @@ class Draft:
             group.note_regexes_resolved(now)
         return group, written
 
-    def _write(self, now: Moment) -> Written:
+    def _write(self, now: Moment) -> PendingWrite:
         """Write the records; the group adopts the draft's state, in which they are already applied."""
         if self.group is None:
             return self.shard.write(self.records, now)

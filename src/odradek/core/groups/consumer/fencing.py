@@ -6,10 +6,10 @@ import logging
 from collections.abc import Sequence
 
 from odradek.base.errors import Refused
-from odradek.core.coordinators.durable import Written
+from odradek.core.coordinators.durable import PendingWrite
 from odradek.core.groups.consumer import migration
 from odradek.core.groups.consumer import rebalance_steps as steps
-from odradek.core.groups.consumer.consumer_group import Alarm, ConsumerGroup
+from odradek.core.groups.consumer.consumer_group import ConsumerGroup, MemberTimer
 from odradek.core.groups.consumer.consumer_member import Member
 from odradek.core.groups.consumer.draft import Draft
 from odradek.core.kernel.moment import Moment
@@ -19,14 +19,14 @@ _LOG = logging.getLogger(__name__)
 AGAIN_MS = 500  # The delay before retrying a removal that could not be written.
 
 _TOO_LATE = {
-    Alarm.SESSION: "the session of member {!r} expired",
-    Alarm.REBALANCE: "member {!r} did not revoke its partitions within the rebalance timeout",
-    Alarm.JOIN: "member {!r} did not rejoin within the rebalance timeout",
-    Alarm.SYNC: "member {!r} did not sync within the rebalance timeout",
+    MemberTimer.SESSION: "the session of member {!r} expired",
+    MemberTimer.REBALANCE: "member {!r} did not revoke its partitions within the rebalance timeout",
+    MemberTimer.JOIN: "member {!r} did not rejoin within the rebalance timeout",
+    MemberTimer.SYNC: "member {!r} did not sync within the rebalance timeout",
 }
 
 
-def rang(group: ConsumerGroup, alarm: Alarm, member_id: str, now: Moment) -> None:
+def rang(group: ConsumerGroup, alarm: MemberTimer, member_id: str, now: Moment) -> None:
     """Remove a member after its alarm, or retry later if the log can't be written now."""
     member = group.kept.members.get(member_id)
     if member is None or group.shard.groups.get(group.id) is not group:
@@ -38,7 +38,7 @@ def rang(group: ConsumerGroup, alarm: Alarm, member_id: str, now: Moment) -> Non
         group.set(alarm, member_id, AGAIN_MS, now)
 
 
-def remove(group: ConsumerGroup, members: Sequence[Member], reason: str, now: Moment) -> Written | None:
+def remove(group: ConsumerGroup, members: Sequence[Member], reason: str, now: Moment) -> PendingWrite | None:
     """Remove members as one change, which frees their partitions, or raise Refused and remove none."""
     draft = Draft(group.shard, group.id, group)
     gone = {member.id for member in members}

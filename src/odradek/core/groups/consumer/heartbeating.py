@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.uuids import to_text
-from odradek.core.coordinators.durable import Written
+from odradek.core.coordinators.durable import PendingWrite
 from odradek.core.groups.assignors.spec import Assignment, Partitions
 from odradek.core.groups.consumer import fencing, migration
 from odradek.core.groups.consumer import member_lookup as joining
 from odradek.core.groups.consumer import rebalance_steps as steps
-from odradek.core.groups.consumer.consumer_group import Alarm, ConsumerGroup
-from odradek.core.groups.consumer.consumer_member import LEFT_EPOCH, NOTHING, Held, Member, Said
+from odradek.core.groups.consumer.consumer_group import ConsumerGroup, MemberTimer
+from odradek.core.groups.consumer.consumer_member import LEFT_EPOCH, NOTHING, ConsumerMemberMetadata, Held, Member
 from odradek.core.groups.consumer.draft import Draft
 from odradek.core.groups.consumer.member_lookup import JOIN_EPOCH
 from odradek.core.kernel.moment import Moment
@@ -49,7 +49,7 @@ class Heartbeat(NamedTuple):
     sees: Callable[[str], bool] | None = None  # Returns whether the client may describe a topic; None: all.
 
 
-class Beat(NamedTuple):
+class HeartbeatResult(NamedTuple):
     """The answer, which waits for `written` if there is a write.
 
     An `assignment` of None means unchanged.
@@ -59,7 +59,7 @@ class Beat(NamedTuple):
     epoch: int
     interval_ms: int = 0
     assignment: Assignment | None = None
-    written: Written | None = None
+    written: PendingWrite | None = None
 
 
 def check(asked: Heartbeat, assignors: Collection[str], *, makes_member_ids: bool) -> None:
@@ -99,7 +99,7 @@ def _check_join(asked: Heartbeat) -> None:
         raise Refused(ErrorCode.INVALID_REQUEST, "SubscribedTopicNames or SubscribedTopicRegex must be provided.")
 
 
-def heartbeat(shard: GroupShard, asked: Heartbeat, now: Moment) -> Beat:
+def heartbeat(shard: GroupShard, asked: Heartbeat, now: Moment) -> HeartbeatResult:
     """Handle one heartbeat, or raise Refused and leave the group unchanged."""
     if asked.epoch < JOIN_EPOCH:
         return _leave(shard, asked, now)
@@ -121,12 +121,12 @@ def heartbeat(shard: GroupShard, asked: Heartbeat, now: Moment) -> Beat:
     assert group.kept.members[member_id] == member, "the member has what its answer says"
     group.renew_session(member, now)
     if before.is_classic:
-        group.cancel(Alarm.JOIN, member_id)
-        group.cancel(Alarm.SYNC, member_id)
+        group.cancel(MemberTimer.JOIN, member_id)
+        group.cancel(MemberTimer.SYNC, member_id)
     if member.current != before.current:
         group.await_revocation(member, now)
     is_told = asked.epoch == JOIN_EPOCH or _is_full(asked) or member.current.assigned != before.current.assigned
-    return Beat(
+    return HeartbeatResult(
         member_id,
         member.current.epoch,
         draft.configs.int("group.consumer.heartbeat.interval.ms"),
@@ -152,7 +152,7 @@ def _member(draft: Draft, asked: Heartbeat, member_id: str) -> Member:
 def _say(draft: Draft, before: Member, asked: Heartbeat, now: Moment) -> bool:
     """Apply the member's metadata to the draft; return True if its subscription changed."""
     old = before.said
-    said = Said(
+    said = ConsumerMemberMetadata(
         instance_id=old.instance_id if asked.instance_id is None else asked.instance_id,
         rack_id=old.rack_id if asked.rack_id is None else asked.rack_id,
         client_id=asked.client_id,
@@ -167,7 +167,7 @@ def _say(draft: Draft, before: Member, asked: Heartbeat, now: Moment) -> bool:
     return subscribe(draft, before, said, now)
 
 
-def subscribe(draft: Draft, before: Member, said: Said, now: Moment) -> bool:
+def subscribe(draft: Draft, before: Member, said: ConsumerMemberMetadata, now: Moment) -> bool:
     """Put the member's new metadata into the draft; return True if its subscription changed."""
     is_new = before.id not in draft.state.members
     if is_new or said != before.said:
@@ -189,7 +189,7 @@ def _assignment(held: Held) -> Assignment:
     return {topic: Partitions(epochs) for topic, epochs in held.items()}
 
 
-def _leave(shard: GroupShard, asked: Heartbeat, now: Moment) -> Beat:
+def _leave(shard: GroupShard, asked: Heartbeat, now: Moment) -> HeartbeatResult:
     """Remove the member, or raise Refused.
 
     Codes: GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
@@ -201,10 +201,10 @@ def _leave(shard: GroupShard, asked: Heartbeat, now: Moment) -> Beat:
     if asked.epoch == LEAVE_FOR_A_WHILE_EPOCH and asked.instance_id is not None:
         return _leave_for_a_while(group, member, now)
     written = fencing.remove(group, [member], f"member {member.id!r} left", now)
-    return Beat(asked.member_id, asked.epoch, written=written)
+    return HeartbeatResult(asked.member_id, asked.epoch, written=written)
 
 
-def _leave_for_a_while(group: ConsumerGroup, member: Member, now: Moment) -> Beat:
+def _leave_for_a_while(group: ConsumerGroup, member: Member, now: Moment) -> HeartbeatResult:
     """Keep a static member's partitions until its session ends, except partitions being revoked."""
     draft = Draft(group.shard, group.id, group)
     assigned = {topic: dict.fromkeys(epochs, 0) for topic, epochs in member.current.assigned.items()}
@@ -212,5 +212,5 @@ def _leave_for_a_while(group: ConsumerGroup, member: Member, now: Moment) -> Bea
     left = member.current._replace(epoch=LEFT_EPOCH, assigned=assigned, revoking=NOTHING)
     draft.put_current(member.id, left)
     _, written = draft.commit(now)
-    group.cancel(Alarm.REBALANCE, member.id)
-    return Beat(member.id, LEFT_EPOCH, written=written)
+    group.cancel(MemberTimer.REBALANCE, member.id)
+    return HeartbeatResult(member.id, LEFT_EPOCH, written=written)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import TopicName
 from odradek.base.uuids import ZERO_UUID, Uuid
-from odradek.core.coordinators.durable import Written
+from odradek.core.coordinators.durable import PendingWrite
 from odradek.core.coordinators.state_log import StateRecord
 from odradek.core.groups.assignors.spec import Assignment, Partitions
 from odradek.core.groups.classic import ClassicGroup
@@ -27,8 +27,15 @@ from odradek.core.groups.classic.messages import JoinGroupResult, SyncGroupResul
 from odradek.core.groups.consumer import consumer_group_records as records
 from odradek.core.groups.consumer import subscribed_topics as topics
 from odradek.core.groups.consumer.consumer_group import ConsumerGroup
-from odradek.core.groups.consumer.consumer_group_state import Assigned
-from odradek.core.groups.consumer.consumer_member import ClassicMember, Current, Member, MemberState, Said, held_since
+from odradek.core.groups.consumer.consumer_group_state import TargetAssignmentMetadata
+from odradek.core.groups.consumer.consumer_member import (
+    ClassicMember,
+    ConsumerMemberMetadata,
+    CurrentAssignment,
+    Member,
+    MemberState,
+    held_since,
+)
 from odradek.core.groups.consumer.draft import Draft
 from odradek.core.groups.shard.group import CONSUMERS
 from odradek.core.groups.shard.history import Rebalances
@@ -80,7 +87,7 @@ def opened(shard: GroupShard, group_id: str, *, may_make: bool) -> tuple[Draft, 
     return draft, group
 
 
-def commit(draft: Draft, upgraded: ClassicGroup | None, now: Moment) -> tuple[ConsumerGroup, Written | None]:
+def commit(draft: Draft, upgraded: ClassicGroup | None, now: Moment) -> tuple[ConsumerGroup, PendingWrite | None]:
     """Write the draft, or raise Refused and leave the group unchanged.
 
     On an upgrade, classic members have to resend their waiting requests in either case.
@@ -131,18 +138,18 @@ def _take_over(draft: Draft, group: ClassicGroup) -> None:
         draft.put_said(member.id, said)
         draft.add(records.target(group.id, member.id, target))
         held = held_since(target, group.generation)
-        draft.put_current(member.id, Current(group.generation, group.generation, MemberState.STABLE, held))
+        draft.put_current(member.id, CurrentAssignment(group.generation, group.generation, MemberState.STABLE, held))
     metadata_hash = topics.metadata_hash(draft.state.topics(), draft.view)
     draft.add(
         records.epoch(group.id, group.generation, metadata_hash),
-        records.assigned(group.id, Assigned(group.generation)),
+        records.assigned(group.id, TargetAssignmentMetadata(group.generation)),
     )
 
 
-def _said(group: ClassicGroup, member: ClassicGroupMember) -> Said:
+def _said(group: ClassicGroup, member: ClassicGroupMember) -> ConsumerMemberMetadata:
     metadata = member.metadata(group.protocol_name) or member.protocols[0][1]
     subscription = decode_subscription(metadata)
-    return Said(
+    return ConsumerMemberMetadata(
         instance_id=member.instance_id,
         rack_id=subscription.rack_id or None,
         client_id=member.client_id,
@@ -191,7 +198,7 @@ def can_downgrade(draft: Draft, gone: Set[str] = frozenset()) -> bool:
     return _policy(draft) in _DOWNGRADES and len(left) <= draft.configs.int("group.max.size")
 
 
-def downgrade(draft: Draft, gone: Set[str], reason: str | None, now: Moment) -> Written:
+def downgrade(draft: Draft, gone: Set[str], reason: str | None, now: Moment) -> PendingWrite:
     """Convert the group to a stable classic one with each member's target.
 
     With a reason, its members have to rejoin. Raises Refused and changes nothing.

@@ -13,8 +13,8 @@ from odradek.core.groups.assignors.spec import Assignment, MemberSpec
 from odradek.core.groups.consumer import consumer_group_records as records
 from odradek.core.groups.consumer import reconciling
 from odradek.core.groups.consumer import subscribed_topics as topics
-from odradek.core.groups.consumer.consumer_group_state import Assigned
-from odradek.core.groups.consumer.consumer_member import Member, Said
+from odradek.core.groups.consumer.consumer_group_state import TargetAssignmentMetadata
+from odradek.core.groups.consumer.consumer_member import ConsumerMemberMetadata, Member
 from odradek.core.groups.consumer.draft import Draft
 from odradek.core.kernel.moment import Moment
 
@@ -36,7 +36,7 @@ def assignor_name(draft: Draft) -> str:
 # Regular expressions.
 
 
-def resolve(draft: Draft, before: Said, member: Member, now: Moment) -> bool:
+def resolve(draft: Draft, before: ConsumerMemberMetadata, member: Member, now: Moment) -> bool:
     """Resolve the member's regex if it differs from `before`; return False if it is the same.
 
     Raises Refused(INVALID_REGULAR_EXPRESSION).
@@ -121,7 +121,7 @@ def assign_nothing(draft: Draft) -> None:
     It has no time: the next member to join does not wait for the interval between two assignments.
     """
     if not draft.state.members:
-        draft.add(records.assigned(draft.state.id, Assigned(draft.state.epoch)))
+        draft.add(records.assigned(draft.state.id, TargetAssignmentMetadata(draft.state.epoch)))
 
 
 def assign(draft: Draft, now: Moment) -> None:
@@ -140,7 +140,7 @@ def assign(draft: Draft, now: Moment) -> None:
         before = state.targets.get(member_id)
         if target is not before and target != before:  # Most targets are unchanged.
             draft.add(records.target(state.id, member_id, target))
-    draft.add(records.assigned(state.id, Assigned(state.epoch, now.wall)))
+    draft.add(records.assigned(state.id, TargetAssignmentMetadata(state.epoch, now.wall)))
 
 
 def _targets(draft: Draft, name: str) -> dict[str, Assignment]:
@@ -163,7 +163,7 @@ def reconcile(draft: Draft, member_id: str, owned: Assignment | None, *, has_res
     member = state.members[member_id]
     if not has_resubscribed and member.current.is_reconciled_to(state.assigned.epoch):
         return member
-    aim = reconciling.Aim(
+    aim = reconciling.ReconciliationInput(
         state.assigned.epoch,
         state.target_of(member_id),
         topics.ids(state.topics_of(member.said.subscription), draft.view),

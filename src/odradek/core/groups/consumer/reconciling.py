@@ -16,14 +16,14 @@ from typing import NamedTuple
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.uuids import Uuid
 from odradek.core.groups.assignors.spec import Assignment, Partitions
-from odradek.core.groups.consumer.consumer_member import NOTHING, Current, Held, MemberState
+from odradek.core.groups.consumer.consumer_member import NOTHING, CurrentAssignment, Held, MemberState
 
 IsFree = Callable[[Uuid, int], bool]  # True if no other member has the partition.
 
 _NONE: Partitions = frozenset()
 
 
-class Aim(NamedTuple):
+class ReconciliationInput(NamedTuple):
     """A member's goal and the ownership it reports."""
 
     epoch: int  # The epoch of the target assignment.
@@ -33,7 +33,7 @@ class Aim(NamedTuple):
     has_resubscribed: bool
 
 
-def step(current: Current, aim: Aim, is_free: IsFree) -> Current:
+def step(current: CurrentAssignment, aim: ReconciliationInput, is_free: IsFree) -> CurrentAssignment:
     """Return the member's next step, or `current` itself if there is none yet.
 
     Raises Refused(FENCED_MEMBER_EPOCH).
@@ -53,13 +53,13 @@ def step(current: Current, aim: Aim, is_free: IsFree) -> Current:
     return _towards(current, aim, is_free, current.epoch)
 
 
-def _still_owns(revoking: Held, aim: Aim) -> bool:
+def _still_owns(revoking: Held, aim: ReconciliationInput) -> bool:
     if aim.owned is None:
         return True
     return any(revoking[topic].keys() & aim.owned.get(topic, _NONE) for topic in revoking)
 
 
-def _unsubscribed(current: Current, aim: Aim) -> Current:
+def _unsubscribed(current: CurrentAssignment, aim: ReconciliationInput) -> CurrentAssignment:
     """Revoke all partitions of unsubscribed topics, before there is a new target."""
     kept = {topic: epochs for topic, epochs in current.assigned.items() if topic in aim.topics}
     if len(kept) == len(current.assigned):
@@ -72,7 +72,7 @@ def _unsubscribed(current: Current, aim: Aim) -> Current:
     return current.moved(current.epoch, current.state, kept, current.revoking)
 
 
-def _towards(current: Current, aim: Aim, is_free: IsFree, epoch: int) -> Current:
+def _towards(current: CurrentAssignment, aim: ReconciliationInput, is_free: IsFree, epoch: int) -> CurrentAssignment:
     """Return the next step to the target; the member stays in `epoch` while it revokes partitions."""
     target = {topic: partitions for topic, partitions in aim.target.items() if topic in aim.topics}
     kept, revoking = _split(current.assigned, target)

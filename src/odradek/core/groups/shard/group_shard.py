@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from odradek.base.errors import ErrorCode, Refused
-from odradek.core.coordinators.durable import Written
+from odradek.core.coordinators.durable import PendingWrite
 from odradek.core.coordinators.runtime import Runtime
 from odradek.core.coordinators.state_log import NOBODY, ProducerIdAndEpoch, StateLog, StateRecord
 from odradek.core.groups.shard.group import Group
@@ -56,7 +56,7 @@ class GroupShard:
 
     # Writes.
 
-    def write(self, records: list[StateRecord], now: Moment, producer: ProducerIdAndEpoch = NOBODY) -> Written:
+    def write(self, records: list[StateRecord], now: Moment, producer: ProducerIdAndEpoch = NOBODY) -> PendingWrite:
         """Write records to the log, then apply them, or raise Refused and change nothing."""
         written = self.log.append(records, now, producer)
         for record in records:
@@ -65,13 +65,13 @@ class GroupShard:
 
     def write_offsets(
         self, batch: bytearray, group: str, offsets: CommittedOffsets, now: Moment, producer: ProducerIdAndEpoch
-    ) -> Written:
+    ) -> PendingWrite:
         """Write a group's encoded offsets, then apply them, or raise Refused and change nothing."""
         written = self.log.append_encoded(batch, now)
         self.offsets.put_all(group, offsets, producer.id)
         return written
 
-    def write_only(self, records: list[StateRecord], now: Moment) -> Written:
+    def write_only(self, records: list[StateRecord], now: Moment) -> PendingWrite:
         """Write records to the log without changing the state, or raise Refused and write nothing."""
         return self.log.append(records, now)
 

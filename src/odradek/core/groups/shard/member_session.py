@@ -6,7 +6,7 @@ from odradek.core.kernel.moment import Moment
 from odradek.core.kernel.timers import Action, Timer, Timers
 
 
-class Session:
+class MemberSession:
     """A timer that is extended repeatedly.
 
     A heartbeat only moves the deadline. When the timer fires before the deadline, it is set again.

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis.strategies import integers, lists, tuples
 
 from odradek.base.units import TimestampMs
-from odradek.core.groups.shard.member_session import Session
+from odradek.core.groups.shard.member_session import MemberSession
 from odradek.core.kernel.moment import Moment
 from odradek.core.kernel.timers import Timers
 
@@ -17,7 +17,7 @@ def at(steady: int) -> Moment:
 
 def test_session_ends_unless_it_is_extended() -> None:
     timers, ended = Timers(), list[int]()
-    session = Session(timers, lambda now: ended.append(now.steady))
+    session = MemberSession(timers, lambda now: ended.append(now.steady))
     session.extend(at(0), 10)
     timers.tick(at(9))
     session.extend(at(9), 10)
@@ -31,7 +31,7 @@ def test_session_ends_unless_it_is_extended() -> None:
 
 def test_session_can_be_shortened() -> None:
     timers, ended = Timers(), list[int]()
-    session = Session(timers, lambda now: ended.append(now.steady))
+    session = MemberSession(timers, lambda now: ended.append(now.steady))
     session.extend(at(0), 1000)
     session.extend(at(0), 10)
     timers.tick(at(10))
@@ -40,7 +40,7 @@ def test_session_can_be_shortened() -> None:
 
 def test_session_can_restart() -> None:
     timers, ended = Timers(), list[int]()
-    session = Session(timers, lambda now: ended.append(now.steady))
+    session = MemberSession(timers, lambda now: ended.append(now.steady))
     for _ in range(2):
         session.extend(at(0), 10)
         timers.tick(at(10))
@@ -53,7 +53,7 @@ def test_session_can_restart() -> None:
 @given(lists(tuples(integers(0, 20), integers(1, 30)), max_size=30))
 def test_session_ends_at_its_last_deadline(steps: list[tuple[int, int]]) -> None:
     timers, ended = Timers(), list[int]()
-    session = Session(timers, lambda now: ended.append(now.steady))
+    session = MemberSession(timers, lambda now: ended.append(now.steady))
     now, deadline, expected = 0, None, list[int]()
     for passes, ms in steps:
         for _ in range(passes):

@@ -246,7 +246,7 @@ def test_batched_replay_restores_the_same_offsets(log: Log, data: st.DataObject)
     offsets, loaded = replayed(log), Loaded()
     bounds = st.sampled_from([1, 2, 5, 1000])
     with mock.patch.multiple(loading, DECODED_ROWS_MAX=data.draw(bounds), LATEST_MAX=data.draw(bounds)):
-        replaying = loading.Replaying(loaded)
+        replaying = loading.StateReplay(loaded)
         for batch in batches_of(log, iter(lambda: data.draw(st.integers(1, 4)), 0)):
             replaying.replay_batch(batch)
         replaying.finish()
@@ -262,7 +262,7 @@ def test_batched_replay_restores_the_same_offsets(log: Log, data: st.DataObject)
 
 def test_batched_replay_decodes_only_the_last_commit() -> None:
     loaded = Loaded()
-    replaying = loading.Replaying(loaded)
+    replaying = loading.StateReplay(loaded)
     for batch in batches_of([Record(place, offset) for offset in range(500) for place in PLACES], repeat(30)):
         replaying.replay_batch(batch)
     replaying.finish()
