@@ -18,6 +18,7 @@ from odradek.log.log.log import Log
 from odradek.log.log.retention import advance_start, delete_old_segments
 from odradek.log.log.timestamp_search import lookup_timestamp
 from odradek.log.log.truncation import truncate_fully, truncate_to
+from odradek.log.segment.index import OFFSET_ENTRY
 from odradek.record.builder import encode_batch
 from odradek.record.end_transaction_marker import EndMarker, end_marker_batch
 from odradek.record.record_batch import Batch
@@ -269,6 +270,28 @@ def test_truncation_behind_a_damaged_offset_ignores_its_timestamp() -> None:
     put(log, b"c")
     log.roll(T0)
     assert log.segments[0].largest() == (later(6), 5)
+
+
+def test_truncation_may_find_a_wrong_index() -> None:
+    """The read of the producers rebuilds it, with other entries than before."""
+    disk = SimDisk()
+    log = new_log(LogConfig(index_interval_bytes=0), disk)
+    for number in range(12):
+        raw = encode_batch([(None, b"v", (), T0)], producer_id=1, producer_epoch=0, base_sequence=number)
+        log.append(Batch.checked(memoryview(raw)), LeaderEpoch(0), T0)
+        if number == 5:
+            log.snapshots.write(log.end_offset, list(log.producers))
+    log.active.seal()
+    log.active.release()
+    number = log.active.offsets.count_at_or_below(6, 0) - 1
+    delta, position = log.active.offsets.entry(number)
+    assert delta == 6
+    disk.open(log.active.offsets.path).write(number * OFFSET_ENTRY.size, OFFSET_ENTRY.pack(delta, position + 1))
+    log.active.release()
+    assert truncate_to(log, Offset(11), T0)
+    assert (log.end_offset, [one.last_sequence for one in log.producers]) == (11, [10])
+    put(log, b"c")
+    assert stored(log) == [(number, number) for number in range(12)]
 
 
 def test_lowered_recovery_point_is_reported_before_the_truncation() -> None:

@@ -38,9 +38,9 @@ def truncate_to(log: Log, offset: Offset, now_ms: TimestampMs, aside: Quarantine
         return True
     kept, place, end = cut_of(log.segments, offset)
     assert kept[-1].base_offset <= end <= offset, "the log ends in its last segment, at or below the target offset"
-    cut = None if place is None else kept[-1].cut_before(place)
     producers = restored(log.snapshots, kept, end) if len(log.producers) else log.producers
     producers.take_ended(log.producers, end)
+    cut = None if place is None else kept[-1].cut_before(place)  # Last, since the reads before may rebuild an index.
     _lower_recovery_point(log, end)
     gone = log.segments[: len(kept) - 1 : -1]
     log.owed.forget(segment.cut_files for segment in gone)
