@@ -272,6 +272,22 @@ def test_truncation_behind_a_damaged_offset_ignores_its_timestamp() -> None:
     assert log.segments[0].largest() == (later(6), 5)
 
 
+def test_truncation_at_a_damaged_offset_keeps_the_batches_before_it() -> None:
+    disk = SimDisk()
+    log = new_log(disk=disk)
+    put(log, b"a", b"b", b"c", b"d")
+    log.roll(T0)
+    put(log, b"e", b"f")
+    position = log.active.size
+    put(log, *[b"g"] * 6)
+    disk.open(log.active.path).write(position, (2).to_bytes(8))  # It was 6, and the batch seems to end at 7.
+    log.active.release()
+    assert truncate_to(log, Offset(7), T0)
+    assert (log.end_offset, log.active.size) == (6, position)
+    put(log, b"h")
+    assert stored(log) == [(0, 3), (4, 5), (6, 6)]
+
+
 def test_truncation_may_find_a_wrong_index() -> None:
     """The read of the producers rebuilds it, with other entries than before."""
     disk = SimDisk()

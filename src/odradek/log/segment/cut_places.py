@@ -32,9 +32,11 @@ def cut_of(segments: Sequence[Segment], offset: Offset) -> LogCut:
     kept = [segment for segment in segments if segment.base_offset <= offset]
     assert kept, "a cut keeps at least the first segment"
     place = cut_place(kept[-1], offset)
-    end = offset if place is None else min(offset, place.base_offset)
-    # No checksum covers the base offset of a batch, which may be too small for this segment.
-    return LogCut(kept, place, Offset(max(end, kept[-1].base_offset)))
+    if place is None:
+        return LogCut(kept, place, offset)
+    # No checksum covers the base offset of a batch, which may be below the end of the batches that stay.
+    end = max(place.base_offset, offset_at(kept[-1], place.position))
+    return LogCut(kept, place, Offset(min(end, offset)))
 
 
 def cut_place(segment: Segment, offset: Offset) -> FileBatch | None:
