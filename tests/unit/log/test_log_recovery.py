@@ -171,6 +171,15 @@ def test_batch_that_ends_above_the_highest_offset_is_damaged() -> None:
         put(again, b"second", b"third")
 
 
+def test_damage_in_a_segment_of_the_highest_offsets_ends_the_log() -> None:
+    """A name made up for a copied file may hold any offset."""
+    disk = new_disk()
+    base = (1 << 63) - 10
+    disk.create(f"{stem(base)}.log").write(0, b"\xff" * 100)
+    log = reopen(disk)
+    assert (log.segments[0].base_offset, log.end_offset, log.size) == (base, base, 0)
+
+
 def test_records_after_a_damage_are_truncated() -> None:
     disk = new_disk()
     log = filled(disk)

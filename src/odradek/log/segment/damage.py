@@ -6,7 +6,7 @@ import re
 from struct import Struct
 from typing import NamedTuple
 
-from odradek.base.units import INT32_MAX, Offset, TimestampMs, TopicPartition
+from odradek.base.units import INT32_MAX, INT64_MAX, Offset, TimestampMs, TopicPartition
 from odradek.log.files.disk import File
 from odradek.log.segment.scan import CHECK_CHUNK_BYTES, Damaged, walk_checked
 from odradek.record.record_batch import HEADER_BYTES
@@ -47,7 +47,7 @@ def next_batch(
     """
     lowest, base_offset = offsets
     upto = end if upto is None else upto
-    highs = {_HIGH.pack(offset >> 32) for offset in (lowest, base_offset + INT32_MAX)}
+    highs = {_HIGH.pack(offset >> 32) for offset in (lowest, min(base_offset + INT32_MAX, INT64_MAX))}
     sign = re.compile(b"(?s:(?:" + b"|".join(map(re.escape, sorted(highs))) + rb").{4}[\0-\x7f].{7}\x02)")
     while position < upto:
         chunk = file.pread(position, min(CHECK_CHUNK_BYTES, end - position))
