@@ -288,6 +288,23 @@ def test_truncation_at_a_damaged_offset_keeps_the_batches_before_it() -> None:
     assert stored(log) == [(0, 3), (4, 5), (6, 6)]
 
 
+def test_truncation_in_a_gap_behind_a_cut_behind_a_damage() -> None:
+    disk = SimDisk()
+    log = new_log(disk=disk)
+    put(log, b"a")
+    position = log.active.size
+    put(log, b"b")
+    put(log, b"c")
+    assert log.note_damage(LogDamaged(log.active.path, position, "x"))
+    log.active.release()
+    assert truncate_to(log, Offset(2), T0)
+    far = batch(b"d")
+    far.stamp(Offset(1 << 33), LeaderEpoch(0))
+    log.append_as_follower([far], T0)
+    assert truncate_to(log, Offset(5), T0)
+    assert (bases(log), log.end_offset) == ([0], 5)
+
+
 def test_truncation_may_find_a_wrong_index() -> None:
     """The read of the producers rebuilds it, with other entries than before."""
     disk = SimDisk()

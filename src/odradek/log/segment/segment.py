@@ -416,6 +416,8 @@ class Segment:
         for damage in self.damages:
             if start < damage.end and offset >= damage.following:
                 entry, start = damage.following, damage.end
+                if start == self.size:  # The batches behind the damage were cut off.
+                    return None
         if not 0 <= start < max(self.size, 1):
             raise Damaged(self.offsets.path, start, f"the entry points outside of the segment's {self.size} bytes")
         for place in self._walk(start, cached=cached):
