@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
+from pathlib import Path
 from random import Random
 from typing import cast
 
@@ -12,7 +14,7 @@ from simfile import SimFile
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import LeaderEpoch, Offset, TimestampMs
-from odradek.log.files.disk import DiskFailed, File
+from odradek.log.files.disk import DiskFailed, File, RealDisk
 from odradek.log.files.disk_failures import LogDamaged
 from odradek.log.files.log_config import LogConfig
 from odradek.log.log.durability import close_log
@@ -21,7 +23,7 @@ from odradek.log.log.retention import advance_start
 from odradek.log.log.timestamp_search import lookup_timestamp
 from odradek.log.log.truncation import truncate_to
 from odradek.log.segment.index import OFFSET_ENTRY
-from odradek.record.builder import RecordIn, encode_batch
+from odradek.record.builder import RecordIn, encode_batch, seal_batch
 from odradek.record.compression import Codec
 from odradek.record.record_batch import HEADER_BYTES, Batch, iter_batches
 from support.logs import T0, batch, put, stored
@@ -423,3 +425,16 @@ def test_a_search_finds_a_wrong_checksum() -> None:
     with pytest.raises(LogDamaged) as found:
         lookup_timestamp(log, TimestampMs(T0 + 20))
     assert found.value.position == position
+
+
+def test_shortened_file_of_an_empty_batch_is_no_error_of_the_loop(tmp_path: Path) -> None:
+    disk = RealDisk()
+    log = Log.open(disk, str(tmp_path), LogConfig(segment_bytes=100), T0)
+    empty = seal_batch(bytearray(HEADER_BYTES), count=1, base_timestamp=TimestampMs(T0), max_timestamp=TimestampMs(T0))
+    empty[-4:] = bytes(4)  # As compaction leaves it: the record is gone, its offset stays.
+    log.append(Batch.trusted(empty), LeaderEpoch(0), T0)
+    put(log, b"x" * 20)
+    assert len(log.segments) == 2
+    assert [one.base_offset for one in iter_batches(log.read(Offset(0), 1000, log.end_offset).read())] == [1]
+    os.truncate(log.segments[0].path, 30)
+    assert log.read(Offset(0), 1000, log.end_offset).size == HEADER_BYTES

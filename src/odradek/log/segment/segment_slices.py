@@ -48,4 +48,6 @@ def is_hollow(found: FileSlice, segment: Segment, cached: bool) -> bool:
         return False
     file = CachedFile(found.file) if cached else found.file
     data = file.pread(found.position, size)
+    if len(data) < size:  # The file was shortened; the reader finds out.
+        return False
     return all(_unpack_count(data, at + _COUNT_POSITION)[0] == 0 for at in range(0, size, HEADER_BYTES))
