@@ -230,7 +230,11 @@ class Partition(LocalReplica):
         log = self._log
         known = log is None or (damage.path, damage.position) in self._damages_told
         if log is not None:
-            log.note_damage(damage)
+            try:
+                log.note_damage(damage)
+            except DiskFailed as failed:  # The search for the next whole batch reads from the disk.
+                self.take_offline(failed)
+                return Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic_partition}: {failed}")
         if not known:
             self._damages_told.add((damage.path, damage.position))
             _LOG.error("%s: %s: records before and after the damage are served", self.topic_partition, damage)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 from random import Random
 
@@ -15,6 +16,8 @@ from odradek.core.kernel.cluster_view import LeaderAndIsr
 from odradek.core.partition.partition import Partition
 from odradek.log.directory.directory import LogDirectory
 from odradek.log.directory.directory_loading import open_log_directory
+from odradek.log.files.disk import DiskFailed
+from odradek.log.files.disk_failures import LogDamaged
 from odradek.log.files.log_config import LogConfig
 from odradek.log.log.damage_cut import DamageCut
 from odradek.log.log.durability import flush_now
@@ -172,6 +175,17 @@ def test_damaged_leader_alone_in_the_isr_serves_the_rest(led: Led) -> None:
     damage(led, 4)
     assert rounds(led, 10) == 0
     assert partition_of(led).leading is not None
+
+
+def test_replica_whose_disk_fails_behind_a_damage_goes_offline(led: Led, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> bool:
+        raise DiskFailed(errno.EIO, "Input/output error", path)
+
+    partition = partition_of(led)
+    path = partition.log.active.path
+    monkeypatch.setattr(Log, "note_damage", fails)
+    assert partition.disk_failed(LogDamaged(path, 61, "a walk has failed")).code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert not partition.is_online
 
 
 @pytest.mark.parametrize(("offset", "byte"), [(4, BODY), (4, BASE_OFFSET), (RECORDS - 1, BASE_OFFSET)])
