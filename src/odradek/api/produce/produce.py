@@ -31,7 +31,13 @@ from odradek.api.produce.produce_acks import (
     ProducePartitionStatus,
     check_unanswered,
 )
-from odradek.api.produce.produce_admission import Admission, admit, refusal_of_all, takes_long, transactional_batches
+from odradek.api.produce.produce_admission import (
+    BatchAdmission,
+    admit,
+    refusal_of_all,
+    takes_long,
+    transactional_batches,
+)
 from odradek.api.produce.produce_in_slices import in_slices, staged_in_slices
 from odradek.api.produce.produce_staging import refused_part, stage_topic
 from odradek.api.request.call import Call
@@ -112,7 +118,7 @@ def refuse(call: Call, body: ProduceRequest, code: ErrorCode) -> ProduceResponse
 
 
 def _staged(
-    call: Call, body: ProduceRequest, admitted: list[list[Admission]], verified: Verification | None = None
+    call: Call, body: ProduceRequest, admitted: list[list[BatchAdmission]], verified: Verification | None = None
 ) -> PendingProduce:
     appended: list[ProducePartitionStatus] = []
     topics = [

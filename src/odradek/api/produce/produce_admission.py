@@ -44,7 +44,7 @@ class AdmittedBatch(NamedTuple):
     batch: Batch
 
 
-Admission: TypeAlias = AdmittedBatch | Refused  # Of one partition.
+BatchAdmission: TypeAlias = AdmittedBatch | Refused  # Of one partition.
 
 
 def takes_long(call: Call, body: ProduceRequest) -> bool:
@@ -120,7 +120,7 @@ def _is_zstd(attributes: int) -> bool:
     return attributes & CODEC_MASK == Codec.ZSTD
 
 
-def admit(call: Call, body: ProduceRequest) -> list[list[Admission]] | None:
+def admit(call: Call, body: ProduceRequest) -> list[list[BatchAdmission]] | None:
     """Admit all batches of the request, by topic and partition.
 
     Return None if the request has to be handled in slices: a thread must inspect a batch, or there are many to inspect.
@@ -129,7 +129,7 @@ def admit(call: Call, body: ProduceRequest) -> list[list[Admission]] | None:
     topics = []
     for topic in body.topic_data:
         name = admit_topic(call, topic)
-        parts: list[Admission] = []
+        parts: list[BatchAdmission] = []
         for part in topic.partition_data:
             if isinstance(name, Refused):
                 parts.append(name)

@@ -20,8 +20,8 @@ from odradek.api.produce.produce_acks import (
 from odradek.api.produce.produce_admission import (
     FIRST_WRITE_PARTS,
     INSPECTED_PARTS,
-    Admission,
     AdmittedBatch,
+    BatchAdmission,
     admit_batch,
     admit_topic,
     refusal_of_all,
@@ -119,7 +119,9 @@ def _stage_topic_in_slices(
     return topic_answer(name=topic.name, topic_id=topic.topic_id, partition_responses=parts)
 
 
-def _admitted(call: Call, topic: TopicProduceData, part: PartitionProduceData) -> Generator[Wait, object, Admission]:
+def _admitted(
+    call: Call, topic: TopicProduceData, part: PartitionProduceData
+) -> Generator[Wait, object, BatchAdmission]:
     """Admit one batch; a thread inspects its records if that takes long.
 
     Rights, leadership and the topic's configuration may change while the thread works, so all are checked again.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from odradek.api.produce.produce_acks import ACKS_ALL, ProducePartitionStatus
-from odradek.api.produce.produce_admission import Admission
+from odradek.api.produce.produce_admission import BatchAdmission
 from odradek.api.request.call import Call
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.limits import RECORD_ERRORS_MAX
@@ -33,7 +33,7 @@ def stage_topic(  # noqa: PLR0917
     call: Call,
     body: ProduceRequest,
     topic: TopicProduceData,
-    admissions: list[Admission],
+    admissions: list[BatchAdmission],
     appended: list[ProducePartitionStatus],
     verified: Verification | None,
 ) -> TopicProduceResponse:
@@ -50,7 +50,7 @@ def stage_partition(  # noqa: PLR0917
     call: Call,
     body: ProduceRequest,
     index: int,
-    admitted: Admission,
+    admitted: BatchAdmission,
     appended: list[ProducePartitionStatus],
     named_max: int,
     verified: Verification | None,
