@@ -28,6 +28,7 @@ HEADER = "file\tprocessor_s\twall_s"
 GROWTH_MAX = 1.5
 GROWTH_MAX_OF_VARYING = 4.0  # Each source tree plays other seeds and other parameters.
 START_SECONDS = 5.0  # The start of pytest for one file.
+SHARED_SECONDS = 30.0  # The start of servers and of Spark, which files of tests/interop share in a whole run.
 GROWTH_SECONDS_MIN = 5.0  # Shorter times show a busy machine rather than a change of the file.
 FILES_MIN = 100  # With fewer files, the speed of the machine cannot be estimated.
 COMPARABLE_SECONDS_MIN = 0.5
@@ -82,7 +83,8 @@ def seconds_alone(file: str) -> float:
     began = processor_seconds()
     line = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", file]
     subprocess.run(line, cwd=ROOT, stdout=subprocess.DEVNULL, check=False)
-    return processor_seconds() - began - START_SECONDS
+    start = START_SECONDS + (SHARED_SECONDS if "interop" in file else 0)
+    return processor_seconds() - began - start
 
 
 def varies(item: pytest.Item) -> bool:
