@@ -111,11 +111,8 @@ class Following:
                 return self._replicate(answer, now)
             if not self._cut(answer.diverging, now):
                 self._try_later(f"the leader reports a diverging epoch that requires no truncation: {answer.diverging}")
-        except DiskFailed as failed:
-            self._disk_failed(failed)
-        except Refused:
-            if self.partition.is_online:  # Otherwise a fetch that was notified has found its disk failed.
-                raise
+        except (DiskFailed, Refused) as error:
+            self._on_failed(error)
         return False
 
     def epoch_ended(self, asked: OffsetsForLeaderEpoch, error: ErrorCode, answer: EpochEnd, now: TimestampMs) -> None:
@@ -144,11 +141,14 @@ class Following:
     def _do(self, act: Callable[[], object]) -> None:
         try:
             act()
-        except DiskFailed as failed:
-            self._disk_failed(failed)
-        except Refused:
-            if self.partition.is_online:  # Otherwise a fetch that was notified has found its disk failed.
-                raise
+        except (DiskFailed, Refused) as error:
+            self._on_failed(error)
+
+    def _on_failed(self, error: DiskFailed | Refused) -> None:
+        if isinstance(error, DiskFailed):
+            self._disk_failed(error)
+        elif self.partition.is_online:  # Otherwise a fetch that was notified has found its disk failed.
+            raise error
 
     # Reactions to answers.
 
