@@ -19,7 +19,8 @@ from odradek.base.units import TopicPartition as Name
 from odradek.core.configs.broker_configs import BrokerConfigs
 from odradek.core.kernel.cluster_view import PartitionInfo
 from odradek.core.kernel.moment import Moment
-from odradek.core.partition.partition import Append, Partition
+from odradek.core.partition.partition import Partition
+from odradek.core.partition.staging import Append
 from odradek.log.files.log_config import LogConfig
 from odradek.log.log.durability import begin_flush, close_log, flush_now
 from odradek.log.log.log import Log

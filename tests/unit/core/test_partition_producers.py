@@ -9,7 +9,8 @@ import pytest
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import ProducerEpoch, ProducerId, TopicName
-from odradek.core.partition.partition import Append, Partition
+from odradek.core.partition.partition import Partition
+from odradek.core.partition.staging import Append
 from odradek.log.files.disk import DiskFailed, RealFile
 from odradek.log.log.retention import advance_start
 from odradek.log.producers.producer_state import ProducerStateEntry

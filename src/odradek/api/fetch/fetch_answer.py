@@ -9,7 +9,8 @@ from odradek.base.errors import ErrorCode
 from odradek.base.units import NO_BROKER, BrokerId, LeaderEpoch, Offset
 from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.core.fetch.fetch_sessions import CachedPartition, FetchContext
-from odradek.core.partition.partition import LogReadInfo, Partition
+from odradek.core.partition.local_replica import LogReadInfo
+from odradek.core.partition.partition import Partition
 from odradek.wire.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,

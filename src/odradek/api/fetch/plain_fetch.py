@@ -30,7 +30,8 @@ from odradek.core.fetch.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, SESSIO
 from odradek.core.kernel.moment import Moment
 from odradek.core.kernel.parked import ParkedRequest
 from odradek.core.partition.leading import Leading
-from odradek.core.partition.partition import LogReadInfo, Partition
+from odradek.core.partition.local_replica import LogReadInfo
+from odradek.core.partition.partition import Partition
 from odradek.core.partition.positions import ISOLATION_LEVELS
 from odradek.core.partition.replica_selector import preferred_read_replica
 from odradek.wire.messages.fetch import FetchRequest, FetchResponse

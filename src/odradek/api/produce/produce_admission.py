@@ -59,15 +59,17 @@ def takes_long(call: Call, body: ProduceRequest) -> bool:
 
 
 def _has_new(call: Call, topic: TopicProduceData) -> bool:
-    name = call.broker.view.names.get(Uuid(topic.topic_id)) if _by_id(call) else TopicName(topic.name)
+    name = _name_of(call, topic)
     if name is None:
         return False
     found = (call.broker.partitions.get(TopicPartition(name, part.index)) for part in topic.partition_data)
     return any(one is not None and one.leading is not None and one.leading.is_new for one in found)
 
 
-def _by_id(call: Call) -> bool:
-    return call.version >= TOPIC_IDS_SINCE
+def _name_of(call: Call, topic: TopicProduceData) -> TopicName | None:
+    """Return the topic's name; None if no topic has the requested id."""
+    by_id = call.version >= TOPIC_IDS_SINCE
+    return call.broker.view.names.get(Uuid(topic.topic_id)) if by_id else TopicName(topic.name)
 
 
 # Rights.
@@ -78,7 +80,7 @@ def admit_topic(call: Call, topic: TopicProduceData) -> TopicName | Refused:
 
     The error is UNKNOWN_TOPIC_ID, TOPIC_AUTHORIZATION_FAILED or INVALID_TOPIC_EXCEPTION.
     """
-    name = call.broker.view.names.get(Uuid(topic.topic_id)) if _by_id(call) else TopicName(topic.name)
+    name = _name_of(call, topic)
     if name is None:
         return Refused(ErrorCode.UNKNOWN_TOPIC_ID)
     if not call.may(Operation.WRITE, ResourceType.TOPIC, name):

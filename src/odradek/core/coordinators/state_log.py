@@ -15,7 +15,7 @@ from odradek.core.coordinators.durable import PendingWrite
 from odradek.core.coordinators.runtime import Runtime
 from odradek.core.kernel.moment import Moment
 from odradek.core.partition.leading import Leading
-from odradek.core.partition.partition import Append
+from odradek.core.partition.staging import Append
 from odradek.record.builder import NO_PRODUCER, NO_PRODUCER_EPOCH, encode_batch
 from odradek.record.internal.internal_codec import encode
 from odradek.record.record_batch import Batch

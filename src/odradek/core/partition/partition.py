@@ -19,8 +19,7 @@ from odradek.core.kernel.cluster_view import PartitionInfo
 from odradek.core.kernel.moment import Moment
 from odradek.core.partition.alter_partition_manager import AlterPartitionManager
 from odradek.core.partition.leading import Leading
-from odradek.core.partition.local_replica import LocalReplica, LogReadInfo
-from odradek.core.partition.staging import Append
+from odradek.core.partition.local_replica import LocalReplica
 from odradek.log.files.disk import DiskFailed
 from odradek.log.files.disk_failures import FileEnds, LogDamaged
 from odradek.log.files.log_config import LogConfig
@@ -29,7 +28,7 @@ from odradek.log.log.durability import end_flush
 from odradek.log.log.flush import Flush
 from odradek.log.log.log import Log
 
-__all__ = ["Append", "Arrival", "LogReadInfo", "Partition"]
+__all__ = ["Arrival", "Partition"]
 
 _LOG = logging.getLogger(__name__)
 
