@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import settings
 
-from support.durations import TABLE, Durations
+from support.durations import TABLE, Durations, read_table
 from support.earlier_files import EarlierFiles
 from support.flakes import FailedTests
 from support.seeds import NIGHTLY
@@ -48,53 +48,20 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # The same for nohup: a b
 # Ends a hanging test. Starting processes, above all Java, may take minutes on a slow and busy machine.
 INTEROP_SECONDS_MAX = 1_800
 
-# pytest-xdist distributes files in this order, the long ones first, so that none of them runs alone at the end. Files
-# of one group run sequentially in one process: they share its Spark session, and no two Sparks compete for the cores.
-SPARK = (
-    "test_demo",
-    "test_load_bad_days",
-    "test_load_faults",
-    "test_load_others",
-    "test_spark_load",
-    "test_spark_read",
-    "test_spark_write",
-    "test_spark_peer",
-    "test_spark_session",
-    "test_spark_tls",
-)
-LONGEST_FIRST = (
-    *SPARK,
-    "test_cli_groups",
-    "test_exactly_once",
-    "test_build",
-    "test_large_produce",
-    "test_broker_crash",
-    "test_doctor",
-    "test_broker_kafka_tools",
-    "test_moving_kafka",
-    "test_migration_kafka",
-    "test_mixed_failover_kafka",
-    "test_mixed_coordinators_kafka",
-    "test_log_kafka",
-    "test_bad_days_memory",
-    "test_metrics",
-    "test_jepsen",
-    "test_log_history",
-    "test_bad_days_clock",
-    "test_bench",
-    "test_clients_records",
-    "test_clients_positions",
-    "test_clients_go",
-    "test_testing_docs",
-    "test_bad_days_fuzz",
-    "test_bad_days_stopped",
-    "test_logs",
-    "test_bad_days_full_disk",
-    "test_broker_start",
-    "test_bad_days_connections",
-    "test_broker_differential",
-    "test_client_brokers",
-    "test_bad_days_failing_disk",
+# These files run sequentially in one process: they share its Spark session, and no two Sparks compete for the cores.
+SPARK = frozenset(
+    {
+        "test_demo",
+        "test_load_bad_days",
+        "test_load_faults",
+        "test_load_others",
+        "test_spark_load",
+        "test_spark_peer",
+        "test_spark_read",
+        "test_spark_session",
+        "test_spark_tls",
+        "test_spark_write",
+    }
 )
 
 
@@ -134,12 +101,25 @@ def tmp_path(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    ranks = {name: number for number, name in enumerate(LONGEST_FIRST)}
-    items.sort(key=lambda item: ranks.get(item.path.stem, len(ranks)))
+    _put_longest_first(items)
     for item in items:
         if is_interop(item.path) and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(INTEROP_SECONDS_MAX))
     mark_tiers(config, items)
+
+
+def _put_longest_first(items: list[pytest.Item]) -> None:
+    """Sort the files by their time in `tests/durations.tsv`: pytest-xdist distributes them in this order.
+
+    A long file that started last would run alone at the end, while other processes have nothing to do.
+    """
+    wall_seconds = {file: seconds.wall for file, seconds in read_table().items()}
+    spark_seconds = sum(wall for file, wall in wall_seconds.items() if Path(file).stem in SPARK)
+
+    def seconds_of(item: pytest.Item) -> float:
+        return spark_seconds if item.path.stem in SPARK else wall_seconds.get(item.nodeid.partition("::")[0], 0.0)
+
+    items.sort(key=seconds_of, reverse=True)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -156,7 +136,7 @@ def pytest_collection() -> Generator[None, object, object]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling | None:
-    """Schedule like --dist loadfile, in the order above and with the Spark files as one."""
+    """Schedule like --dist loadfile, in the order of the items and with the Spark files as one."""
     if config.getvalue("dist") != "loadfile":
         return None
     from xdist.scheduler import LoadFileScheduling
