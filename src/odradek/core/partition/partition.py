@@ -156,7 +156,7 @@ class Partition(LocalReplica):
     def _flushed(self, end: Offset, now: Moment) -> bool:
         return self.leading is not None and self.leading.committed(end, now)
 
-    def goes_on_in(self, log: Log, now: Moment) -> None:
+    def replace_log(self, log: Log, now: Moment) -> None:
         """Replace the log by another one: a complete, synced copy."""
         assert self.leading is None or not self.leading.has_staged, "no batch is staged when the log is replaced"
         if self._log is not None:
