@@ -163,7 +163,7 @@ def check_lot(purgatory: Purgatory) -> None:
 @check.register
 def check_shards(shards: Shards) -> None:  # type: ignore[type-arg]
     assert not shards._loading.keys() & shards._shards.keys(), "a shard is loading or serving, never both"
-    assert shards._without_files <= shards._loading.keys()
+    assert shards._awaiting_descriptor <= shards._loading.keys()
     assert shards._loading.keys() | shards._shards.keys() <= shards._led.keys()
     assert all(leading.name.partition == index for index, leading in shards._led.items())
 

@@ -13,7 +13,7 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import INT64_MAX
 from odradek.base.uuids import ZERO_UUID
 from odradek.core.coordinators.durable import PendingWrite
-from odradek.core.coordinators.state_log import NOBODY, ProducerIdAndEpoch, StateRecord
+from odradek.core.coordinators.state_log import NON_TRANSACTIONAL, ProducerIdAndEpoch, StateRecord
 from odradek.core.groups.shard.group import CommitCheck, Group
 from odradek.core.groups.shard.group_shard import GroupShard
 from odradek.core.groups.shard.offsets import NEVER, record_of
@@ -37,7 +37,7 @@ class Committer(NamedTuple):
     instance_id: str | None
     epoch: int
     version: int
-    producer: ProducerIdAndEpoch = NOBODY
+    producer: ProducerIdAndEpoch = NON_TRANSACTIONAL
 
     @property
     def is_transactional(self) -> bool:

@@ -16,7 +16,7 @@ from struct import Struct
 from odradek.base.number_places import places as numbers_at
 from odradek.base.units import TimestampMs
 from odradek.core.coordinators.durable import PendingWrite
-from odradek.core.coordinators.state_log import NOBODY
+from odradek.core.coordinators.state_log import NON_TRANSACTIONAL
 from odradek.core.groups.group_offset_commit import Committer, OffsetAndMetadata, committing, record
 from odradek.core.groups.shard.group_shard import GroupShard
 from odradek.core.groups.shard.offsets import CommittedOffsets
@@ -61,7 +61,7 @@ class RepeatedCommit:
             for place in self._places:
                 check(place.topic.name, place.partition)
         written = shard.log.append_encoded(self._with_numbers(offsets, now.wall), now)
-        shard.offsets.put_all(who.group_id, self._values(offsets, now.wall), NOBODY.id)
+        shard.offsets.put_all(who.group_id, self._values(offsets, now.wall), NON_TRANSACTIONAL.id)
         shard.groups.setdefault(who.group_id, group)
         return written
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import ProducerId
-from odradek.core.coordinators.state_log import NOBODY, ProducerIdAndEpoch
+from odradek.core.coordinators.state_log import NON_TRANSACTIONAL, ProducerIdAndEpoch
 from odradek.core.kernel.moment import Moment
 from odradek.core.kernel.promise import Promise
 from odradek.core.transactions import transaction_rules as rules
@@ -33,8 +33,8 @@ class InitProducerIdResult(NamedTuple):
     """The answer; `ongoing` is the prepared transaction that was kept, if any (KIP-939)."""
 
     error: ErrorCode
-    producer: ProducerIdAndEpoch = NOBODY
-    ongoing: ProducerIdAndEpoch = NOBODY
+    producer: ProducerIdAndEpoch = NON_TRANSACTIONAL
+    ongoing: ProducerIdAndEpoch = NON_TRANSACTIONAL
 
 
 NO_IDS = InitProducerIdResult(ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -80,7 +80,7 @@ class PendingInitProducerId:
             self._manager.shards.find_shard(was.id).after_completion(was.id, Completion(self.advance, self._lost))
         elif was.state is not TransactionState.ONGOING:
             timeout_ms = NEVER_MS if asked.has_two_phases else asked.timeout_ms
-            self._begin(rules.begins(was, asked.expected, timeout_ms, new_id, now.wall), NOBODY, now)
+            self._begin(rules.begins(was, asked.expected, timeout_ms, new_id, now.wall), NON_TRANSACTIONAL, now)
         elif asked.keeps_prepared:
             self._begin(rules.keeps(was, asked.expected, new_id, now.wall), was.producer, now)
         else:

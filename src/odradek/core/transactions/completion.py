@@ -135,7 +135,7 @@ class Completions:
             def go_on(later: Moment) -> None:
                 self._wait(pending, marked, later)
 
-            self._runtime.steps.when_safe(marked[-1], go_on, now, lost=go_on)
+            self._runtime.steps.when_safe(marked[-1], go_on, now, on_lost=go_on)
         self._settle(pending, now)
 
     def _settle(self, pending: PendingCompletion, now: Moment) -> None:

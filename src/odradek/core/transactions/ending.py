@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import ProducerId
-from odradek.core.coordinators.state_log import NOBODY, ProducerIdAndEpoch
+from odradek.core.coordinators.state_log import NON_TRANSACTIONAL, ProducerIdAndEpoch
 from odradek.core.kernel.moment import Moment
 from odradek.core.kernel.promise import Promise
 from odradek.core.transactions import transaction_rules as rules
@@ -28,7 +28,7 @@ class EndTxnResult(NamedTuple):
     """The answer, with the producer's next id and epoch."""
 
     error: ErrorCode
-    producer: ProducerIdAndEpoch = NOBODY
+    producer: ProducerIdAndEpoch = NON_TRANSACTIONAL
 
 
 class PendingEndTxn:
