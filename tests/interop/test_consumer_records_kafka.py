@@ -85,9 +85,9 @@ def test_odradek_reads_the_records_of_kafka(tmp_path: Path) -> None:
             topic: set(epochs) for topic, epochs in member.current.assigned.items()
         }
         assert partitions(theirs.target_assignment) == kept.target_of(member.id)
-        assert (member.said.instance_id, member.said.client_id) == (theirs.instance_id, theirs.client_id)
-        assert sorted(member.said.topics) == sorted(theirs.subscribed_topic_names)
-        assert member.said.regex == theirs.subscribed_topic_regex
+        assert (member.metadata.instance_id, member.metadata.client_id) == (theirs.instance_id, theirs.client_id)
+        assert sorted(member.metadata.topics) == sorted(theirs.subscribed_topic_names)
+        assert member.metadata.regex == theirs.subscribed_topic_regex
     assert list(kept.regexes.values()) == [frozenset({"t"})]
 
 

@@ -364,6 +364,6 @@ def test_failed_write_of_a_static_replacement_changes_nothing(harness: Harness) 
 
 
 def test_every_state_is_reachable_and_can_end() -> None:
-    assert all(events.get(Event.GONE) is State.DEAD for events in NEXT.values())
+    assert all(events.get(Event.REMOVED) is State.DEAD for events in NEXT.values())
     reached = {state for events in NEXT.values() for state in events.values()}
     assert reached == set(State)
