@@ -48,7 +48,7 @@ from odradek.core.kernel.work import Work
 from odradek.core.partition.alter_partition_manager import AlterPartitionManager
 from odradek.core.partition.leading import Leading
 from odradek.core.partition.log_starts import LogStarts
-from odradek.core.partition.lookups import LookedUp, Lookups
+from odradek.core.partition.lookups import LookupCompleted, Lookups
 from odradek.core.partition.partition import Partition
 from odradek.core.partition.replica_selector import RACK_AWARE_SELECTOR
 from odradek.core.partition.staging import Append
@@ -318,7 +318,7 @@ class Broker:
             Loaded: self.coordinators.on_loaded,
             Cleaned: self._on_cleaned,
             ChoresRun: self._on_chores_run,
-            LookedUp: self.lookups.on_looked_up,
+            LookupCompleted: self.lookups.on_lookup_completed,
             Copying: self.moves.on_copied,
             Changed: self._on_changed,
         }
@@ -434,7 +434,7 @@ class Broker:
     @property
     def is_writing(self) -> bool:
         """Return whether a sync or a change of the metadata is still due."""
-        is_pending = self.changes.has_pending or self.coordinators.needs_ids or self.log_starts.are_moving
+        is_pending = self.changes.has_pending or self.coordinators.needs_ids or self.log_starts.has_pending
         return self.flushes.has_pending or is_pending
 
     def run_housekeeping(self, now: Moment) -> Iterator[None]:

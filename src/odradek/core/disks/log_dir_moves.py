@@ -265,7 +265,7 @@ class Moves:
         if self._broker.flushes.is_under_way(name):
             self._broker.flushes.held.add(name)
             return
-        if self._broker.log_starts.are_moving:
+        if self._broker.log_starts.has_pending:
             return  # They write to the old log's directory; the next round tries again.
         if batches:
             future.append_as_follower(batches, now.wall)

@@ -72,7 +72,7 @@ class UnableLeaders:
         Returns False if there is room by now, or if no other replica may lead.
         """
         directory = self._storage.directory_of(name)
-        if directory is None or not partition.has_told_full or not self._others_may_lead(partition):
+        if directory is None or not partition.has_logged_full or not self._others_may_lead(partition):
             return False
         assert partition not in self._awaiting, "a replica that awaits room is offline"
         _LOG.error(

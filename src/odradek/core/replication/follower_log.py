@@ -41,7 +41,7 @@ def append_fetched(partition: Partition, records: memoryview, leader_start: Offs
         start_log_at(partition, first.base_offset, now)
     for run in _runs(batches, log.config.segment_bytes):
         log.append_as_follower(run, now)
-        partition.has_told_full = False
+        partition.has_logged_full = False
     assert log.end_offset == batches[-1].next_offset, "the log end offset follows the last appended batch"
 
 

@@ -140,4 +140,4 @@ def test_compaction_of_a_deleted_partition_ends(harness: Harness) -> None:
     harness.keep_house()
     assert not isinstance(compaction.answer, CompactionResult)
     assert not harness.broker.cleaner.awaits_rename
-    assert not harness.broker.cleaner._asked._unsynced
+    assert not harness.broker.cleaner._requested._unsynced
