@@ -123,7 +123,7 @@ def who_is_damaged_is_cut_at_once(patch: pytest.MonkeyPatch) -> None:
 
 def who_starts_without_room_stays_away(patch: pytest.MonkeyPatch) -> None:
     """Never reopen a log that could not be opened at startup because the disk was full."""
-    patch.setattr(LogDirectory, "open_again", lambda *_: None)
+    patch.setattr(LogDirectory, "retry_open", lambda *_: None)
 
 
 def what_is_proposed_does_not_count(patch: pytest.MonkeyPatch) -> None:

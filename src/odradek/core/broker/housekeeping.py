@@ -101,7 +101,7 @@ class Housekeeping:
         for some in _slices(partitions):
             online = [(name, one) for name, one in some.items() if one.is_online]
             for name, one in online:
-                if one.log.owes:
+                if one.log.has_pending_work:
                     self._settle(name, one)
             yield DueWork([name for name, one in online if one.is_online and needs_flush(one.log, now.wall)])
 

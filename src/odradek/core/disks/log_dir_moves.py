@@ -272,9 +272,9 @@ class Moves:
         assert not _was_cut(move), "a copy has the records of its original"
         take_over(future, partition.log)
         flush_now(future, now.wall)
-        move.target.take_in(name, future)
+        move.target.adopt_future(name, future)
         partition.replace_log(future, now)
-        move.origin.let_go(name, now.wall)
+        move.origin.delete_moved(name, now.wall)
         assert self._storage.directory_of(name) is move.target, "a partition has its log in one directory"
         self._forget(move)
         _LOG.info("moved %s to %s", name, move.target.path)
@@ -287,7 +287,7 @@ class Moves:
             )
         if isinstance(failure, DiskFailed) and (failure.takes_offline or isinstance(failure, LogDamaged)):
             if f"{failure.filename}/".startswith(f"{move.target.path}/"):
-                move.target.doubt(failure)
+                move.target.note_failure(failure)
             else:
                 move.partition.disk_failed(failure)
                 self._broker.moved(move.name, now)

@@ -205,7 +205,7 @@ class LogStarts:
         assert directory in self._writing, "a write ends once"
         directory.checkpoints.end_starts(write)
         if event.failed is not None:
-            directory.doubt(event.failed)
+            directory.note_failure(event.failed)
         if write.is_stale and not write.is_done and event.failed is None:
             self._queued.setdefault(directory, []).extend(advances)
         else:

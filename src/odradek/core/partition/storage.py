@@ -98,7 +98,7 @@ class Storage:
         """
         if self._is_offline(name):
             for directory in self.online:
-                directory.open_again(name, log_config(configs), now)
+                directory.retry_open(name, log_config(configs), now)
             if self._is_offline(name):
                 return None
         holder = self._holder(name, topic_id, now)
