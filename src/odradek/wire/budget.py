@@ -26,8 +26,8 @@ def _nothing() -> None:
 class Share:
     """The share of one connection in the budget.
 
-    `on_room` is called when the connection no longer has to wait, `on_too_slow` when it must be closed. `free_buffer` is
-    set by the connection and frees a buffer without data.
+    `on_room` is called when the connection no longer has to wait, `on_too_slow` when it must be closed. The connection
+    sets `free_buffer`, which frees a buffer without data.
     """
 
     def __init__(
