@@ -152,7 +152,7 @@ class ReceiveBudget:
     def _drop_slow_peers(self) -> None:
         if not self.waiting:
             return
-        for share in sorted(self._shares, key=lambda share: share.held, reverse=True):
+        for share in sorted(self._shares, key=lambda each: each.held, reverse=True):
             if not self.waiting:
                 return
             if share.was_seen and share.held and share.received < RECEIVE_BYTES_PER_LOOK_MIN:

@@ -147,7 +147,7 @@ class DamagedReplicas:
         is_out = info is not None and self._id not in info.isr and info.leader not in (self._id, NO_BROKER)
         is_last = info is not None and info.isr == (self._id,) and info.leader_epoch > awaiting.epoch
         awaiting.checks_outside_isr = awaiting.checks_outside_isr + 1 if is_out and awaiting.is_known else 0
-        awaiting.checks_as_last = awaiting.checks_as_last_in_sync + 1 if is_last and awaiting.is_known else 0
+        awaiting.checks_as_last = awaiting.checks_as_last + 1 if is_last and awaiting.is_known else 0
         assert not (awaiting.checks_outside_isr and awaiting.checks_as_last), "the last member of an ISR is in it"
         if awaiting.checks_outside_isr >= CHECKS_MIN:
             return self._truncate(name, awaiting, now)
