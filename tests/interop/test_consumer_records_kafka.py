@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from kafka_peer import REAL_KAFKA, KafkaBroker, dump_log
 
 from odradek.base.uuids import Uuid
-from odradek.core.coordinators.state_log import NOBODY
+from odradek.core.coordinators.state_log import NON_TRANSACTIONAL
 from odradek.record.record_batch import iter_batches
 from odradek.record.records import iter_records
 from odradek.wire.messages.consumer_group_describe import (
@@ -73,7 +73,7 @@ def test_odradek_reads_the_records_of_kafka(tmp_path: Path) -> None:
     for batch in iter_batches(log.read_bytes()):
         for record in iter_records(batch):
             assert record.key is not None
-            shard.replay(record.key, record.value, NOBODY)
+            shard.replay(record.key, record.value, NON_TRANSACTIONAL)
     kept = broker.group().kept
     assert (kept.epoch, kept.assigned.epoch) == (described.group_epoch, described.assignment_epoch)
     assert broker.group().state == described.group_state == "Stable"
@@ -85,9 +85,9 @@ def test_odradek_reads_the_records_of_kafka(tmp_path: Path) -> None:
             topic: set(epochs) for topic, epochs in member.current.assigned.items()
         }
         assert partitions(theirs.target_assignment) == kept.target_of(member.id)
-        assert (member.said.instance_id, member.said.client_id) == (theirs.instance_id, theirs.client_id)
-        assert sorted(member.said.topics) == sorted(theirs.subscribed_topic_names)
-        assert member.said.regex == theirs.subscribed_topic_regex
+        assert (member.metadata.instance_id, member.metadata.client_id) == (theirs.instance_id, theirs.client_id)
+        assert sorted(member.metadata.topics) == sorted(theirs.subscribed_topic_names)
+        assert member.metadata.regex == theirs.subscribed_topic_regex
     assert list(kept.regexes.values()) == [frozenset({"t"})]
 
 

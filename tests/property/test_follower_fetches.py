@@ -17,7 +17,7 @@ from odradek.base.units import BrokerId, Offset, TopicName
 from odradek.core.fetch.fetch_sessions import FINAL_EPOCH
 from odradek.core.kernel.cluster_view import LeaderAndIsr
 from odradek.core.kernel.parked import ParkedRequest
-from odradek.core.partition.alter_partition_manager import LOOKS_PER_LAG, ProposedIsr
+from odradek.core.partition.alter_partition_manager import CHECKS_PER_LAG, ProposedIsr
 from odradek.core.partition.in_sync_replicas import InSyncReplicas
 from odradek.core.partition.leading import Leading
 from odradek.wire.messages.produce import ProduceResponse
@@ -206,7 +206,7 @@ class Story:
         self.led.harness.pass_time(self.random.choice((1, 100, WAIT_MS, 3000, 6000)))
 
     def keep_house(self) -> None:
-        self.led.harness.pass_time(LAG_MS_MAX // LOOKS_PER_LAG)  # So that the ISRs are due for a check.
+        self.led.harness.pass_time(LAG_MS_MAX // CHECKS_PER_LAG)  # So that the ISRs are due for a check.
         self.led.harness.keep_house()
         for model in self.models:
             model.looked_at = self.now

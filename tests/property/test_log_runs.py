@@ -244,7 +244,7 @@ def test_runs_recover_the_same_producers_as_single_batches(life: str) -> None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(scan, "CHECK_CHUNK_BYTES", chunk_bytes)
             for number, _ in enumerate(walk_runs(segment.file, 0, len(data), walker)):
-                walk.passed(walker)
+                walk.process(walker)
                 if number == taken:
                     walk.apply_runs(walker)
         walk.apply_runs(walker)

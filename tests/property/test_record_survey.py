@@ -44,7 +44,7 @@ def by_hand(batch: Batch, wanted: int, start: int) -> BatchSummary | ErrorCode:
 
 def by_kernel(batch: Batch, wanted: int, start: int) -> BatchSummary | ErrorCode:
     try:
-        return survey(batch, unpack(batch, INT32_MAX), wanted=TimestampMs(wanted), start=Offset(start))
+        return survey(batch, unpack(batch, INT32_MAX), timestamp=TimestampMs(wanted), start=Offset(start))
     except Refused as refused:
         return refused.code
 

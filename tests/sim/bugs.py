@@ -101,7 +101,7 @@ def who_lacks_a_log_goes_on(patch: pytest.MonkeyPatch) -> None:
 
 def who_had_no_room_stays_away(patch: pytest.MonkeyPatch) -> None:
     """Never reinstate a leader that resigned because its disk was full."""
-    patch.setattr(UnableLeaders, "come_back", lambda self: iter(()))
+    patch.setattr(UnableLeaders, "reinstate", lambda self: iter(()))
 
 
 def who_is_damaged_leads_on(patch: pytest.MonkeyPatch) -> None:
@@ -118,12 +118,12 @@ def who_is_damaged_is_cut_at_once(patch: pytest.MonkeyPatch) -> None:
             cut.run()
         return replicas._truncate(name, awaiting, now)
 
-    patch.setattr(DamagedReplicas, "_may_come_back", at_once)
+    patch.setattr(DamagedReplicas, "_can_reinstate", at_once)
 
 
 def who_starts_without_room_stays_away(patch: pytest.MonkeyPatch) -> None:
     """Never reopen a log that could not be opened at startup because the disk was full."""
-    patch.setattr(LogDirectory, "open_again", lambda *_: None)
+    patch.setattr(LogDirectory, "retry_open", lambda *_: None)
 
 
 def what_is_proposed_does_not_count(patch: pytest.MonkeyPatch) -> None:

@@ -115,7 +115,7 @@ class CutLog(WrittenLog):
             truncate_fully(self.log, start, self.now)
         self.tell("start over", f"at {start}")
         self.begin_anew(start)
-        if self.log.owes:
+        if self.log.has_pending_work:
             self.versions, self.is_shortening = before, True
 
     def delete(self) -> None:

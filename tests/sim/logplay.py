@@ -86,7 +86,7 @@ class LogPlay(CompactedLog):
         self.disk.stop_at(None)
         with suppress(DiskFailed):
             self.log.settle()
-        if self.log.owes or any(flush.has_failed for flush in self.log.durability.under_way):
+        if self.log.has_pending_work or any(flush.has_failed for flush in self.log.durability.under_way):
             self.offline()
         for _ in range(4):
             self.now = TimestampMs(self.now + 10 * DAY_MS)

@@ -301,7 +301,7 @@ def a_watch_is_set_once(patch: pytest.MonkeyPatch) -> None:
 
 
 def nobody_is_told_all(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(RequestBatch, "announce", lambda self, to_know_all: None)
+    patch.setattr(RequestBatch, "announce", lambda self, full_update_to: None)
 
 
 def a_lost_connection_is_overlooked(patch: pytest.MonkeyPatch) -> None:
@@ -327,7 +327,7 @@ def an_altered_topic_is_overlooked(patch: pytest.MonkeyPatch) -> None:
 
 def a_rebalance_is_not_told(patch: pytest.MonkeyPatch) -> None:
     def elect(self: Leaders, partitions: Sequence[TopicPartition], election: Election) -> Steps:
-        asked = self._context.staying(partitions)
+        asked = self._context.existing(partitions)
         yield from self.read(asked)
         yield from self._elect(asked, election)
 

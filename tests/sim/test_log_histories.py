@@ -174,7 +174,7 @@ def notes_the_end_too_early(patch: pytest.MonkeyPatch) -> None:
 
 
 def leaves_what_a_failed_pass_made(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Publication, "take_back", lambda self: None)
+    patch.setattr(Publication, "undo", lambda self: None)
 
 
 def replaces_one_segment_too_many(patch: pytest.MonkeyPatch) -> None:

@@ -51,7 +51,7 @@ def check_log(log: Log) -> None:
     assert log.recovery_point <= log.end_offset
     assert all(one.base_offset < following.base_offset for one, following in pairwise(segments))
     assert all(one.size for one in segments[1:-1]), "an empty segment amid a log hides records"
-    assert not (log._is_prepared and log.owed), "what is owed comes before the next append"
+    assert not (log._is_prepared and log.pending_work), "what is owed comes before the next append"
     assert len(log.sealed_open) <= SEALED_OPEN_MAX
     for some in (log.sealed_open, log.durability.unsynced):
         assert len(set(some)) == len(some)
@@ -163,7 +163,7 @@ def check_lot(purgatory: Purgatory) -> None:
 @check.register
 def check_shards(shards: Shards) -> None:  # type: ignore[type-arg]
     assert not shards._loading.keys() & shards._shards.keys(), "a shard is loading or serving, never both"
-    assert shards._without_files <= shards._loading.keys()
+    assert shards._awaiting_descriptor <= shards._loading.keys()
     assert shards._loading.keys() | shards._shards.keys() <= shards._led.keys()
     assert all(leading.name.partition == index for index, leading in shards._led.items())
 

@@ -70,7 +70,7 @@ def pending(offsets: GroupOffsets) -> list[tuple[int, GroupTopicPartition, Offse
 
 def records_of(state: GroupState) -> list[StateRecord]:
     """Return the records that recreate the consumer group."""
-    listed = [records.said(state.id, member.id, member.said) for member in state.members.values()]
+    listed = [records.member_metadata(state.id, member.id, member.metadata) for member in state.members.values()]
     listed += [records.regex(state.id, pattern, topics, 0) for pattern, topics in state.regexes.items()]
     listed += [records.epoch(state.id, state.epoch, state.metadata_hash)]
     listed += [records.target(state.id, member_id, assignment) for member_id, assignment in state.targets.items()]

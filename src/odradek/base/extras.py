@@ -27,10 +27,10 @@ def install_command(*extras: str) -> str:
     """Return the command that installs the packages of the extras; without pip, it uses uv."""
     python = shlex.quote(sys.executable)
     installer = f"uv pip install --python {python}" if absent("pip") else f"{python} -m pip install"
-    return " ".join([installer, *map(shlex.quote, _wanted(extras))])
+    return " ".join([installer, *map(shlex.quote, _requirements(extras))])
 
 
-def _wanted(extras: tuple[str, ...]) -> list[str]:
+def _requirements(extras: tuple[str, ...]) -> list[str]:
     # The import takes 50 ms and is needed only for an error.
     from importlib.metadata import PackageNotFoundError, requires
 

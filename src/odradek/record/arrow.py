@@ -86,14 +86,14 @@ class ArrowDecoder:
     """
 
     def __init__(
-        self, topic: str, partition: int, wanted: DecodeSelection = WHOLE, portion: RecordBatchLimits = USUAL
+        self, topic: str, partition: int, selection: DecodeSelection = WHOLE, portion: RecordBatchLimits = USUAL
     ) -> None:
         self.name = f"{topic}-{partition}"
-        self.wanted = wanted
+        self.selection = selection
         self.portion = portion
-        self.schema = wanted.schema()
-        self._columns = Decoder(wanted.key, wanted.value, wanted.headers, pa.allocate_buffer)
-        self._columns.window(wanted.start, wanted.stop)
+        self.schema = selection.schema()
+        self._columns = Decoder(selection.key, selection.value, selection.headers, pa.allocate_buffer)
+        self._columns.window(selection.start, selection.stop)
         self._topic = _Constant(pa.scalar(topic, pa.string()))
         self._partition = _Constant(pa.scalar(partition, pa.int32()))
         self._timestamp_types = {kind: _Constant(pa.scalar(kind, pa.int32())) for kind in (0, 1)}
@@ -109,7 +109,7 @@ class ArrowDecoder:
 
         Raise Refused(CORRUPT_MESSAGE) for a wrong checksum, broken compression or malformed records.
         """
-        if self._is_beside(batch):
+        if self._is_skipped(batch):
             return []
         if self.portion.check_crc and not batch.is_intact:
             raise self._corrupt(batch, "checksum mismatch")
@@ -139,12 +139,12 @@ class ArrowDecoder:
             return [whole]
         return [whole.slice(start, self.portion.rows) for start in range(0, rows, self.portion.rows)]
 
-    def _is_beside(self, batch: Batch) -> bool:
+    def _is_skipped(self, batch: Batch) -> bool:
         return (
             batch.is_control
             or batch.records_count == 0
-            or batch.last_offset < self.wanted.start
-            or batch.base_offset >= self.wanted.stop
+            or batch.last_offset < self.selection.start
+            or batch.base_offset >= self.selection.stop
         )
 
     def _is_full(self) -> bool:
@@ -172,11 +172,11 @@ class ArrowDecoder:
             pa.Array.from_buffers(pa.timestamp("us", tz="UTC"), rows, [None, columns.timestamps_owner]),
             self._timestamp_types[self._timestamp_type].times(rows),
         ]
-        if self.wanted.value:
+        if self.selection.value:
             arrays.insert(0, _binary(columns.values))
-        if self.wanted.key:
+        if self.selection.key:
             arrays.insert(0, _binary(columns.keys))
-        if self.wanted.headers:
+        if self.selection.headers:
             arrays.append(_headers(columns, self.schema.field("headers").type))
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
@@ -189,14 +189,14 @@ def decode_batches(
     batches: Iterable[Batch],
     topic: str,
     partition: int,
-    wanted: DecodeSelection = WHOLE,
+    selection: DecodeSelection = WHOLE,
     portion: RecordBatchLimits = USUAL,
 ) -> Iterator[pa.RecordBatch]:
     """Decode all batches of one partition to RecordBatches.
 
     Raise Refused for a bad batch, after yielding the rows before it.
     """
-    decoder = ArrowDecoder(topic, partition, wanted, portion)
+    decoder = ArrowDecoder(topic, partition, selection, portion)
     try:
         for batch in batches:
             yield from decoder.feed(batch)

@@ -199,7 +199,7 @@ class Batch(BatchHeader):
         if len(buffer) < HEADER_BYTES or _unpack_length(buffer, 8)[0] != len(buffer) - LOG_OVERHEAD_BYTES:
             buffer = _only_batch(memoryview(buffer))
         batch = cls.verified(buffer)
-        if not batch.is_a_producers:
+        if not batch.is_from_producer:
             raise _refusal(batch)
         return batch
 
@@ -212,10 +212,10 @@ class Batch(BatchHeader):
         if len(front) < HEADER_BYTES:
             return None
         batch = cls.trusted(front)
-        return batch if batch.magic == MAGIC and batch.size == size and batch.is_a_producers else None
+        return batch if batch.magic == MAGIC and batch.size == size and batch.is_from_producer else None
 
     @property
-    def is_a_producers(self) -> bool:
+    def is_from_producer(self) -> bool:
         """Return whether the header contains only values that a producer may send."""
         count = self.records_count
         return (

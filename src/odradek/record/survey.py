@@ -37,23 +37,23 @@ class BatchSummary(NamedTuple):
     found: FoundRecord | None
 
 
-def survey(batch: Batch, payload: memoryview, *, wanted: TimestampMs = NEVER, start: Offset = FIRST) -> BatchSummary:
+def survey(batch: Batch, payload: memoryview, *, timestamp: TimestampMs = NEVER, start: Offset = FIRST) -> BatchSummary:
     """Read every record of an unpacked batch and return a summary.
 
-    `found` is the first record from offset `start` on with a timestamp of at least `wanted`. Raise
+    `found` is the first record from offset `start` on with a timestamp of at least `timestamp`. Raise
     Refused(CORRUPT_MESSAGE) unless there are exactly records_count well-formed records.
     """
     kernel, count = Survey(), batch.records_count
-    stamped = batch.max_timestamp if batch.is_log_append_time else None
-    kernel.seek(wanted if stamped is None else INT64_MIN, start)
+    append_time = batch.max_timestamp if batch.is_log_append_time else None
+    kernel.seek(timestamp if append_time is None else INT64_MIN, start)
     bad = kernel.run(payload, count, batch.base_offset, batch.base_timestamp)
     if bad == count or count < 0:
         raise Refused(ErrorCode.CORRUPT_MESSAGE, f"the batch has bytes after the last of {count} records")
     if bad >= 0:
         raise Refused(ErrorCode.CORRUPT_MESSAGE, f"record {bad} of {count} is malformed")
     offset = Offset(kernel.found_offset)
-    if stamped is not None and count:
-        found = FoundRecord(stamped, offset) if kernel.is_found and stamped >= wanted else None
-        return BatchSummary(stamped, stamped, kernel.null_keys, found)
+    if append_time is not None and count:
+        found = FoundRecord(append_time, offset) if kernel.is_found and append_time >= timestamp else None
+        return BatchSummary(append_time, append_time, kernel.null_keys, found)
     found = FoundRecord(TimestampMs(kernel.found_timestamp), offset) if kernel.is_found else None
     return BatchSummary(TimestampMs(kernel.oldest), TimestampMs(kernel.newest), kernel.null_keys, found)

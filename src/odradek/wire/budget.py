@@ -26,8 +26,8 @@ def _nothing() -> None:
 class Share:
     """The share of one connection in the budget.
 
-    `on_room` is called when the connection no longer has to wait, `on_too_slow` when it must be closed. `let_go` is set
-    by the connection and frees a buffer without data.
+    `on_room` is called when the connection no longer has to wait, `on_too_slow` when it must be closed. The connection
+    sets `free_buffer`, which frees a buffer without data.
     """
 
     def __init__(
@@ -39,36 +39,36 @@ class Share:
         self._budget = budget  # None means no bound.
         self.on_room = on_room
         self.on_too_slow = on_too_slow
-        self.let_go: Callable[[], None] = _nothing
+        self.free_buffer: Callable[[], None] = _nothing
         self.held = 0
-        self.wanted = 0  # Number of bytes that the connection waits for, 0 if it does not wait.
+        self.awaited_bytes = 0  # Number of bytes that the connection waits for, 0 if it does not wait.
         self.received = 0  # Bytes since the last look.
         self.was_seen = False  # The share held memory at the last look.
 
     @property
     def is_waiting(self) -> bool:
-        return self.wanted > 0
+        return self.awaited_bytes > 0
 
     @property
     def is_over(self) -> bool:
         """Return whether all connections together exceed the bound, so that none may keep unneeded memory."""
         return self._budget is not None and self._budget.held > self._budget.bytes_max
 
-    def may_have(self, size: int) -> bool:
+    def try_reserve(self, size: int) -> bool:
         """Increase the held memory to `size` if there is room now; otherwise return False without waiting."""
-        return self._budget is None or self._budget.take_if_free(self, size)
+        return self._budget is None or self._budget.try_reserve(self, size)
 
-    def needs(self, size: int) -> bool:
+    def reserve(self, size: int) -> bool:
         """Increase the held memory to `size`; return False if the connection must wait for `on_room`."""
-        return self._budget is None or self._budget.take_or_wait(self, size)
+        return self._budget is None or self._budget.reserve(self, size)
 
-    def holds(self, size: int) -> None:
+    def set_held(self, size: int) -> None:
         """Set the held memory to `size` without asking for room.
 
         The size may be smaller, or the limit of a connection that does not wait.
         """
         if self._budget is not None and size != self.held:
-            self._budget.holds(self, size)
+            self._budget.set_held(self, size)
 
     def request_done(self) -> None:
         """Record that the request was handled; memory still held is for the next request."""
@@ -76,7 +76,7 @@ class Share:
             self._budget.request_done(self)
 
     def leave(self) -> None:
-        self.let_go = self.on_room = self.on_too_slow = _nothing
+        self.free_buffer = self.on_room = self.on_too_slow = _nothing
         if self._budget is not None:
             self._budget.leave(self)
             self._budget = None
@@ -98,32 +98,32 @@ class ReceiveBudget:
 
     @property
     def waiting(self) -> list[Share]:
-        return [share for share in self._outgrown if share.wanted]
+        return [share for share in self._outgrown if share.awaited_bytes]
 
-    def take_if_free(self, share: Share, size: int) -> bool:
+    def try_reserve(self, share: Share, size: int) -> bool:
         if not self._fits(share, size):
             return False
         self._set(share, size)
         return True
 
-    def take_or_wait(self, share: Share, size: int) -> bool:
+    def reserve(self, share: Share, size: int) -> bool:
         self._outgrown.setdefault(share)
         if not self._fits(share, size):
-            self._ask_idle(share)
+            self._free_idle_buffers(share)
         if self._may_take(share, size):
             self._set(share, size)
             return True
-        share.wanted, share.was_seen = size, False
+        share.awaited_bytes, share.was_seen = size, False
         return False
 
-    def holds(self, share: Share, size: int) -> None:
+    def set_held(self, share: Share, size: int) -> None:
         has_shrunk = size < share.held
         self._set(share, size)
         if has_shrunk:
             self._serve_waiting()
 
     def request_done(self, share: Share) -> None:
-        share.wanted = 0
+        share.awaited_bytes = 0
         # The share was among them, so a different one may be the oldest now.
         if self._outgrown.pop(share, share) is None:
             self._serve_waiting()
@@ -131,7 +131,7 @@ class ReceiveBudget:
     def leave(self, share: Share) -> None:
         self._shares.pop(share, None)
         self._outgrown.pop(share, None)
-        share.wanted = 0
+        share.awaited_bytes = 0
         self._set(share, 0)
         self._serve_waiting()
 
@@ -142,17 +142,17 @@ class ReceiveBudget:
         """
         for share in list(self._shares):
             if not share.received:
-                share.let_go()
+                share.free_buffer()
         if may_blame:
-            self._part_with_slow()
+            self._drop_slow_peers()
         for share in self._shares:
             share.received = 0
-            share.was_seen = share.held > 0 and not share.wanted
+            share.was_seen = share.held > 0 and not share.awaited_bytes
 
-    def _part_with_slow(self) -> None:
+    def _drop_slow_peers(self) -> None:
         if not self.waiting:
             return
-        for share in sorted(self._shares, key=lambda one: one.held, reverse=True):
+        for share in sorted(self._shares, key=lambda each: each.held, reverse=True):
             if not self.waiting:
                 return
             if share.was_seen and share.held and share.received < RECEIVE_BYTES_PER_LOOK_MIN:
@@ -169,14 +169,14 @@ class ReceiveBudget:
         self.held += size - share.held
         share.held = size
 
-    def _ask_idle(self, asking: Share) -> None:
+    def _free_idle_buffers(self, requester: Share) -> None:
         for share in list(self._shares):
-            if share.held and share is not asking:
-                share.let_go()
+            if share.held and share is not requester:
+                share.free_buffer()
 
     def _serve_waiting(self) -> None:
         for share in self.waiting:
-            if share.wanted and self._may_take(share, share.wanted):
-                size, share.wanted = share.wanted, 0
+            if share.awaited_bytes and self._may_take(share, share.awaited_bytes):
+                size, share.awaited_bytes = share.awaited_bytes, 0
                 self._set(share, size)
                 share.on_room()

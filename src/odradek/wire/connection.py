@@ -81,12 +81,12 @@ class Connection:
         # later call raises it. The connection must be closed after the answers are sent.
         self.failure: Malformed | None = None
         self._share = Share() if share is None else share
-        self._share.let_go = self._let_go
+        self._share.free_buffer = self._free_buffer
         self._bytes_min = buffer_bytes
         self._bytes_next = buffer_bytes  # The size of the buffer when get_buffer replaces it.
         self._use(bytearray())
         self._reads = self._peak_bytes = 0  # Since the last review.
-        self._is_looked_at = True  # All requests were handled, so no data in the buffer is needed.
+        self._is_all_handled = True  # All requests were handled, so no data in the buffer is needed.
         self._is_outgrown = False  # By a request that started in a smaller buffer.
         self._read_bytes = RECEIVE_BUFFER_BYTES  # Maximum size of a read beyond the request that it completes.
         self._start = 0  # End of the parsed data,
@@ -106,7 +106,7 @@ class Connection:
     @property
     def is_starved(self) -> bool:
         """Return whether the buffer is full with a partial request and the budget has no room for more."""
-        return self._share.wanted > 0
+        return self._share.awaited_bytes > 0
 
     def get_buffer(self, size_hint: int = -1) -> memoryview:
         """Return non-empty space for received bytes; this invalidates the bodies of earlier requests."""
@@ -140,7 +140,7 @@ class Connection:
             if not requests:
                 raise
         if requests:
-            self._is_looked_at = False
+            self._is_all_handled = False
             self._read_bytes = RECEIVE_BUFFER_BYTES
         self._peak_bytes = max(self._peak_bytes, self._end)
         if self._end == len(self._buffer):
@@ -185,7 +185,7 @@ class Connection:
         self._start = self._end = 0
         self._read_bytes = FRONT_READ_BYTES  # The next request may be similar.
         self._is_outgrown = False
-        self._share.holds(max(len(self._buffer) - self._bytes_min, 0))
+        self._share.set_held(max(len(self._buffer) - self._bytes_min, 0))
         self._share.request_done()
         return received
 
@@ -205,7 +205,7 @@ class Connection:
 
     def all_looked_at(self) -> None:
         """Record that all requests handed out so far are handled, so that their bytes can be freed."""
-        self._is_looked_at = True
+        self._is_all_handled = True
         if self._is_outgrown and (self._start or not self._end):
             self._is_outgrown = False
             if len(self._buffer) > RECEIVE_BUFFER_KEPT_BYTES_MAX or self._share.is_over:
@@ -256,7 +256,7 @@ class Connection:
         size = len(buffer)
         if self._bytes_min <= size <= RECEIVE_BUFFER_KEPT_BYTES_MAX:
             self._bytes_next = size
-        self._share.holds(max(size - self._bytes_min, 0))
+        self._share.set_held(max(size - self._bytes_min, 0))
 
     def _filled(self, requests: int) -> None:
         """Increase the buffer, or request an increase, after a read that filled it, if necessary."""
@@ -264,10 +264,10 @@ class Connection:
         if self._end - self._start == size:
             if self.failure is None:
                 self._is_outgrown = True
-                self._share.needs(self._outgrown_bytes() - self._bytes_min)
+                self._share.reserve(self._outgrown_bytes() - self._bytes_min)
         elif requests <= REQUESTS_PER_READ_TO_GROW_MAX and size < RECEIVE_BUFFER_BYTES:
             larger = min(4 * size, RECEIVE_BUFFER_BYTES)
-            if self._share.may_have(larger - self._bytes_min):
+            if self._share.try_reserve(larger - self._bytes_min):
                 self._bytes_next = larger
 
     def _review(self) -> None:
@@ -276,8 +276,8 @@ class Connection:
             self._bytes_next = max(self._bytes_next // 2, self._bytes_min)
         self._reads = self._peak_bytes = 0
 
-    def _let_go(self) -> None:
-        if self._start == self._end and self._is_looked_at and self._buffer:
+    def _free_buffer(self) -> None:
+        if self._start == self._end and self._is_all_handled and self._buffer:
             self._start = self._end = 0
             self._use(bytearray())
             self._bytes_next = self._bytes_min

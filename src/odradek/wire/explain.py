@@ -28,12 +28,12 @@ def catalog_text() -> str:
 
 def classes_named(name: str) -> tuple[type, ...]:
     """Return the messages of an API, or one message, by name, in any case; raise ValueError if unknown."""
-    wanted = name.casefold()
+    folded = name.casefold()
     for key, pair in APIS.items():
-        if key.title.casefold() == wanted:
+        if key.title.casefold() == folded:
             return pair
     for each in (cls for pair in (*APIS.values(), HEADERS) for cls in pair):
-        if each.__name__.casefold() == wanted:
+        if each.__name__.casefold() == folded:
             return (each,)
     raise ValueError(f"unknown message {name!r}: `python -m odradek.wire list` shows the known messages")
 

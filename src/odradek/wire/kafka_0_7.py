@@ -30,7 +30,7 @@ _FRONT_BYTES = _FRONT.size
 _LENGTH = Struct(">h")
 _PARTITION = Struct(">i")
 _PARTITION_AND_LENGTH = Struct(">ii")
-_ASKED_BYTES = _PARTITION.size + 12
+_REQUEST_BYTES = _PARTITION.size + 12
 _TOPIC = re.compile(rb"[a-zA-Z0-9._-]{1,%d}" % TOPIC_NAME_CHARACTERS_MAX)
 _HEADER = Struct(">hhih")
 # Any negative size stands for null, and which one it was is no longer known.  It was a part of the partition: its lower
@@ -94,4 +94,4 @@ def _part_end(data: memoryview, at: int, *, is_producing: bool) -> int:
     # A producer asks for any partition as -1.
     if partition < -1 or (is_producing and length < 0):
         return -1
-    return int(end + _PARTITION_AND_LENGTH.size + length) if is_producing else end + _ASKED_BYTES
+    return int(end + _PARTITION_AND_LENGTH.size + length) if is_producing else end + _REQUEST_BYTES

@@ -20,7 +20,7 @@ COPIED_BYTES_MAX = 1024 * 1024
 _pack_front = Struct(">ii").pack_into
 _ROOM_FOR_HEADER = (bytes(8), bytes(9))  # By header version; the ninth byte is the number of tagged fields, 0.
 
-_WAYS: dict[tuple[type, int], tuple[Writer[object], bytes]] = {}
+_WRITERS: dict[tuple[type, int], tuple[Writer[object], bytes]] = {}
 
 
 def encode_response(request: Request, message: object) -> list[Chunk]:
@@ -29,7 +29,7 @@ def encode_response(request: Request, message: object) -> list[Chunk]:
     Raise ValueError for values that the version can't represent.
     """
     version = request.api_version
-    write, room = _WAYS.get((type(message), version)) or _way(type(message), version)
+    write, room = _WRITERS.get((type(message), version)) or _writer_of(type(message), version)
     out = bytearray(room)
     splices: Splices = []
     try:
@@ -43,15 +43,15 @@ def encode_response(request: Request, message: object) -> list[Chunk]:
     return [bytes(out) if len(out) < COPIED_BYTES_MAX else memoryview(out)]
 
 
-def _way(cls: type, version: int) -> tuple[Writer[object], bytes]:
+def _writer_of(cls: type, version: int) -> tuple[Writer[object], bytes]:
     api_key = schema_of(cls).api_key
     assert api_key is not None, f"{cls.__name__} is not a response"
-    way: tuple[Writer[object], bytes] = (
+    entry: tuple[Writer[object], bytes] = (
         writer(cls, version),
         _ROOM_FOR_HEADER[response_header_version(api_key, version)],
     )
-    _WAYS[cls, version] = way
-    return way
+    _WRITERS[cls, version] = entry
+    return entry
 
 
 def cut(out: bytearray, splices: Splices) -> list[Chunk]:

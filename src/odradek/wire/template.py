@@ -78,8 +78,8 @@ def _fields_within(
 ) -> Iterator[_Field]:
     if not any(sought.startswith(path) for sought in paths):
         return
-    for one in value if field.is_array else [value]:
-        yield from _fields(shape, one, path, paths)
+    for element in value if field.is_array else [value]:
+        yield from _fields(shape, element, path, paths)
 
 
 class _NoRecords:
@@ -243,22 +243,22 @@ class AnswerTemplate:
         sections, rows = self._sections, self._as_written(rows)
         size = self._size
         lengths: list[bytes] = []
-        for one in records:
-            records_size = one.size
+        for splice in records:
+            records_size = splice.size
             length = uvarint(records_size + 1) if self._is_flexible else _LENGTH.pack(records_size)
             lengths.append(length)
             size += len(length) + records_size
         chunks: list[Chunk] = []
         text = b""
-        for number, one in enumerate(records):
+        for number, splice in enumerate(records):
             section, row = sections[number], rows[number]
             if number:
                 text += section.pack(section.pieces[0], *row, section.last) + lengths[number]
             else:
                 text = section.pack(size, correlation_id, section.pieces[0], *row, section.last) + lengths[0]
-            if one.size:
+            if splice.size:
                 chunks.append(text)
-                chunks.append(one)
+                chunks.append(splice)
                 text = b""
         text += sections[-1].last
         if text:

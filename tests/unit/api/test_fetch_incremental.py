@@ -254,7 +254,7 @@ def test_offline_partition_is_returned_until_it_is_online(harness: Harness) -> N
     assert one.told(waiting)[7].error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert one.fetch()[7].error_code == ErrorCode.KAFKA_STORAGE_ERROR
     name = TopicPartition(TopicName("t"), 7)
-    harness.broker.replicas._open_again(name, harness.broker.view.topics[name.topic].id, harness.now)
+    harness.broker.replicas._reopen(name, harness.broker.view.topics[name.topic].id, harness.now)
     assert one.fetch()[7].error_code == ErrorCode.NONE
     assert not one.fetch()
 

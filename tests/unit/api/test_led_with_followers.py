@@ -304,10 +304,10 @@ def test_leader_alone_in_the_isr_waits_for_its_disk(tmp_path: Path, flush_messag
     after = led.produce()
     if flush_messages is not None:
         assert not isinstance(after, ParkedRequest), "nobody waits for the disk"
-        assert not broker.flushes.are_open
+        assert not broker.flushes.has_pending
         return
     assert positions.high_watermark == positions.durable_end == 1
-    assert broker.flushes.are_open
+    assert broker.flushes.has_pending
     assert led.produced(before) == (ErrorCode.NONE, 0)
     assert led.produced(after) == (ErrorCode.NONE, 1)
     assert positions.high_watermark == positions.durable_end == 2
@@ -319,4 +319,4 @@ def test_partition_without_followers_is_not_synced_on_election(tmp_path: Path) -
     assert controller.leads("lone", 0, is_new=True) == {}
     harness.send(produce_request("lone", b"a", acks=LEADER, timestamp_ms=NOW_MS), PRODUCE)
     assert controller.leads("lone", 0, epoch=2) == {}
-    assert not harness.broker.flushes.are_open
+    assert not harness.broker.flushes.has_pending

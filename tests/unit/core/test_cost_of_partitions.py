@@ -13,7 +13,7 @@ from types import FrameType
 import pytest
 
 from odradek.base.errors import ErrorCode
-from odradek.core.broker.housekeeping import LOOKED_AT_PER_SLICE
+from odradek.core.broker.housekeeping import CHECKED_PER_SLICE
 from odradek.wire.messages.create_topics import CreateTopicsResponse
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from odradek.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -124,4 +124,4 @@ def test_a_round_of_housekeeping_over_idle_partitions_is_cheap_and_in_slices(bro
         harness.keep_house()  # Finish the tasks that are due at startup.
     more = sum(steps(many)) - sum(steps(few))
     assert more / (MANY - FEW) < CALLS_EACH_MAX
-    assert max(steps(many)) < LOOKED_AT_PER_SLICE * CALLS_EACH_MAX
+    assert max(steps(many)) < CHECKED_PER_SLICE * CALLS_EACH_MAX

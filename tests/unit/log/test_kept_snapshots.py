@@ -164,6 +164,6 @@ def test_snapshot_is_durable_before_a_log_moves_to_another_directory() -> None:
         future = other.make_future(NAME, log, log.segments[0].base_offset, producers, "unique")
         take_over(future, log)
         flush_now(future)
-        other.take_in(NAME, future)
+        other.adopt_future(NAME, future)
         again = opened(disk.crash(Random(seed)), "/other").logs[NAME]
         assert known(again) == known(log)

@@ -117,7 +117,7 @@ def test_log_without_room_at_the_start_is_opened_later() -> None:
     assert "no room" in directory.offline[name]
     for _ in range(2):
         with pytest.raises(DiskFailed) as failed:
-            directory.open_again(name, CONFIG, T0)
+            directory.retry_open(name, CONFIG, T0)
         assert failed.value.is_full
         probe = directory.begin_room_probe()
         assert probe is not None
@@ -127,11 +127,11 @@ def test_log_without_room_at_the_start_is_opened_later() -> None:
     assert probe is not None
     probe.run()
     other = LogConfig(segment_bytes=500)
-    directory.open_again(name, other, T0)
+    directory.retry_open(name, other, T0)
     assert directory.offline == {}
     assert directory.logs[name].end_offset == 1
     assert directory.logs[name].config is other
-    directory.open_again(name, other, T0)  # The file exists again.
+    directory.retry_open(name, other, T0)  # The file exists again.
 
 
 def test_damaged_checkpoints_lose_no_records() -> None:

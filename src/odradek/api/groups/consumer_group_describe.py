@@ -121,7 +121,7 @@ def _described(call: Call, group: ConsumerGroup, operations: int) -> Parts[wire.
 
 
 def _member(call: Call, member: Member, target: Assignment) -> wire.Member:
-    current, said = member.current, member.said
+    current, said = member.current, member.metadata
     return wire.Member(
         member_id=member.id,
         instance_id=said.instance_id,

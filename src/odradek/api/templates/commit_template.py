@@ -38,7 +38,7 @@ class CommitTemplate:
         self.repeated = repeated
         self._respond = respond
         self._topics = repeated.topics()
-        self._index = broker.groups.shards.partition_of(repeated.who.group_id)
+        self._index = broker.groups.shards.partition_of(repeated.committer.group_id)
         self._offsets_topic = broker.view.topics[CONSUMER_OFFSETS]
         self._answer = AnswerTemplate(respond(ErrorCode.NONE), version, ())
 

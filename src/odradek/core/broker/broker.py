@@ -48,7 +48,7 @@ from odradek.core.kernel.work import Work
 from odradek.core.partition.alter_partition_manager import AlterPartitionManager
 from odradek.core.partition.leading import Leading
 from odradek.core.partition.log_starts import LogStarts
-from odradek.core.partition.lookups import LookedUp, Lookups
+from odradek.core.partition.lookups import LookupCompleted, Lookups
 from odradek.core.partition.partition import Partition
 from odradek.core.partition.replica_selector import RACK_AWARE_SELECTOR
 from odradek.core.partition.staging import Append
@@ -318,7 +318,7 @@ class Broker:
             Loaded: self.coordinators.on_loaded,
             Cleaned: self._on_cleaned,
             ChoresRun: self._on_chores_run,
-            LookedUp: self.lookups.on_looked_up,
+            LookupCompleted: self.lookups.on_lookup_completed,
             Copying: self.moves.on_copied,
             Changed: self._on_changed,
         }
@@ -336,12 +336,12 @@ class Broker:
 
     def _on_chores_run(self, _: ChoresRun, now: Moment) -> None:
         """Complete Chores: they may have renamed files that a compaction waits for."""
-        if self.cleaner.waits_for_names:
+        if self.cleaner.awaits_rename:
             self._reap_for_cleaner(now)
             self.cleaner.on_renamed(now)
 
     def _reap_for_cleaner(self, now: Moment) -> None:
-        if self.cleaner.waits_for_names:  # Not in the next round: requests wait for the compaction.
+        if self.cleaner.awaits_rename:  # Not in the next round: requests wait for the compaction.
             self._chores.extend(self.storage.reaps(now.wall))
 
     def _on_changed(self, event: Changed, _: Moment) -> None:
@@ -356,7 +356,7 @@ class Broker:
 
         Returns the partitions for which it failed.  Raises Refused for the whole request, before the first slice.
         """
-        errors, deleted = yield from self.controlled.take_in(sent, overrides, now)
+        errors, deleted = yield from self.controlled.apply(sent, overrides, now)
         if isinstance(sent.request, BecomeLeaderOrFollower):
             self.moves.resume(now)
             yield from self._moved_by_replicas(sent.request, now)
@@ -372,9 +372,9 @@ class Broker:
             yield from self.groups.topics_deleted(deleted, now)
         return errors
 
-    def _moved_by_replicas(self, asked: BecomeLeaderOrFollower, now: Moment) -> Generator[None, None, None]:
+    def _moved_by_replicas(self, request: BecomeLeaderOrFollower, now: Moment) -> Generator[None, None, None]:
         """Wake requests for partitions whose replicas have changed: there may be fewer to wait for."""
-        for number, name in enumerate(asked.partitions, 1):
+        for number, name in enumerate(request.partitions, 1):
             partition, is_awaited = self.partitions.get(name), self.purgatory.is_awaited(name)
             if partition is not None and partition.leading is not None:
                 self.moved(name, now)
@@ -405,12 +405,12 @@ class Broker:
     def take_effects(self) -> list[Effect]:
         """Return the effects for the shell to run now; the end of each comes back as an event."""
         effects: list[Effect] = []
-        if self.changes.are_asked:
+        if self.changes.has_pending:
             effects.extend(self.changes.take_changes())
         if self._chores:
             effects.append(Chores(tuple(self._chores)))
             self._chores.clear()
-        if self.coordinators.have_asked:
+        if self.coordinators.has_effects:
             effects.extend(self.coordinators.take_effects())
         if self.works:
             effects.extend(self.works)
@@ -434,8 +434,8 @@ class Broker:
     @property
     def is_writing(self) -> bool:
         """Return whether a sync or a change of the metadata is still due."""
-        is_asked = self.changes.are_asked or self.coordinators.asks_ids or self.log_starts.are_moving
-        return self.flushes.are_open or is_asked
+        is_pending = self.changes.has_pending or self.coordinators.needs_ids or self.log_starts.has_pending
+        return self.flushes.has_pending or is_pending
 
     def run_housekeeping(self, now: Moment) -> Iterator[None]:
         """Run the periodic tasks, about once a second: retention, due flushes, checkpoints, file deletion.
@@ -445,14 +445,14 @@ class Broker:
         """
         self.flushes.try_again()
         for due in self._housekeeping.round(now, self.partitions):
-            self.flushes.ask_all(due.to_sync)
+            self.flushes.request_flushes(due.to_sync)
             self._chores.extend(due.chores)
             yield
         yield from self.replicas.take_broken_offline(now)
         yield from self.replicas.try_again(now)
         yield from self.alter_partition.shrink(now)
         yield from self.cleaner.schedule_passes(now, self.partitions)
-        self._chores.extend(self.cleaner.set_aside.notes())
+        self._chores.extend(self.cleaner.set_aside.list_writes())
         self._chores.extend(self.replicas.take_cuts())
         self.moves.advance_waiting_moves(now)
         yield
@@ -466,7 +466,7 @@ class Broker:
         later.
         """
         released = self._open_files.release(count, below)
-        self.flushes.ask_all(released.to_sync)
+        self.flushes.request_flushes(released.to_sync)
         return released.logs
 
     def next_due(self) -> int | None:

@@ -42,7 +42,7 @@ def put_in_force(broker: Broker, altered: Altered, now: Moment) -> Iterator[None
     for topic in topics:
         yield from broker.configure(topic, now)
         yield
-    broker.cleaner.look_soon()
+    broker.cleaner.search_soon()
     broker.purgatory.happened(altered.token, altered)
 
 
@@ -52,36 +52,38 @@ def _note_unclean(broker: Broker, name: TopicName, texts: Mapping[str, str]) -> 
         broker.unclean_enabled[name] = None
 
 
-def put_news_in_force(broker: Broker, heard: Altered, now: Moment) -> Iterator[None]:
+def put_news_in_force(broker: Broker, altered: Altered, now: Moment) -> Iterator[None]:
     """Apply and log the changes of other brokers that are not applied here yet.
 
     Yields like `put_in_force`.
     """
-    news: dict[TopicName, Mapping[str, str]] = {}
-    untold: dict[TopicName, Mapping[str, str]] = {}
-    for name, texts in heard.topics.items():
+    changed: dict[TopicName, Mapping[str, str]] = {}
+    unannounced: dict[TopicName, Mapping[str, str]] = {}
+    for name, texts in altered.topics.items():
         known = broker.view.topics.get(name)
         if known is None:
-            untold[name] = texts
+            unannounced[name] = texts
         elif known.configs != texts:
             config_log.log_config_change(ConfigOwner(is_topic=True, name=name), known.configs, texts, NOBODY)
-            news[name] = texts
+            changed[name] = texts
             invalid = told_invalid(name, texts)
             if invalid is not None:
                 _LOG.error("%s", invalid)
         yield
-    if untold:
-        yield from _configure_untold(broker, untold, now)
-    if news or heard.broker is not None:
-        yield from put_in_force(broker, heard._replace(topics=news), now)
+    if unannounced:
+        yield from _configure_unannounced(broker, unannounced, now)
+    if changed or altered.broker is not None:
+        yield from put_in_force(broker, altered._replace(topics=changed), now)
 
 
-def _configure_untold(broker: Broker, untold: Mapping[TopicName, Mapping[str, str]], now: Moment) -> Iterator[None]:
+def _configure_unannounced(
+    broker: Broker, unannounced: Mapping[TopicName, Mapping[str, str]], now: Moment
+) -> Iterator[None]:
     """Configure partitions of topics that a controller has created but not announced yet."""
-    for name, overrides in untold.items():
+    for name, overrides in unannounced.items():
         _note_unclean(broker, name, overrides)
     for partition_id, partition in list(broker.partitions.items()):
-        texts = untold.get(partition_id.topic)
+        texts = unannounced.get(partition_id.topic)
         if texts is not None:
             broker.configure_replica(partition, broker.configs.for_topic(texts), now)
             yield

@@ -16,14 +16,14 @@ _LOG = logging.getLogger(__name__)
 
 def log_config_change(owner: ConfigOwner, before: Mapping[str, str], after: Mapping[str, str], asker: Asker) -> None:
     """Log the keys that were set, with their values, and the keys that were removed; hide secrets."""
-    set_now = [f"{name}={_shown(owner, name, text)}" for name, text in after.items() if before.get(name) != text]
+    assigned = [f"{name}={_shown(owner, name, text)}" for name, text in after.items() if before.get(name) != text]
     unset = [f"{name} removed" for name in before if name not in after]
-    changes = ", ".join(set_now + unset)
+    changes = ", ".join(assigned + unset)
     if changes:
-        _LOG.info("configuration of %s changed: %s", whose(owner), changes, extra=asker)
+        _LOG.info("configuration of %s changed: %s", _owner_text(owner), changes, extra=asker)
 
 
-def whose(owner: ConfigOwner) -> str:
+def _owner_text(owner: ConfigOwner) -> str:
     if owner.is_topic:
         return f"topic {owner.name}"
     return f"broker {owner.name}" if owner.name else "all brokers"

@@ -41,7 +41,7 @@ class ControlRequestHandler:
         self._configs = configs
         self.broker_epoch: int = NO_EPOCH  # Of our registration; without one, every request is applied.
         self.controller_epoch = 0  # The greatest known one.
-        self._is_taking = False
+        self._is_applying = False
 
     def check(self, sent: ControlRequest) -> None:
         """Raise Refused for a request of a deposed controller, or to an earlier registration of this broker.
@@ -57,27 +57,27 @@ class ControlRequestHandler:
             raise Refused(ErrorCode.STALE_CONTROLLER_EPOCH, text)
 
     def names(self, sent: ControlRequest) -> list[TopicName]:
-        """Return the topics whose overrides are needed for `take_in`: those unknown to this broker."""
+        """Return the topics whose overrides are needed for `apply`: those unknown to this broker."""
         return [name for name, topic_id in _topics(sent).items() if not is_known(self._view, name, topic_id)]
 
-    def take_in(
+    def apply(
         self, sent: ControlRequest, overrides: Overrides, now: Moment
     ) -> Generator[None, None, ControlRequestResult]:
         """Apply a request in slices; no other controller request may be applied in between.
 
         `overrides` are those of the topics from `names`.  Raises Refused like `check`, before the first slice.
         """
-        assert not self._is_taking, "controller requests are applied one at a time"
+        assert not self._is_applying, "controller requests are applied one at a time"
         self.check(sent)
         self.controller_epoch = sent.controller_epoch
-        self._is_taking = True
+        self._is_applying = True
         try:
-            return (yield from self._take_in(sent, overrides, now))
+            return (yield from self._apply(sent, overrides, now))
         finally:
-            assert self._is_taking
-            self._is_taking = False
+            assert self._is_applying
+            self._is_applying = False
 
-    def _take_in(
+    def _apply(
         self, sent: ControlRequest, overrides: Overrides, now: Moment
     ) -> Generator[None, None, ControlRequestResult]:
         match sent.request:

@@ -46,17 +46,17 @@ class QueryQueue(Generic[Q, A]):
 
     def __init__(self, purgatory: Purgatory) -> None:
         self._purgatory = purgatory
-        self._asked: list[PendingQuery[Q, A]] = []
+        self._pending: list[PendingQuery[Q, A]] = []
 
     def submit_question(self, question: Q) -> Promise[A]:
         """Append a question to the queue and return the promise of its answer."""
-        asked = PendingQuery[Q, A](question, self._purgatory)
-        self._asked.append(asked)
-        return asked.promise
+        query = PendingQuery[Q, A](question, self._purgatory)
+        self._pending.append(query)
+        return query.promise
 
     def take_questions(self) -> list[PendingQuery[Q, A]]:
         """Return the queued questions, each once, in their order."""
-        taken, self._asked = self._asked, []
+        taken, self._pending = self._pending, []
         return taken
 
 

@@ -27,19 +27,19 @@ class Coordinators:
     ) -> None:
         self._partitions = partitions
         self._loads: list[Load] = []
-        self.asks_ids = False  # True until the shell takes the request.
+        self.needs_ids = False  # True until the shell takes the request.
         self.groups = GroupCoordinator(runtime, self._loads.append)
-        self.transactions = TransactionCoordinator(runtime, self._loads.append, self._ask_ids, write_marker)
+        self.transactions = TransactionCoordinator(runtime, self._loads.append, self._request_ids, write_marker)
         self.shards = {shards.topic: shards for shards in (self.groups.shards, self.transactions.shards)}
-        self._have_begun = False
+        self._has_started = False
 
-    def _ask_ids(self) -> None:
-        self.asks_ids = True
+    def _request_ids(self) -> None:
+        self.needs_ids = True
 
     def start_coordinating(self, now: Moment) -> None:
         """Start to coordinate the partitions led here."""
-        assert not self._have_begun
-        self._have_begun = True
+        assert not self._has_started
+        self._has_started = True
         for partition in list(self._partitions.values()):
             self.adopt(partition, now)
 
@@ -49,7 +49,7 @@ class Coordinators:
 
     def adopt(self, partition: Partition, now: Moment) -> None:
         """Serve the state in a partition led here, if it is a coordinator's and coordination has started."""
-        shards = self.shards.get(partition.topic_partition.topic) if self._have_begun else None
+        shards = self.shards.get(partition.topic_partition.topic) if self._has_started else None
         if shards is not None and partition.leading is not None:
             shards.adopt(partition.leading, now)
 
@@ -64,16 +64,16 @@ class Coordinators:
         self.shards[loaded.load.name.topic].on_loaded(loaded, now)
 
     @property
-    def have_asked(self) -> bool:
+    def has_effects(self) -> bool:
         """Return whether `take_effects` would return anything."""
-        return self.asks_ids or bool(self._loads)
+        return self.needs_ids or bool(self._loads)
 
     def take_effects(self) -> list[Load | AllocateProducerIds]:
         """Return the effects for the shell to run now."""
         effects: list[Load | AllocateProducerIds] = []
-        if self.asks_ids:
+        if self.needs_ids:
             effects.append(AllocateProducerIds(self._first_free_id()))
-            self.asks_ids = False
+            self.needs_ids = False
         if self._loads:
             effects.extend(self._loads)
             self._loads.clear()

@@ -23,7 +23,7 @@ from odradek.core.kernel.chores import Chores, ChoresRun
 from odradek.core.kernel.cluster_view import PartitionInfo, TopicInfo
 from odradek.core.kernel.work import Work
 from odradek.core.partition.log_starts import WriteStarts
-from odradek.core.partition.lookups import LookedUp, Lookup
+from odradek.core.partition.lookups import Lookup, LookupCompleted
 
 Asker = Mapping[str, object]  # Log fields of the client that sent the request; empty for the broker itself.
 NOBODY: Asker = MappingProxyType({})
@@ -100,7 +100,7 @@ class Changed(NamedTuple):
     refused: Mapping[TopicName, Refused] = MappingProxyType({})
 
 
-Event = Synced | Cleaned | ChoresRun | Loaded | LookedUp | Copying | Changed
+Event = Synced | Cleaned | ChoresRun | Loaded | LookupCompleted | Copying | Changed
 
 
 def all_refused(change: Change) -> Changed:

@@ -22,12 +22,12 @@ from odradek.log.log.durability import needs_flush
 
 _LOG = logging.getLogger(__name__)
 
-# Each slice takes far less than 2 ms on a slow machine.  A look at a partition costs some microseconds, and dozens if
+# Each slice takes far less than 2 ms on a slow machine.  A check of a partition costs some microseconds, and dozens if
 # its memory was not touched for a second.  A decision on expired segments costs as much again, and more if it must read
 # an index; deletion of segments costs some hundred microseconds.
-LOOKED_AT_PER_SLICE = 32
-JUDGED_PER_SLICE = 16
-PRODUCERS_PER_LOOK = 32
+CHECKED_PER_SLICE = 32
+RETENTION_CHECKS_PER_SLICE = 16
+PRODUCERS_PER_CHECK = 32
 
 
 class DueWork(NamedTuple):
@@ -56,7 +56,7 @@ class Housekeeping:
         self._last_expiry: int | None = None  # None: due at the first tick, as time passed while the broker was down.
         self._last_retention: int | None = None
         self._last_checkpoint = 0
-        self._told: set[TopicPartition] = set()  # Partitions whose failing work was logged.
+        self._reported: set[TopicPartition] = set()  # Partitions whose failing work was logged.
 
     def round(self, now: Moment, partitions: Partitions) -> Iterator[DueWork]:
         """Run every task that is due now, a slice at each step."""
@@ -68,23 +68,23 @@ class Housekeeping:
             yield from self._retain(now, partitions)
         if self._last_expiry is None or now.steady - self._last_expiry >= self._expiry_ms:
             self._last_expiry = now.steady
-            yield from _forget_producers(now, partitions, self._configs.int("producer.id.expiration.ms"))
+            yield from _expire_producers(now, partitions, self._configs.int("producer.id.expiration.ms"))
         storage = self._storage
         yield DueWork(chores=[*storage.reaps(now.wall), *storage.probes(), *storage.damages(now.wall)])
         if now.steady - self._last_checkpoint >= self._checkpoint_ms:
             self._last_checkpoint = now.steady
             yield from self._checkpoint(partitions)
-        yield from self._look(now, partitions)
+        yield from self._find_due_flushes(now, partitions)
 
     def _retain(self, now: Moment, partitions: Partitions) -> Iterator[DueWork]:
-        judged = 0
+        checked = 0
         for some in _slices(partitions):
             for partition in some.values():
                 if partition.is_online and partition.log.config.cleanup_compact:
                     continue  # The cleaner handles these, as in Apache Kafka.
-                judged += 1
-                if self._log_starts.retain(partition, now) or judged >= JUDGED_PER_SLICE:
-                    judged = 0
+                checked += 1
+                if self._log_starts.retain(partition, now) or checked >= RETENTION_CHECKS_PER_SLICE:
+                    checked = 0
                     yield NOTHING
         yield NOTHING
 
@@ -96,23 +96,23 @@ class Housekeeping:
         for checkpoint in self._storage.checkpoints(found):  # A microsecond for each partition of the directory.
             yield NOTHING if checkpoint is None else DueWork(chores=(checkpoint,))
 
-    def _look(self, now: Moment, partitions: Partitions) -> Iterator[DueWork]:
+    def _find_due_flushes(self, now: Moment, partitions: Partitions) -> Iterator[DueWork]:
         """Yield the logs that have a flush due, and retry pending file work."""
         for some in _slices(partitions):
             online = [(name, one) for name, one in some.items() if one.is_online]
             for name, one in online:
-                if one.log.owes:
+                if one.log.has_pending_work:
                     self._settle(name, one)
             yield DueWork([name for name, one in online if one.is_online and needs_flush(one.log, now.wall)])
 
     def _settle(self, name: TopicPartition, partition: Partition) -> None:
         try:
             partition.log.settle()
-            self._told.discard(name)
+            self._reported.discard(name)
         except DiskFailed as failed:
-            if name not in self._told:
+            if name not in self._reported:
                 _LOG.error("%s: failed to complete pending file operations (will retry): %s", name, failed)
-            self._told.add(name)
+            self._reported.add(name)
 
 
 def high_watermarks(partitions: Partitions) -> dict[TopicPartition, Offset]:
@@ -122,19 +122,19 @@ def high_watermarks(partitions: Partitions) -> dict[TopicPartition, Offset]:
 def _slices(partitions: Partitions) -> Iterator[Partitions]:
     """Yield all partitions of the start of the round in slices, without those deleted since."""
     names = list(partitions)
-    for start in range(0, len(names), LOOKED_AT_PER_SLICE):
-        some = names[start : start + LOOKED_AT_PER_SLICE]
+    for start in range(0, len(names), CHECKED_PER_SLICE):
+        some = names[start : start + CHECKED_PER_SLICE]
         yield {name: partitions[name] for name in some if name in partitions}
 
 
-def _forget_producers(now: Moment, partitions: Partitions, idle_ms: int) -> Iterator[DueWork]:
-    looks = 0
+def _expire_producers(now: Moment, partitions: Partitions, idle_ms: int) -> Iterator[DueWork]:
+    checks = 0
     for some in _slices(partitions):
         for partition in some.values():
             if partition.is_online:
-                looks += 1 + len(partition.log.producers) // PRODUCERS_PER_LOOK
+                checks += 1 + len(partition.log.producers) // PRODUCERS_PER_CHECK
                 partition.log.producers.expire(now.wall, idle_ms)
-            if looks >= LOOKED_AT_PER_SLICE:
-                looks = 0
+            if checks >= CHECKED_PER_SLICE:
+                checks = 0
                 yield NOTHING
     yield NOTHING

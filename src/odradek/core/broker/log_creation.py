@@ -17,15 +17,15 @@ from odradek.log.files.disk import DiskFailed
 from odradek.log.segment.checkpoints import BadCheckpoint
 
 
-def make_replicas(broker: Broker, asked: BecomeLeaderOrFollower, overrides: Overrides, now: TimestampMs) -> None:
+def make_replicas(broker: Broker, request: BecomeLeaderOrFollower, overrides: Overrides, now: TimestampMs) -> None:
     """Create the files of new replicas in a thread, before `Broker.apply_controller_request`.
 
     That call retries failed creations and reports them.  This function only reads from the broker.
     """
     topics = broker.view.topics
-    for name, assigned in asked.partitions.items():
+    for name, assigned in request.partitions.items():
         if assigned.is_new and broker.id in assigned.replicas:
             known = topics.get(name.topic)
             configs = broker.configs.for_topic(overrides.get(name.topic, {}) if known is None else known.configs)
             with suppress(DiskFailed, BadCheckpoint, Refused):
-                broker.storage.make(name, asked.topic_ids.get(name.topic, ZERO_UUID), configs, now)
+                broker.storage.make(name, request.topic_ids.get(name.topic, ZERO_UUID), configs, now)

@@ -28,8 +28,8 @@ class MetadataChangeRequests:
         self._planner = planner
         self._configs = configs
         self._view = view
-        self._asked: list[Change | AlterConfigs] = []  # The shell has not taken them yet.
-        self._making: dict[TopicName, Change] = {}  # Requested state topics.
+        self._pending: list[Change | AlterConfigs] = []  # The shell has not taken them yet.
+        self._creations: dict[TopicName, Change] = {}  # Requested state topics.
         self._tokens = 0
 
     def request_change(self, make: Callable[[int], SomeChange]) -> SomeChange:
@@ -37,7 +37,7 @@ class MetadataChangeRequests:
         self._tokens += 1
         change = make(self._tokens)
         assert change.token == self._tokens, "each change has a token of its own"
-        self._asked.append(change)
+        self._pending.append(change)
         return change
 
     def state_topic(self, name: TopicName) -> Change | None:
@@ -49,13 +49,13 @@ class MetadataChangeRequests:
             return None
         if name in self._view.unreadable:
             raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, self._view.unreadable[name])
-        making = self._making.get(name)
-        if making is None:
-            topic = self._planned(name)
-            making = self._making[name] = self.request_change(lambda token: CreateTopics(token, (topic,)))
-        return making
+        creation = self._creations.get(name)
+        if creation is None:
+            topic = self._plan(name)
+            creation = self._creations[name] = self.request_change(lambda token: CreateTopics(token, (topic,)))
+        return creation
 
-    def _planned(self, name: TopicName) -> TopicInfo:
+    def _plan(self, name: TopicName) -> TopicInfo:
         try:
             return self._planner.new_topic(state_topics.spec(name, self._configs), self._view)
         except Refused as refused:
@@ -65,14 +65,14 @@ class MetadataChangeRequests:
 
     def on_change_completed(self, token: int) -> None:
         """Complete a change: a state topic that it did not create may be requested again."""
-        for name in [name for name, change in self._making.items() if change.token == token]:
-            del self._making[name]
+        for name in [name for name, change in self._creations.items() if change.token == token]:
+            del self._creations[name]
 
     @property
-    def are_asked(self) -> bool:
+    def has_pending(self) -> bool:
         """Return whether the shell has not taken all changes yet."""
-        return bool(self._asked)
+        return bool(self._pending)
 
     def take_changes(self) -> list[Change | AlterConfigs]:
-        asked, self._asked = self._asked, []
-        return asked
+        taken, self._pending = self._pending, []
+        return taken

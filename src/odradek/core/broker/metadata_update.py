@@ -13,7 +13,7 @@ from odradek.core.controller.broker_request_batch import LEADER_DURING_DELETE, P
 from odradek.core.kernel.cluster_view import ClusterView, PartitionInfo, TopicInfo
 
 # Partition that the controller has not announced, below an announced one: none of its replicas has ever lived.
-UNTOLD = PartitionInfo(NO_BROKER, NO_EPOCH, (), ())
+UNANNOUNCED = PartitionInfo(NO_BROKER, NO_EPOCH, (), ())
 
 METADATA_UPDATED = "metadata updated"  # The key of requests that wait for an UpdateMetadata.
 
@@ -34,37 +34,37 @@ def update_view(
     `overrides` are those of topics for which `is_known` is False.
     """
     view.controller = controller
-    view.brokers = {one.id: one for one in update.brokers}
-    told: dict[TopicName, dict[int, PartitionMetadata]] = {}
+    view.brokers = {broker.id: broker for broker in update.brokers}
+    announced: dict[TopicName, dict[int, PartitionMetadata]] = {}
     for (name, index), metadata in update.partitions.items():
-        told.setdefault(name, {})[index] = metadata
-    gone = [name for name in view.topics if name not in told] if update.is_full else []
-    for name, partitions in told.items():
+        announced.setdefault(name, {})[index] = metadata
+    deleted = [name for name in view.topics if name not in announced] if update.is_full else []
+    for name, partitions in announced.items():
         topic_id = update.topic_ids.get(name, ZERO_UUID)
         known = view.topics[name] if is_known(view, name, topic_id) else None
         if known is not None and known.id == ZERO_UUID:  # Created before topics had ids, and assigned one since.
             known = known._replace(id=topic_id)
-        if all(one.state.leader == LEADER_DURING_DELETE for one in partitions.values()):
-            gone.append(name)
+        if all(partition.state.leader == LEADER_DURING_DELETE for partition in partitions.values()):
+            deleted.append(name)
         else:
             view.put(_updated(known, name, topic_id, partitions, overrides))
         yield
-    for name in gone:
+    for name in deleted:
         view.remove(name)
         yield
-    return gone
+    return deleted
 
 
 def _updated(
     known: TopicInfo | None,
     name: TopicName,
     topic_id: Uuid,
-    told: Mapping[int, PartitionMetadata],
+    announced: Mapping[int, PartitionMetadata],
     overrides: Overrides,
 ) -> TopicInfo:
     partitions = [] if known is None else list(known.partitions)
-    partitions += [UNTOLD] * (max(told) + 1 - len(partitions))
-    for index, (state, replicas, offline) in told.items():
+    partitions += [UNANNOUNCED] * (max(announced) + 1 - len(partitions))
+    for index, (state, replicas, offline) in announced.items():
         partitions[index] = PartitionInfo.of(state, replicas, offline)
     if known is None:
         return TopicInfo(name, topic_id, tuple(partitions), overrides.get(name, {}))

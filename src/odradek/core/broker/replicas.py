@@ -67,23 +67,25 @@ class Replicas:
         self._alter_partition = alter_partition
         self._fetchers = fetchers
         self._may_hand_over = may_hand_over
-        self._unable = UnableLeaders(storage, partitions, alter_partition, lost=self._is_lost, forget=self._take_out)
+        self._unable = UnableLeaders(
+            storage, partitions, alter_partition, on_leadership_lost=self._on_leadership_lost, forget=self._remove
+        )
         self._damaged = DamagedReplicas(
-            broker_id, storage, partitions, alter_partition, gone=self._is_gone, forget=self._take_out
+            broker_id, storage, partitions, alter_partition, on_offline=self._on_offline, forget=self._remove
         )
         # Logs that failed to open with too many open files or a full disk, retried once a second.
         self._unopened: dict[TopicPartition, Uuid] = {}  # With the topic's id.
-        self._opened_again = 0  # The number that opened later.
+        self._reopened_count = 0  # The number that opened later.
 
     @property
     def changes(self) -> int:
         """Number of replicas that went offline or returned; the controller must be notified of each."""
-        return self._opened_again + self._unable.changes + self._damaged.changes
+        return self._reopened_count + self._unable.changes + self._damaged.changes
 
     # Controller requests.
 
     def become(
-        self, asked: BecomeLeaderOrFollower, configs: Mapping[TopicName, TopicConfigs], now: Moment
+        self, request: BecomeLeaderOrFollower, configs: Mapping[TopicName, TopicConfigs], now: Moment
     ) -> Generator[None, None, Errors]:
         """Apply LeaderAndIsr; `configs` belong to its topics.  Yield after each replica, return failures.
 
@@ -92,20 +94,20 @@ class Replicas:
         may go to any partition.
         """
         errors: Errors = {}
-        for name, assigned in asked.partitions.items():
-            topic_id = asked.topic_ids.get(name.topic, ZERO_UUID)
-            code = self._take(name, topic_id, assigned, configs[name.topic], now)
+        for name, assigned in request.partitions.items():
+            topic_id = request.topic_ids.get(name.topic, ZERO_UUID)
+            code = self._apply_state(name, topic_id, assigned, configs[name.topic], now)
             if code is not ErrorCode.NONE:
                 errors[name] = code
             yield
-        for name in asked.partitions:
+        for name in request.partitions:
             partition = self._partitions.get(name)
             if partition is not None and name not in errors and self._coordinators.keep_state_in(name.topic):
                 self._coordinators.adopt(partition, now)
                 yield
         return errors
 
-    def _take(
+    def _apply_state(
         self, name: TopicPartition, topic_id: Uuid, assigned: AssignedState, configs: TopicConfigs, now: Moment
     ) -> ErrorCode:
         state, present = assigned.state, self._partitions.get(name)
@@ -119,7 +121,7 @@ class Replicas:
             self._close(name, now)
             present = None
         if present is not None and state.leader_epoch <= present.info.leader_epoch:
-            if state.leader_epoch == present.info.leader_epoch and self._is_identified(present, topic_id):
+            if state.leader_epoch == present.info.leader_epoch and self._assign_topic_id(present, topic_id):
                 return ErrorCode.NONE
             return ErrorCode.STALE_CONTROLLER_EPOCH
         info = PartitionInfo.of(state, assigned.replicas)
@@ -139,7 +141,7 @@ class Replicas:
             log.config = log_config(configs)  # It was opened at the start, and may have been altered since.
         return Partition(name, log, info, configs, self._alter_partition, high_watermark=high_watermark)
 
-    def _is_identified(self, partition: Partition, topic_id: Uuid) -> bool:
+    def _assign_topic_id(self, partition: Partition, topic_id: Uuid) -> bool:
         """Assign the topic's id to a log without one; return False if there was nothing to assign.
 
         The controller assigns ids without an election, so the leader epoch is the known one.
@@ -157,14 +159,14 @@ class Replicas:
             return False
         return True
 
-    def stop(self, asked: StopReplicas, now: Moment) -> Generator[None, None, Errors]:
+    def stop(self, request: StopReplicas, now: Moment) -> Generator[None, None, Errors]:
         """Close replicas, and delete their logs if requested.  Yield after each, return failures.
 
         A log without a replica is deleted, too: the broker may have missed the deletion.
         """
         errors: Errors = {}
-        for name, epoch in asked.partitions.items():
-            code = self._stop(name, epoch, now, deletes=asked.deletes)
+        for name, epoch in request.partitions.items():
+            code = self._stop(name, epoch, now, deletes=request.deletes)
             if code is not ErrorCode.NONE:
                 errors[name] = code
             yield
@@ -174,7 +176,7 @@ class Replicas:
         present = self._partitions.get(name)
         if present is not None and 0 <= epoch < present.info.leader_epoch:  # Below 0: whatever the epoch.
             return ErrorCode.FENCED_LEADER_EPOCH
-        if present is not None and not present.is_online and not (deletes and self._is_whole_but_away(present)):
+        if present is not None and not present.is_online and not (deletes and self._is_intact_but_offline(present)):
             return ErrorCode.KAFKA_STORAGE_ERROR
         self._close(name, now)
         if deletes:
@@ -182,7 +184,7 @@ class Replicas:
         return ErrorCode.NONE
 
     def _close(self, name: TopicPartition, now: Moment) -> None:
-        if self._take_out(name):
+        if self._remove(name):
             self._purgatory.happened(name)
             self._steps.moved(name, now)
 
@@ -200,20 +202,20 @@ class Replicas:
         leads = partition.leading is not None
         assert not leads or (info.leader == self._id and partition.is_online), "only the leader of a state leads"
         if led is not None and partition.leading is not led:
-            self._is_lost(name, now)
+            self._on_leadership_lost(name, now)
         elif partition.leading is None:
             self._purgatory.happened(name)  # Consumers wait at followers, too (KIP-392), and name a leader epoch.
         return partition
 
-    def _is_whole_but_away(self, partition: Partition) -> bool:
+    def _is_intact_but_offline(self, partition: Partition) -> bool:
         """Return True if the replica is offline though its log could be opened."""
         return self._unable.is_awaiting_room(partition) or self._damaged.is_awaiting(partition)
 
-    def _is_gone(self, name: TopicPartition, now: Moment) -> None:
+    def _on_offline(self, name: TopicPartition, now: Moment) -> None:
         self._fetchers.forget(name)
-        self._is_lost(name, now)
+        self._on_leadership_lost(name, now)
 
-    def _is_lost(self, name: TopicPartition, now: Moment) -> None:
+    def _on_leadership_lost(self, name: TopicPartition, now: Moment) -> None:
         self._coordinators.resign(name)
         self._purgatory.happened(name)
         self._steps.moved(name, now)
@@ -253,19 +255,19 @@ class Replicas:
         """
         if self._may_hand_over:
             yield from self._unable.hand_over(now)
-            yield from self._unable.come_back()
+            yield from self._unable.reinstate()
             yield from self._damaged.leave(now)
-            yield from self._damaged.come_back(now)
+            yield from self._damaged.reinstate(now)
         unopened, self._unopened = self._unopened, {}
         for name, topic_id in unopened.items():
-            self._open_again(name, topic_id, now)
+            self._reopen(name, topic_id, now)
             yield
 
     def take_cuts(self) -> list[DamageCut]:
         """Return the cuts of damaged logs that a thread is to run."""
         return self._damaged.take_cuts()
 
-    def _open_again(self, name: TopicPartition, topic_id: Uuid, now: Moment) -> None:
+    def _reopen(self, name: TopicPartition, topic_id: Uuid, now: Moment) -> None:
         present = self._partitions.get(name)
         if present is None or present.is_online:
             return
@@ -276,9 +278,9 @@ class Replicas:
             self._partitions[name] = self._become(partition, present.info, now)
             self._coordinators.adopt(partition, now)
             self._purgatory.happened(name)
-            self._opened_again += 1
+            self._reopened_count += 1
 
-    def _take_out(self, name: TopicPartition) -> bool:
+    def _remove(self, name: TopicPartition) -> bool:
         """Remove a partition; return False if it is not here."""
         partition = self._partitions.pop(name, None)
         if partition is None:
@@ -309,7 +311,7 @@ class Replicas:
                 continue
             partition.take_offline()
             self._fetchers.forget(name)
-            self._is_lost(name, now)
+            self._on_leadership_lost(name, now)
 
 
 def is_held(broker: BrokerId, view: ClusterView, name: TopicPartition) -> bool:

@@ -20,12 +20,12 @@ def log_topic_change(change: Change, changed: Changed) -> None:
         if topic is None:
             _LOG.info("topic %s was deleted", name, extra=change.asker)
         elif isinstance(change, CreateTopics):
-            _tell_created(change, topic)
+            _log_created(change, topic)
         else:
             _LOG.info("topic %s now has %s", name, _partitions(topic), extra=change.asker)
 
 
-def _tell_created(change: CreateTopics, topic: TopicInfo) -> None:
+def _log_created(change: CreateTopics, topic: TopicInfo) -> None:
     kind = "internal topic" if topic.is_internal else "topic"
     how = "auto-created" if change.on_sight else "created"
     settings = "".join(f", {name}={value}" for name, value in topic.configs.items())

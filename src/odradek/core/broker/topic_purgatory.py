@@ -47,14 +47,14 @@ class TopicPurgatory:
         awaited, self._awaited = self._awaited, []
         ended: list[Changed] = []
         for one in awaited:
-            if self._is_shown(one) or one.until <= now:
+            if self._is_visible(one) or one.until <= now:
                 topics = {name: self._view.topics.get(name) for name in one.changed.topics}
                 ended.append(one.changed._replace(topics=topics))
             else:
                 self._awaited.append(one)
         return ended
 
-    def _is_shown(self, awaited: PendingTopicChange) -> bool:
+    def _is_visible(self, awaited: PendingTopicChange) -> bool:
         return all(self._has(awaited, name, topic) for name, topic in awaited.changed.topics.items())
 
     def _has(self, awaited: PendingTopicChange, name: TopicName, topic: TopicInfo | None) -> bool:

@@ -2,7 +2,7 @@
 
     request_compaction ──> `to` is set: the log's end, rolled ──> synced ──> passes ──> finish_compaction
                                             a Sync is requested ┘        │      └ Clean, and its files are renamed
-                                                      each ends, go_on ──┴── takes the next step
+                                                each ends, advance_due ──┴── takes the next step
 
 No step waits for a round of the periodic tasks.  advance_all takes steps without an event (of followers that catch up,
 for example), and retries steps that failed on the disk.
@@ -28,7 +28,7 @@ from odradek.log.compaction.replacement import may_be_cleaned
 from odradek.log.files.disk import DiskFailed
 from odradek.log.log.durability import synced_to
 
-ATTENDED_PER_SLICE = 4  # Rolling a log takes up to a millisecond: it creates four files.
+ADVANCED_PER_SLICE = 4  # Rolling a log takes up to a millisecond: it creates four files.
 
 
 class Compactions:
@@ -45,7 +45,7 @@ class Compactions:
         self._next: dict[Partition, Compaction] = {}
         self._due: dict[Partition, None] = {}  # The events that these wait for may have come.
         self._unsynced: dict[TopicPartition, Partition] = {}  # These wait for a sync,
-        self._unnamed: dict[Partition, None] = {}  # and these for files to be renamed.
+        self._awaiting_rename: dict[Partition, None] = {}  # and these for files to be renamed.
         self._queue: deque[Compaction] = deque()  # Compactions that need a pass.
 
     def __len__(self) -> int:
@@ -66,14 +66,14 @@ class Compactions:
         compaction = self._present.get(partition)
         return None if compaction is None else compaction.to
 
-    def passed(self, partition: Partition, removed_records: int) -> None:
+    def on_pass_completed(self, partition: Partition, removed_records: int) -> None:
         """Record the end of a pass over the log."""
         compaction = self._present.get(partition)
         if compaction is not None and compaction.to is not None:
             assert compaction.outcome is None, "a pass counts for a compaction that has not ended"
             compaction.removed_records += removed_records
 
-    def is_free(self, partition: Partition) -> None:
+    def on_log_released(self, partition: Partition) -> None:
         """Record that no pass over the log is running any more."""
         if partition in self._present:
             self._due[partition] = None
@@ -85,24 +85,24 @@ class Compactions:
 
     def on_renamed(self) -> None:
         """Record that the reaper has completed its run."""
-        self._due.update(self._unnamed)
-        self._unnamed.clear()
+        self._due.update(self._awaiting_rename)
+        self._awaiting_rename.clear()
 
     @property
-    def wait_for_names(self) -> bool:
+    def awaits_rename(self) -> bool:
         """Return whether a compaction waits for the reaper."""
-        return bool(self._unnamed)
+        return bool(self._awaiting_rename)
 
-    def go_on(self, now: Moment) -> None:
+    def advance_due(self, now: Moment) -> None:
         """Take the next step of a few due compactions; the others follow at the next event or round."""
-        for _ in range(ATTENDED_PER_SLICE):
+        for _ in range(ADVANCED_PER_SLICE):
             partition = next(iter(self._due), None)
             if partition is None:
                 return
             del self._due[partition]
             compaction = self._present.get(partition)
             if compaction is not None:
-                self._attend(compaction, now)
+                self._advance(compaction, now)
 
     def next(self) -> Partition | None:
         """Remove and return the next log to begin a pass on; None if the queue is empty."""
@@ -119,8 +119,8 @@ class Compactions:
         """Advance all compactions, once a second, in short steps."""
         self._drop_lost(partitions)
         for number, compaction in enumerate(list(self._present.values()), 1):
-            self._attend(compaction, now)
-            if not number % ATTENDED_PER_SLICE:
+            self._advance(compaction, now)
+            if not number % ADVANCED_PER_SLICE:
                 yield
 
     def _drop_lost(self, partitions: Mapping[TopicPartition, Partition]) -> None:
@@ -132,7 +132,7 @@ class Compactions:
                 refused = Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {name} is offline")
                 self._end_all(partition, refused)
 
-    def _attend(self, compaction: Compaction, now: Moment) -> None:
+    def _advance(self, compaction: Compaction, now: Moment) -> None:
         """Set a compaction's end, queue it for its next pass, or end it, whichever is due."""
         partition = compaction.partition
         if compaction.is_queued or compaction.outcome is not None or not partition.is_online:
@@ -140,7 +140,7 @@ class Compactions:
         log = partition.log
         if not may_be_cleaned(log):
             if log.compaction.cleaning is None:  # Otherwise the end of that pass wakes it.
-                self._unnamed[partition] = None
+                self._awaiting_rename[partition] = None
             return
         try:
             check_is_compacted(partition)
@@ -148,7 +148,7 @@ class Compactions:
                 log.roll(now.wall)
                 compaction.begin_compaction(log, now.steady)
                 self._flushes.request_flush(partition.topic_partition)
-            seen = cleanable(log, now.wall, partition.positions.high_watermark)
+            to_clean = cleanable(log, now.wall, partition.positions.high_watermark)
         except Refused as refused:
             self.finish_compaction(partition, Refused(refused.code, refused.detail))
             return
@@ -159,9 +159,9 @@ class Compactions:
         if min(synced_to(log), partition.positions.high_watermark) < compaction.to:
             self._unsynced[partition.topic_partition] = partition
             return
-        won = compaction.won(log, seen, now.steady)
-        if won is not None:
-            self.finish_compaction(partition, won)
+        result = compaction.result(log, to_clean, now.steady)
+        if result is not None:
+            self.finish_compaction(partition, result)
         else:
             compaction.is_queued = True
             self._queue.append(compaction)
@@ -173,7 +173,7 @@ class Compactions:
             return
         assert ended.outcome is None, "a compaction ends once"
         self._unsynced.pop(partition.topic_partition, None)
-        self._unnamed.pop(partition, None)
+        self._awaiting_rename.pop(partition, None)
         following = self._next.pop(partition, None)
         if following is not None:
             assert following.to is None, "the next compaction begins after the present one"

@@ -53,19 +53,19 @@ class Compaction:
         self.to, self._began = log.end_offset, steady
         self._bytes_before = _bytes_below(log, log.end_offset)
 
-    def won(self, log: Log, seen: LogToClean, steady: int) -> CompactionResult | None:
+    def result(self, log: Log, to_clean: LogToClean, steady: int) -> CompactionResult | None:
         """Return the result if nothing is left to compact; None if another pass is needed."""
         assert self.to is not None, "a compaction that ends has begun"
         held_back_by = None
-        if seen.first_dirty < self.to:
-            if seen.first_uncleanable > seen.first_dirty:
+        if to_clean.first_dirty < self.to:
+            if to_clean.first_uncleanable > to_clean.first_dirty:
                 return None
             held_back_by = TRANSACTION if log.producers.first_unstable < self.to else MIN_LAG
         return CompactionResult(
             self._bytes_before,
             _bytes_below(log, self.to),
             self.removed_records,
-            min(seen.first_dirty, self.to),
+            min(to_clean.first_dirty, self.to),
             held_back_by,
             steady - self._began,
         )

@@ -19,8 +19,8 @@ from odradek.core.partition.partition import Partition
 from odradek.log.compaction.cleanable import cleanable, must_roll
 from odradek.log.files.disk import DiskFailed
 
-LOOKED_AT_PER_SLICE = 256
-JUDGED_PER_SLICE = 16  # Compacted logs, as in core/broker/housekeeping.py.
+CHECKED_PER_SLICE = 256
+RETENTION_CHECKS_PER_SLICE = 16  # Compacted logs, as in core/broker/housekeeping.py.
 
 Partitions = Mapping[TopicPartition, Partition]
 
@@ -46,12 +46,12 @@ class DirtyLogs:
         self._running = running
         self._failed = failed
         self._queue: deque[Partition] = deque()
-        self._next_look = 0
+        self._next_search = 0
         self.max_ratio = 0.0  # The highest dirty ratio of the last look.
 
-    def look_soon(self) -> None:
+    def search_soon(self) -> None:
         """Look in the next round: a log was cleaned, or a relevant configuration was altered."""
-        self._next_look = 0
+        self._next_search = 0
 
     def next(self) -> Partition | None:
         """Remove and return the dirtiest log; None if the queue is empty."""
@@ -59,28 +59,28 @@ class DirtyLogs:
 
     def find_dirty_logs(self, now: Moment, partitions: Partitions) -> Iterator[None]:
         """Search for logs worth a pass, if a search is due and none is queued; in short steps."""
-        if self._queue or now.steady < self._next_look:
+        if self._queue or now.steady < self._next_search:
             return
         found: list[tuple[float, Partition]] = []
         self.max_ratio = 0.0
-        left = LOOKED_AT_PER_SLICE
+        left = CHECKED_PER_SLICE
         for name in list(partitions):
             partition = partitions.get(name)
             left -= 1
-            if partition is not None and self._is_the_cleaners(partition):
-                left -= LOOKED_AT_PER_SLICE // JUDGED_PER_SLICE
+            if partition is not None and self._is_candidate(partition):
+                left -= CHECKED_PER_SLICE // RETENTION_CHECKS_PER_SLICE
                 if self._log_starts.retain(partition, now):
                     left = 0  # Retention deletes a part of it: a later pass has less to read.
-                elif (ratio := self._worth(partition, now)) is not None:
+                elif (ratio := self._dirty_ratio(partition, now)) is not None:
                     found.append((ratio, partition))
             if left <= 0:
-                left = LOOKED_AT_PER_SLICE
+                left = CHECKED_PER_SLICE
                 yield
         self._queue.extend(partition for _, partition in sorted(found, key=lambda one: -one[0]))
         if not found:
-            self._next_look = now.steady + self._configs.int("log.cleaner.backoff.ms")
+            self._next_search = now.steady + self._configs.int("log.cleaner.backoff.ms")
 
-    def _is_the_cleaners(self, partition: Partition) -> bool:
+    def _is_candidate(self, partition: Partition) -> bool:
         """Return whether a log is compacted, not set aside and not being cleaned.
 
         Retention would undo the work of a running pass.
@@ -89,7 +89,7 @@ class DirtyLogs:
             return False
         return partition not in self._set_aside and partition.topic_partition not in self._running
 
-    def _worth(self, partition: Partition, now: Moment) -> float | None:
+    def _dirty_ratio(self, partition: Partition, now: Moment) -> float | None:
         """Return the log's dirty ratio if it is to be cleaned now, else None."""
         if self._set_aside.waits(partition, now.steady):
             return None
@@ -97,13 +97,13 @@ class DirtyLogs:
         try:
             if must_roll(log, now.wall):
                 log.roll(now.wall)
-            seen = cleanable(log, now.wall, partition.positions.high_watermark)
+            to_clean = cleanable(log, now.wall, partition.positions.high_watermark)
         except DiskFailed as failed:
             self._failed(partition, failed, now)
             return None
-        assert 0.0 <= seen.ratio <= 1.0, "the dirty ratio is a share of the bytes that a pass reads"
-        self.max_ratio = max(self.max_ratio, seen.ratio)
-        if seen.first_uncleanable <= seen.first_dirty:
+        assert 0.0 <= to_clean.ratio <= 1.0, "the dirty ratio is a share of the bytes that a pass reads"
+        self.max_ratio = max(self.max_ratio, to_clean.ratio)
+        if to_clean.first_uncleanable <= to_clean.first_dirty:
             return None
-        is_due = seen.is_overdue or seen.ratio > log.config.min_cleanable_dirty_ratio
-        return seen.ratio if is_due else None
+        is_due = to_clean.is_overdue or to_clean.ratio > log.config.min_cleanable_dirty_ratio
+        return to_clean.ratio if is_due else None

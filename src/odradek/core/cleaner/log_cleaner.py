@@ -56,7 +56,7 @@ class LogCleaner:
         self._running: dict[TopicPartition, Clean] = {}
         self._steps: list[Clean] = []  # Not taken by the shell yet.
         self.set_aside = UncleanableLogs()
-        self._asked = Compactions(purgatory, flushes, self._failed)  # To be cleaned whatever their ratio.
+        self._requested = Compactions(purgatory, flushes, self._failed)  # To be cleaned whatever their ratio.
         self._dirty = DirtyLogs(configs, log_starts, self.set_aside, self._running, self._failed)
         self._stats = CleanerStats()
         self._is_stopped = False
@@ -79,33 +79,33 @@ class LogCleaner:
         `go_on` or the next round begins it.
         """
         self.set_aside.try_again(partition)
-        return self._asked.request_compaction(partition)
+        return self._requested.request_compaction(partition)
 
     def on_synced(self, names: Collection[TopicPartition], now: Moment) -> None:
         """Advance requested compactions that waited for syncs of these logs."""
-        if self._asked:
-            self._asked.on_synced(names)
+        if self._requested:
+            self._requested.on_synced(names)
             self.go_on(now)
 
     @property
-    def waits_for_names(self) -> bool:
+    def awaits_rename(self) -> bool:
         """Return whether a requested compaction waits for the reaper to rename files."""
-        return self._asked.wait_for_names
+        return self._requested.awaits_rename
 
     def on_renamed(self, now: Moment) -> None:
         """Advance requested compactions that waited for the reaper."""
-        self._asked.on_renamed()
+        self._requested.on_renamed()
         self.go_on(now)
 
     def go_on(self, now: Moment) -> None:
         """Take the next steps of requested compactions, and begin passes as far as threads are free."""
-        self._asked.go_on(now)
+        self._requested.advance_due(now)
         while self._begin_next(now):
             pass
 
-    def look_soon(self) -> None:
+    def search_soon(self) -> None:
         """Search for dirty logs in the next round: a relevant configuration was altered."""
-        self._dirty.look_soon()
+        self._dirty.search_soon()
 
     def stop(self) -> None:
         """End all passes and begin no others."""
@@ -119,8 +119,8 @@ class LogCleaner:
     def schedule_passes(self, now: Moment, partitions: Partitions) -> Iterator[None]:
         """Begin passes if a log is dirty and a thread is free; called once a second, in short steps."""
         self._withdraw_lost(partitions)
-        self.set_aside.forget_gone(partitions)
-        yield from self._asked.advance_all(now, partitions)
+        self.set_aside.forget_removed(partitions)
+        yield from self._requested.advance_all(now, partitions)
         if self._configs.bool("log.cleaner.enable") and self._has_free_thread:
             yield from self._dirty.find_dirty_logs(now, partitions)
         while self._begin_next(now):
@@ -128,21 +128,21 @@ class LogCleaner:
 
     @property
     def _has_free_thread(self) -> bool:
-        threads = max(self._configs.int("log.cleaner.threads"), 1 if self._asked else 0)
+        threads = max(self._configs.int("log.cleaner.threads"), 1 if self._requested else 0)
         return len(self._running) < threads and not self._is_stopped
 
     def _withdraw_lost(self, partitions: Partitions) -> None:
         for name, step in self._running.items():
             partition = step.partition
-            is_there = partitions.get(name) is partition and partition.is_online
-            if not is_there or partition.log.compaction.cleaning is not step.cleaning:
+            is_present = partitions.get(name) is partition and partition.is_online
+            if not is_present or partition.log.compaction.cleaning is not step.cleaning:
                 step.cleaning.withdraw()
 
     def _begin_next(self, now: Moment) -> bool:
         """Begin a pass if one is due and a thread is free; return whether one began."""
         if not self._has_free_thread:
             return False
-        partition = self._asked.next() or self._dirty.next()
+        partition = self._requested.next() or self._dirty.next()
         if partition is None:
             return False
         self._begin(partition, now)
@@ -155,20 +155,20 @@ class LogCleaner:
             return  # A thread may still write files for a deleted partition of this name; a later round tries again.
         try:
             log = partition.log
-            seen = cleanable(log, now.wall, partition.positions.high_watermark)
+            to_clean = cleanable(log, now.wall, partition.positions.high_watermark)
         except (DiskFailed, Refused):
             return
-        end = self._asked.end_for(partition)
+        end = self._requested.end_for(partition)
         if end is not None:  # Later writes do not extend it.
-            seen = seen._replace(first_uncleanable=min(seen.first_uncleanable, end))
-        if not may_be_cleaned(log) or seen.first_uncleanable <= seen.first_dirty:
+            to_clean = to_clean._replace(first_uncleanable=min(to_clean.first_uncleanable, end))
+        if not may_be_cleaned(log) or to_clean.first_uncleanable <= to_clean.first_dirty:
             return  # Files are not renamed yet, or not truncated to the end of the log.
         assert log.compaction.cleaning is None, "a log has one running pass"
         options = cleaning_options(self._configs, log.config, self._seed(), now.wall)
-        cleaning = log.compaction.cleaning = Cleaning(log, seen, options)
-        self._go_on(Clean(partition, cleaning))
+        cleaning = log.compaction.cleaning = Cleaning(log, to_clean, options)
+        self._start_step(Clean(partition, cleaning))
 
-    def _go_on(self, step: Clean) -> None:
+    def _start_step(self, step: Clean) -> None:
         assert step.partition.topic_partition not in self._running, "a log has one running pass"
         self._running[step.partition.topic_partition] = step
         self._steps.append(step)
@@ -177,12 +177,12 @@ class LogCleaner:
 
     def on_cleaned(self, event: Cleaned, now: Moment) -> None:
         """Complete a step: swap the group's segments into the log, and continue its pass or begin the next."""
-        self._take_in(event, now)
+        self._complete_step(event, now)
         if event.step.partition.topic_partition not in self._running:
-            self._asked.is_free(event.step.partition)
+            self._requested.on_log_released(event.step.partition)
         self.go_on(now)
 
-    def _take_in(self, event: Cleaned, now: Moment) -> None:
+    def _complete_step(self, event: Cleaned, now: Moment) -> None:
         step = event.step
         partition, cleaning = step.partition, step.cleaning
         assert self._running[partition.topic_partition] is step, "a step ends once, before the next one begins"
@@ -194,7 +194,7 @@ class LogCleaner:
         if log.compaction.cleaning is not cleaning:
             return  # The partition has another log by now.
         # If the log was truncated during the step, other bytes may be where the step has failed.
-        is_void = not self._take_over(event, now) if event.failure is None else cleaning.is_withdrawn
+        is_void = not self._swap_in(event, now) if event.failure is None else cleaning.is_withdrawn
         if is_void:
             event = event._replace(failure=CleaningAborted())
         if event.failure is not None:
@@ -205,17 +205,17 @@ class LogCleaner:
         elif self._is_stopped or cleaning.is_withdrawn:
             log.compaction.cleaning = None
         elif not cleaning.is_over:
-            self._go_on(step)
+            self._start_step(step)
         else:
             log.compaction.cleaning = None
             assert cleaning.end <= log.end_offset, "a truncation withdraws the pass"
             log.compaction.cleaned(cleaning.end)
             self._stats = self._stats.plus(cleaning)
-            self._asked.passed(partition, cleaning.dropped_records)
-            self._dirty.look_soon()
-            _tell(partition, cleaning)
+            self._requested.on_pass_completed(partition, cleaning.dropped_records)
+            self._dirty.search_soon()
+            _log_result(partition, cleaning)
 
-    def _take_over(self, event: Cleaned, now: Moment) -> bool:
+    def _swap_in(self, event: Cleaned, now: Moment) -> bool:
         """Swap the new segments into the log; return False if it has lost their sources in between."""
         group, cleaning = event.group, event.step.cleaning
         if group is None or not group.segments:
@@ -235,12 +235,12 @@ class LogCleaner:
         if text is not None:
             _LOG.log(logging.ERROR if partition in self.set_aside else logging.WARNING, text)
         code = ErrorCode.CORRUPT_MESSAGE if isinstance(failure, Uncleanable) else ErrorCode.KAFKA_STORAGE_ERROR
-        self._asked.finish_compaction(
+        self._requested.finish_compaction(
             partition, Refused(code, f"failed to compact {partition.topic_partition}: {failure}")
         )
 
 
-def _tell(partition: Partition, cleaning: Cleaning) -> None:
+def _log_result(partition: Partition, cleaning: Cleaning) -> None:
     name, before, after = partition.topic_partition, cleaning.read_bytes, cleaning.kept_bytes
     text = "compacted %s up to offset %d: size reduced from %d to %d bytes, %d records removed"
     _LOG.info(text, name, cleaning.end, before, after, cleaning.dropped_records)

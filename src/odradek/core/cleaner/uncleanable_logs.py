@@ -36,7 +36,7 @@ class UncleanableLogs:
     def __init__(self) -> None:
         self.reasons: dict[Partition, str] = {}
         self._retry: dict[Partition, int] = {}  # The time of the retry, on the steady clock.
-        self._noted: dict[str, Mapping[TopicPartition, str]] = {}  # The written lists, by directory.
+        self._written: dict[str, Mapping[TopicPartition, str]] = {}  # The written lists, by directory.
         self._disks: dict[str, Disk] = {}
 
     def __contains__(self, partition: Partition) -> bool:
@@ -60,20 +60,20 @@ class UncleanableLogs:
         """Allow another try of a log that was set aside."""
         self.reasons.pop(partition, None)
 
-    def forget_gone(self, partitions: Mapping[TopicPartition, Partition]) -> None:
+    def forget_removed(self, partitions: Mapping[TopicPartition, Partition]) -> None:
         """Forget logs of partitions that are not here any more."""
         for known in (self.reasons, self._retry):
             for one in [one for one in known if partitions.get(one.topic_partition) is not one]:
                 del known[one]
 
-    def notes(self) -> list[UncleanableLogsWrite]:
+    def list_writes(self) -> list[UncleanableLogsWrite]:
         """Return the chores that write changed lists of uncleanable logs."""
-        noted: dict[str, dict[TopicPartition, str]] = {directory: {} for directory in self._noted}
+        lists: dict[str, dict[TopicPartition, str]] = {directory: {} for directory in self._written}
         for partition, reason in self.reasons.items():
             if partition.is_online:
                 directory = partition.log.directory.rpartition("/")[0]
-                noted.setdefault(directory, {})[partition.topic_partition] = reason
+                lists.setdefault(directory, {})[partition.topic_partition] = reason
                 self._disks[directory] = partition.log.disk
-        changed = [name for name, reasons in noted.items() if reasons != self._noted.get(name)]
-        self._noted = dict(noted)
-        return [UncleanableLogsWrite(self._disks[name], name, noted[name]) for name in changed]
+        changed = [name for name, reasons in lists.items() if reasons != self._written.get(name)]
+        self._written = dict(lists)
+        return [UncleanableLogsWrite(self._disks[name], name, lists[name]) for name in changed]

@@ -34,11 +34,11 @@ class BrokerConfigs(LayeredConfigs):
         """
         texts = dict(texts)
         if texts.get("broker.id", "").strip() != "-1":  # -1 requests a generated id.
-            for one, other in (("broker.id", "node.id"), ("node.id", "broker.id")):
-                if one in texts and other not in texts:  # Two names of one key, as in Kafka 3 and 4.
+            for set_name, other_name in (("broker.id", "node.id"), ("node.id", "broker.id")):
+                if set_name in texts and other_name not in texts:  # Two names of one key, as in Kafka 3 and 4.
                     # An error names the key that was set.
-                    BROKER_KEYS[other]._replace(name=one).parse(texts[one])
-                    texts[other] = texts[one]
+                    BROKER_KEYS[other_name]._replace(name=set_name).parse(texts[set_name])
+                    texts[other_name] = texts[set_name]
         own = {name: BROKER_KEYS[name].parse(text) for name, text in (defaults or {}).items()}
         configs = cls((Layer.parse(ConfigSource.STATIC_BROKER_CONFIG, texts),), own)
         check_defaults(configs)

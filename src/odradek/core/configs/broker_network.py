@@ -12,7 +12,7 @@ from odradek.core.configs.config_rules import (
     NOT_EMPTY_LIST,
     NOT_NULL,
     SECURITY_PROTOCOL,
-    SPOKEN_RELEASE,
+    SUPPORTED_RELEASE,
     UNIQUE,
     between,
     one_of,
@@ -58,7 +58,7 @@ NETWORK_KEYS: tuple[ConfigKey, ...] = (
     list_("early.start.listeners", None, UNIQUE, HIGH),
     string("host.name", "", None, HIGH, retired=True),
     string("inter.broker.listener.name", None, None, MEDIUM),
-    string("inter.broker.protocol.version", "3.9-IV0", SPOKEN_RELEASE, MEDIUM, retired=True),
+    string("inter.broker.protocol.version", "3.9-IV0", SUPPORTED_RELEASE, MEDIUM, retired=True),
     int_("kafka.metrics.polling.interval.secs", 10, AT_LEAST_1, LOW),
     list_("kafka.metrics.reporters", (), UNIQUE, LOW),
     string(

@@ -67,7 +67,7 @@ def _check_not_empty_list(name: str, value: Value) -> str | None:
     return None if value else f"Configuration '{name}' must not be empty. Valid values include: any non-empty value"
 
 
-def _anything(_name: str, _value: Value) -> str | None:
+def _accept_any(_name: str, _value: Value) -> str | None:
     return None
 
 
@@ -91,21 +91,21 @@ def _check_release(name: str, value: Value) -> str | None:
     return None if ok else invalid(name, str(value), "Version must be a release of Kafka such as 3.9 or 3.9-IV0")
 
 
-def _check_spoken_release(name: str, value: Value) -> str | None:
+def _check_supported(name: str, value: Value) -> str | None:
     if metadata_version(str(value)) is not None:
         return None
     return invalid(name, str(value), "Version must be one from 0.11.0 to 3.9, such as 2.8 or 2.8-IV1")
 
 
 NOT_EMPTY = Rule("non-empty string", _check_not_empty)
-NOT_NULL = Rule("non-null string", _anything)  # Text from a file is never null.
+NOT_NULL = Rule("non-null string", _accept_any)  # Text from a file is never null.
 # Repeated elements are dropped when a list is parsed, so there is nothing left to reject.
-UNIQUE = Rule("list", _anything)
+UNIQUE = Rule("list", _accept_any)
 NOT_EMPTY_LIST = Rule("list", _check_not_empty_list)
-ANY_LIST = Rule("non-empty list", _anything)  # Kafka's name for it, although an empty default is valid.
+ANY_LIST = Rule("non-empty list", _accept_any)  # Kafka's name for it, although an empty default is valid.
 THROTTLED_REPLICAS = Rule("pid:bid,... or *", _check_throttled_replicas, keeps_repeats=True)
 RELEASE = Rule("[release/IBP version strings]", _check_release)
-SPOKEN_RELEASE = RELEASE._replace(check=_check_spoken_release)  # Versions of the inter-broker protocol supported here.
+SUPPORTED_RELEASE = RELEASE._replace(check=_check_supported)  # Versions of the inter-broker protocol supported here.
 
 AT_LEAST_MINUS_2, AT_LEAST_MINUS_1, AT_LEAST_0, AT_LEAST_1 = map(between, (-2, -1, 0, 1))
 CLEANUP_POLICY = one_of("compact", "delete")

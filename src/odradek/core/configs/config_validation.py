@@ -73,26 +73,26 @@ class DynamicConfigTexts(NamedTuple):
         """
         parts = ({name: text for name, text in part.items() if _is_usable(name, text)} for part in self)
         broker, cluster = parts
-        if any(name in _INHERITED and _why_invalid(name, text) for part in self for name, text in part.items()):
+        if any(name in _INHERITED and _invalid_reason(name, text) for part in self for name, text in part.items()):
             broker = {**broker, **KEEPS_ALL}
         return DynamicConfigTexts(broker, cluster)
 
     def unusable(self) -> list[str]:
         """Return a sentence for each value that is not used."""
-        told = []
+        problems = []
         for part in self:
             for name, text in part.items():
-                why = _why_invalid(name, text)
-                if why is not None:
+                reason = _invalid_reason(name, text)
+                if reason is not None:
                     kept = "; no records of topics that inherit it are deleted until it is corrected"
-                    told.append(f"{why}{kept if name in _INHERITED else ''}")
+                    problems.append(f"{reason}{kept if name in _INHERITED else ''}")
                 elif not _is_usable(name, text):
-                    told.append(f"{name} cannot be updated dynamically")
-        return sorted(told)
+                    problems.append(f"{name} cannot be updated dynamically")
+        return sorted(problems)
 
     def without_certificates(self) -> DynamicConfigTexts:
         """Return all settings except per-broker ones, which may name deleted files."""
-        own = {name: text for name, text in self.broker.items() if name in BROKER_KEYS and not _is_own(name)}
+        own = {name: text for name, text in self.broker.items() if name in BROKER_KEYS and not _is_per_broker(name)}
         return DynamicConfigTexts(own, self.cluster)
 
     def with_certificates_of(self, other: DynamicConfigTexts) -> DynamicConfigTexts:
@@ -141,7 +141,7 @@ def started_with(configs: BrokerConfigs, dynamic: DynamicConfigTexts) -> tuple[B
         return configs, [*problems, f"ignored the dynamic configuration: {error}"]
 
 
-def _why_invalid(name: str, text: str) -> str | None:
+def _invalid_reason(name: str, text: str) -> str | None:
     try:
         known_key(name).parse(text)
     except ConfigError as error:
@@ -150,10 +150,10 @@ def _why_invalid(name: str, text: str) -> str | None:
 
 
 def _is_usable(name: str, text: str) -> bool:
-    return _why_invalid(name, text) is None and known_key(name).mode is not READ_ONLY and name not in AT_START
+    return _invalid_reason(name, text) is None and known_key(name).mode is not READ_ONLY and name not in AT_START
 
 
-def _is_own(name: str) -> bool:
+def _is_per_broker(name: str) -> bool:
     return known_key(name).mode is PER_BROKER
 
 

@@ -49,24 +49,24 @@ class ConfigEdit(NamedTuple):
             elif operation is Operation.DELETE:
                 after.pop(name, None)
             else:
-                after[name] = _of_list(name, operation, value, after.get(name), key_of(name))
+                after[name] = _edit_list(name, operation, value, after.get(name), key_of(name))
         return after
 
 
-def _of_list(name: str, operation: Operation, value: str, before: str | None, key: ConfigKey | None) -> str:
+def _edit_list(name: str, operation: Operation, value: str, before: str | None, key: ConfigKey | None) -> str:
     if key is None or key.type is not ConfigType.LIST:
         text = f"Can't {operation.name} to key {name} because its type is not LIST."
         raise Refused(ErrorCode.INVALID_CONFIG, text)
     present = _elements(to_text(key.default) or "" if before is None else before)
     named = _elements(value) or [""]
     if operation is Operation.APPEND:
-        for one in named:
-            if one not in present:
-                present.append(one)
+        for element in named:
+            if element not in present:
+                present.append(element)
     else:
-        for one in named:
-            if one in present:
-                present.remove(one)  # The first of several, as in Kafka.
+        for element in named:
+            if element in present:
+                present.remove(element)  # The first of several, as in Kafka.
     return ",".join(present)
 
 

@@ -101,7 +101,7 @@ CHANGES = (
     VersionChanges("3.9-IV0", "KIP-853, KIP-1005", {"fetch": 17, "list_offsets": 9}),
 )
 # Kafka has these since 4.0, the offsets with topic ids since 4.1.
-OF_OURS_ALONE = (
+ODRADEK_CHANGES = (
     VersionChanges("4.0", "KIP-848", {"group_version": 1}),
     VersionChanges("4.0", "KIP-890", {"transaction_version": 2, "transaction_value": 1}),
     VersionChanges("4.1", "KIP-848", {"offset_value": 4}),
@@ -112,9 +112,9 @@ OF_OURS_ALONE = (
 def _table() -> dict[MetadataVersion, InterBrokerProtocol]:
     table, known, applied = {}, InterBrokerProtocol(), 0
     for version in METADATA_VERSIONS:
-        for one in CHANGES:
-            if one.since == version.name:
-                known = known._replace(**one.changes)
+        for change in CHANGES:
+            if change.since == version.name:
+                known = known._replace(**change.changes)
                 applied += 1
         table[version] = known = known._replace(version=version)
     assert applied == len(CHANGES), "every change names a known version"
@@ -140,7 +140,7 @@ def protocol_of(configs: TypedValues) -> InterBrokerProtocol:
     assert version is not None, "the rule of the key has validated the version"
     found = protocol(version)
     if version == NEWEST and not configs.optional_str("zookeeper.connect"):
-        for one in OF_OURS_ALONE:
-            found = found._replace(**one.changes)
+        for change in ODRADEK_CHANGES:
+            found = found._replace(**change.changes)
     assert found.version == version
     return found

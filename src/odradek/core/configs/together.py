@@ -22,18 +22,18 @@ def problems(configs: TypedValues) -> Iterator[str]:
 
 
 def _identity(configs: TypedValues) -> Iterator[str]:
-    one, other = configs.int("broker.id"), configs.int("node.id")
-    if other != one and min(one, other) >= 0:
+    broker_id, node_id = configs.int("broker.id"), configs.int("node.id")
+    if node_id != broker_id and min(broker_id, node_id) >= 0:
         yield "You must set `node.id` to the same value as `broker.id`."
     generated = configs.bool("broker.id.generation.enable")
-    if one < 0 and configs.bool("zookeeper.metadata.migration.enable"):
+    if broker_id < 0 and configs.bool("zookeeper.metadata.migration.enable"):
         yield (
             "broker.id generation is incompatible with ZooKeeper migration. Please stop using it before enabling "
             "migration (set broker.id to a value greater or equal to 0)."
         )
     # Higher ids are reserved for generation, so another broker could get the same one.
     under_zookeeper = configs.optional_str("zookeeper.connect") and not configs.list("process.roles")
-    if under_zookeeper and generated and one > configs.int("reserved.broker.max.id"):
+    if under_zookeeper and generated and broker_id > configs.int("reserved.broker.max.id"):
         yield "broker.id must be greater than or equal to -1 and not greater than reserved.broker.max.id"
 
 
@@ -51,12 +51,12 @@ def _logs(configs: TypedValues) -> Iterator[str]:
 
 def _cordoned(configs: TypedValues) -> Iterator[str]:
     name = "cordoned.log.dirs"
-    cordoned, there = configs.list(name), configs.list("log.dirs") or configs.list("log.dir")
+    cordoned, log_dirs = configs.list(name), configs.list("log.dirs") or configs.list("log.dir")
     if "*" in cordoned:
         if len(cordoned) > 1:
             yield f"When {name} is set to *, it must not contain other values"
         return
-    missing = [one for one in cordoned if one not in there]
+    missing = [directory for directory in cordoned if directory not in log_dirs]
     if missing:
         text = f"All entries in {name} must be present in log.dirs or log.dir. Missing entries :"
         yield f"{text} {', '.join(missing)}"
@@ -86,8 +86,8 @@ def _offsets(configs: TypedValues) -> Iterator[str]:
 
 
 def _connections(configs: TypedValues) -> Iterator[str]:
-    queued, one = configs.int("queued.max.request.bytes"), configs.int("socket.request.max.bytes")
-    if 0 < queued < one:
+    queued, request_max = configs.int("queued.max.request.bytes"), configs.int("socket.request.max.bytes")
+    if 0 < queued < request_max:
         yield "queued.max.request.bytes must be larger or equal to socket.request.max.bytes"
     delay, idle = configs.int("connection.failed.authentication.delay.ms"), configs.int("connections.max.idle.ms")
     if idle > 0 and delay >= idle:

@@ -241,7 +241,7 @@ def check_topic(broker: LayeredConfigs, overrides: Mapping[str, str | None]) -> 
         values = {name: TOPIC_KEYS[name].parse(text) for name, text in overrides.items() if text is not None}
     except ConfigError as error:
         raise _refused(str(error)) from error
-    _check_together(MergedTopicConfigs(broker, values))
+    _check_consistency(MergedTopicConfigs(broker, values))
 
 
 def check_defaults(broker: LayeredConfigs) -> None:
@@ -252,12 +252,12 @@ def check_defaults(broker: LayeredConfigs) -> None:
         if problem is not None:
             raise ConfigError(problem)
     try:
-        _check_together(MergedTopicConfigs(broker, {}))
+        _check_consistency(MergedTopicConfigs(broker, {}))
     except Refused as refused:
         raise ConfigError(refused.detail) from refused
 
 
-def _check_together(merged: MergedTopicConfigs) -> None:
+def _check_consistency(merged: MergedTopicConfigs) -> None:
     low, high = merged.int("min.compaction.lag.ms"), merged.int("max.compaction.lag.ms")
     if low > high:
         raise _refused(f"conflict topic config setting min.compaction.lag.ms ({low}) > max.compaction.lag.ms ({high})")

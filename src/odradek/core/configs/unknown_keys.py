@@ -30,7 +30,7 @@ _UNITS = {
     "secs": "seconds",
 }
 _ALL_UNITS = frozenset((*_UNITS, *_UNITS.values(), "bytes", "messages", "mb", "kb"))
-_LETTERS_OFF_MAX = 2
+_DISTANCE_MAX = 2
 _LETTERS_PER_ERROR = 3  # Of a word: "id" and "ms" are too short to be misspelled words.
 
 
@@ -41,8 +41,10 @@ def why_refused(name: str) -> str | None:
     if name in REMOVED or name.startswith(VENDORS):
         return None
     if name in TOPIC_KEYS:
-        of_brokers = " or ".join(f"'{one}'" for one in TOPIC_SYNONYMS.get(name, ()) if one in BROKER_KEYS)
-        advice = f"Use {of_brokers} for all topics." if of_brokers else "Set it on topics with odradek topic config."
+        alternatives = " or ".join(f"'{key}'" for key in TOPIC_SYNONYMS.get(name, ()) if key in BROKER_KEYS)
+        advice = (
+            f"Use {alternatives} for all topics." if alternatives else "Set it on topics with odradek topic config."
+        )
         return f"Configuration key '{name}' is a topic-level key. {advice}"
     near = nearest(name)
     return f"Unknown configuration key '{name}'. Did you mean '{near}'?" if near else None
@@ -68,40 +70,40 @@ def nearest(name: str, among: Iterable[str] = BROKER_KEYS) -> str | None:
     plain = ".".join(_UNITS.get(word, word) for word in plain.split(".")) if plain not in keys else plain
     if plain in keys:
         return keys[plain]
-    found = sorted((off, key) for key in keys for off in _off(plain, key))
-    if not found or [off for off, _ in found].count(found[0][0]) > 1:
+    found = sorted((distance, key) for key in keys for distance in _distances(plain, key))
+    if not found or [distance for distance, _ in found].count(found[0][0]) > 1:
         return None
     return keys[found[0][1]]
 
 
-def _off(name: str, key: str) -> Iterator[int]:
+def _distances(name: str, key: str) -> Iterator[int]:
     """Yield the number of letters by which a name differs from a key, if it may be a misspelling."""
     words, others = name.split("."), key.split(".")
     if len(words) != len(others):
-        joined, other = name.replace(".", ""), key.replace(".", "")
-        if joined == other:
+        joined, target = name.replace(".", ""), key.replace(".", "")
+        if joined == target:
             yield 1
         return
-    different = [(one, other) for one, other in zip(words, others, strict=True) if one != other]
+    different = [(word, target) for word, target in zip(words, others, strict=True) if word != target]
     if len(different) == 1 and not _ALL_UNITS.issuperset(different[0]):
-        one, other = different[0]
-        off = _letters_off(one, other)
-        if off <= min(_LETTERS_OFF_MAX, max(1, len(other) // _LETTERS_PER_ERROR)):
-            yield off
+        word, target = different[0]
+        distance = _edit_distance(word, target)
+        if distance <= min(_DISTANCE_MAX, max(1, len(target) // _LETTERS_PER_ERROR)):
+            yield distance
 
 
-def _letters_off(one: str, other: str) -> int:
+def _edit_distance(word: str, target: str) -> int:
     """Return the number of letters that were left out, added, changed, or exchanged with the next."""
-    if abs(len(one) - len(other)) > _LETTERS_OFF_MAX:
-        return _LETTERS_OFF_MAX + 1
+    if abs(len(word) - len(target)) > _DISTANCE_MAX:
+        return _DISTANCE_MAX + 1
     before: list[int] = []
-    row = list(range(len(other) + 1))
-    for i, letter in enumerate(one, 1):
+    row = list(range(len(target) + 1))
+    for i, letter in enumerate(word, 1):
         last, before, row = before, row, [i]
-        for j, wanted in enumerate(other, 1):
-            cost = min(row[j - 1] + 1, before[j] + 1, before[j - 1] + (letter != wanted))
-            if i > 1 and j > 1 and letter == other[j - 2] and one[i - 2] == wanted:
+        for j, target_letter in enumerate(target, 1):
+            cost = min(row[j - 1] + 1, before[j] + 1, before[j - 1] + (letter != target_letter))
+            if i > 1 and j > 1 and letter == target[j - 2] and word[i - 2] == target_letter:
                 cost = min(cost, last[j - 2] + 1)
             row.append(cost)
-    assert abs(len(one) - len(other)) <= row[-1] <= max(len(one), len(other))
+    assert abs(len(word) - len(target)) <= row[-1] <= max(len(word), len(target))
     return row[-1]

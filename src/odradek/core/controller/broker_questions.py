@@ -21,18 +21,18 @@ def shut_down(event: ShutDown, context: ControllerContext, leaders: Leaders, bat
         return
     broker = event.broker
     context.shutting_down.add(broker)
-    held = context.staying(context.partitions_on(broker))
-    shared = [one for one in held if len(context.replicas(one)) > 1]
+    held = context.existing(context.partitions_on(broker))
+    shared = [partition for partition in held if len(context.replicas(partition)) > 1]
 
-    def handed_over(partition: TopicPartition, state: LeaderAndIsr) -> LeaderAndIsr:
+    def hand_over(partition: TopicPartition, state: LeaderAndIsr) -> LeaderAndIsr:
         if state.leader != broker:
             return elections.without(state, {broker})
         replicas, online = context.replicas(partition), context.online(partition)
         elected = elections.for_controlled_shutdown(state, replicas, online, context.shutting_down)
         return state if elected is None else elected.state
 
-    yield from leaders.elect(shared, handed_over)
-    states = {one: context.states[one] for one in shared if one in context.states}
+    yield from leaders.elect(shared, hand_over)
+    states = {partition: context.states[partition] for partition in shared if partition in context.states}
     for partition, state in states.items():
         if state.leader != broker:
             batch.stop(broker, partition)
@@ -57,18 +57,18 @@ def alter_partitions(
         return
     answers: dict[TopicPartition, AlteredPartition] = {}
     accepted: dict[TopicPartition, LeaderAndIsr] = {}
-    for partition, wanted in event.wanted.items():
+    for partition, proposed in event.wanted.items():
         state = context.states.get(partition)
         if state is None or partition.topic in context.deleting:
             answers[partition] = AlteredPartition(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        elif state.leader == event.broker and _is_same(wanted, state):
+        elif state.leader == event.broker and _is_same(proposed, state):
             answers[partition] = AlteredPartition(ErrorCode.NONE, state)  # The previous answer was lost.
-        elif error := _refusal(wanted, state, partition, event.broker, context):
+        elif error := _refusal(proposed, state, partition, event.broker, context):
             answers[partition] = AlteredPartition(error)
-        elif _has_restarted(event.isr_epochs.get(partition, {}), wanted, context):
+        elif _has_restarted(event.isr_epochs.get(partition, {}), proposed, context):
             answers[partition] = AlteredPartition(ErrorCode.INELIGIBLE_REPLICA)
         else:
-            accepted[partition] = state._replace(isr=wanted.isr, recovery=wanted.recovery)
+            accepted[partition] = state._replace(isr=proposed.isr, recovery=proposed.recovery)
     if accepted:
         answers |= yield from _write(accepted, context, leaders, batch)
     event.answer = {partition: answers[partition] for partition in event.wanted}
@@ -80,76 +80,80 @@ def _write(
     write = WriteStates(accepted)
     yield write
     assert len(write.result.states) + len(write.result.stale) == len(accepted), "each state is written or stale"
-    context.became(write.result.states)
+    context.put_states(write.result.states)
     stale = write.result.stale
     yield from leaders.read(stale)
     yield from leaders.settle(stale)
     batch.update_metadata(accepted)
     answers: dict[TopicPartition, AlteredPartition] = {}
-    for partition, wanted in accepted.items():
+    for partition, proposed in accepted.items():
         state = context.states.get(partition)
-        if state is not None and (partition in write.result.states or _is_same(wanted, state)):
+        if state is not None and (partition in write.result.states or _is_same(proposed, state)):
             answers[partition] = AlteredPartition(ErrorCode.NONE, state)
         else:
             answers[partition] = AlteredPartition(ErrorCode.INVALID_UPDATE_VERSION)
     return answers
 
 
-def _is_same(wanted: LeaderAndIsr, state: LeaderAndIsr) -> bool:
-    """Return whether the wanted state is already written, by a request or write without an answer."""
+def _is_same(proposed: LeaderAndIsr, state: LeaderAndIsr) -> bool:
+    """Return whether the proposed state is already written, by a request or write without an answer."""
     has = (state.leader_epoch, state.isr, state.recovery)
-    return wanted.partition_epoch <= state.partition_epoch and has == (wanted.leader_epoch, wanted.isr, wanted.recovery)
+    return proposed.partition_epoch <= state.partition_epoch and has == (
+        proposed.leader_epoch,
+        proposed.isr,
+        proposed.recovery,
+    )
 
 
 def _refusal(
-    wanted: LeaderAndIsr, state: LeaderAndIsr, partition: TopicPartition, broker: BrokerId, context: ControllerContext
+    proposed: LeaderAndIsr, state: LeaderAndIsr, partition: TopicPartition, broker: BrokerId, context: ControllerContext
 ) -> ErrorCode:
     """Return the reason why a leader may not have that state, or NONE."""
-    if wanted.partition_epoch > state.partition_epoch or wanted.leader_epoch > state.leader_epoch:
+    if proposed.partition_epoch > state.partition_epoch or proposed.leader_epoch > state.leader_epoch:
         return ErrorCode.NOT_CONTROLLER  # The leader knows a newer epoch than this controller.
-    if wanted.leader_epoch < state.leader_epoch:
+    if proposed.leader_epoch < state.leader_epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
-    if wanted.partition_epoch < state.partition_epoch:
+    if proposed.partition_epoch < state.partition_epoch:
         return ErrorCode.INVALID_UPDATE_VERSION
-    isr = set(wanted.isr)
-    is_duplicated = len(isr) < len(wanted.isr)
+    isr = set(proposed.isr)
+    is_duplicated = len(isr) < len(proposed.isr)
     if state.leader != broker or broker not in isr or is_duplicated or not isr <= {*context.replicas(partition)}:
         return ErrorCode.INVALID_REQUEST
     # A leader that may lack records recovers its log before others follow it, and does so once (KIP-704).
-    if wanted.recovery == RECOVERING and (state.recovery == RECOVERED or len(isr) > 1):
+    if proposed.recovery == RECOVERING and (state.recovery == RECOVERED or len(isr) > 1):
         return ErrorCode.INVALID_REQUEST
     if not isr <= context.online(partition) - context.shutting_down | {broker}:
         return ErrorCode.INELIGIBLE_REPLICA
     return ErrorCode.NONE
 
 
-def _has_restarted(known: BrokerEpochs, wanted: LeaderAndIsr, context: ControllerContext) -> bool:
+def _has_restarted(known: BrokerEpochs, proposed: LeaderAndIsr, context: ControllerContext) -> bool:
     """Return whether an ISR member has restarted since the leader saw it catch up (KIP-903)."""
-    assert {*wanted.isr} <= context.brokers.keys(), "only live brokers are eligible for an ISR"
-    return any(known.get(one, NO_EPOCH) not in (NO_EPOCH, context.brokers[one].epoch) for one in wanted.isr)
+    assert {*proposed.isr} <= context.brokers.keys(), "only live brokers are eligible for an ISR"
+    return any(known.get(member, NO_EPOCH) not in (NO_EPOCH, context.brokers[member].epoch) for member in proposed.isr)
 
 
-def _is_from_live_broker(ask: ShutDown, context: ControllerContext) -> bool:
+def _is_from_live_broker(event: ShutDown, context: ControllerContext) -> bool:
     """Return whether the broker that asks is registered; set the error if it is not.
 
     As in Apache Kafka, an epoch above the known one belongs to a registration of which the controller learns next,
     and -1 is sent by brokers that do not know theirs.
     """
-    live = context.brokers.get(ask.broker)
+    live = context.brokers.get(event.broker)
     if live is None:
-        ask.error = ErrorCode.BROKER_NOT_AVAILABLE if ask.broker_epoch == NO_EPOCH else ErrorCode.STALE_BROKER_EPOCH
-    elif NO_EPOCH != ask.broker_epoch < live.epoch:
-        ask.error = ErrorCode.STALE_BROKER_EPOCH
-    return not ask.error
+        event.error = ErrorCode.BROKER_NOT_AVAILABLE if event.broker_epoch == NO_EPOCH else ErrorCode.STALE_BROKER_EPOCH
+    elif NO_EPOCH != event.broker_epoch < live.epoch:
+        event.error = ErrorCode.STALE_BROKER_EPOCH
+    return not event.error
 
 
-def _is_from_registered_broker(ask: AlterPartitions, context: ControllerContext) -> bool:
+def _is_from_registered_broker(event: AlterPartitions, context: ControllerContext) -> bool:
     """Return whether the request carries exactly the epoch of the broker's registration; set the error if not.
 
     Leaders of every version that sends AlterPartition know their epoch.  One that has just registered again retries
     until the controller has learned of it.
     """
-    live = context.brokers.get(ask.broker)
-    if live is None or live.epoch != ask.broker_epoch:
-        ask.error = ErrorCode.STALE_BROKER_EPOCH
-    return not ask.error
+    live = context.brokers.get(event.broker)
+    if live is None or live.epoch != event.broker_epoch:
+        event.error = ErrorCode.STALE_BROKER_EPOCH
+    return not event.error

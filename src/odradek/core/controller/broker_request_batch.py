@@ -85,7 +85,7 @@ class RequestBatch:
         self._states: dict[BrokerId, dict[TopicPartition, None]] = {}
         self._new: set[TopicPartition] = set()
         self._metadata: dict[BrokerId, dict[TopicPartition, None]] = {}
-        self._told_all: set[BrokerId] = set()
+        self._full_updates: set[BrokerId] = set()
         self._announces = False
         self._stops: dict[BrokerId, dict[TopicPartition, bool]] = {}
 
@@ -95,7 +95,7 @@ class RequestBatch:
         `is_new` means that no broker had the partition before, so brokers do not look for its log or an earlier
         leader.
         """
-        assert self._context.is_there(partition), "only existing partitions have replicas"
+        assert self._context.has_partition(partition), "only existing partitions have replicas"
         for broker in brokers:
             self._states.setdefault(broker, {})[partition] = None
         if is_new:
@@ -104,17 +104,17 @@ class RequestBatch:
 
     def update_metadata(self, partitions: Iterable[TopicPartition]) -> None:
         """Send all brokers the live brokers, and the state of these partitions for their clients."""
-        told = dict.fromkeys(partitions)
+        changed = dict.fromkeys(partitions)
         for broker in self._context.brokers:
-            self._metadata.setdefault(broker, {}).update(told)
+            self._metadata.setdefault(broker, {}).update(changed)
 
-    def announce(self, to_know_all: Iterable[BrokerId]) -> None:
+    def announce(self, full_update_to: Iterable[BrokerId]) -> None:
         """Send all brokers the live brokers first, and the full metadata to the given ones.
 
         The given brokers may have no metadata or outdated metadata.
         """
         self._announces = True
-        self._told_all.update(to_know_all)
+        self._full_updates.update(full_update_to)
 
     def stop(self, broker: BrokerId, partition: TopicPartition, *, deletes: bool = False) -> None:
         """Request a broker to close a replica, and optionally to delete its log."""
@@ -124,23 +124,25 @@ class RequestBatch:
     def take_requests(self, controller: BrokerId, epoch: int) -> list[ControlRequest]:
         """Return the requests, in order for each broker, and reset the batch; dead brokers get none."""
         requests: list[ControlRequest] = []
-        everything = self._update(self._context.all_partitions(), is_full=True) if self._told_all else None
-        who_lives = self._update((), is_full=False) if self._announces else None
+        everything = self._update(self._context.all_partitions(), is_full=True) if self._full_updates else None
+        live_brokers = self._update((), is_full=False) if self._announces else None
         bodies: dict[tuple[TopicPartition, ...], UpdateMetadata] = {}  # Most brokers receive the same content.
         for broker, live in self._context.brokers.items():
-            knows_all = broker in self._told_all
-            asked: list[BecomeLeaderOrFollower | UpdateMetadata | StopReplicas | None] = []
-            asked.append(everything if knows_all else who_lives)
+            gets_full = broker in self._full_updates
+            parts: list[BecomeLeaderOrFollower | UpdateMetadata | StopReplicas | None] = []
+            parts.append(everything if gets_full else live_brokers)
             if broker in self._states:
-                asked.append(self._become(self._states[broker]))
-            if broker in self._metadata and not knows_all:
+                parts.append(self._become(self._states[broker]))
+            if broker in self._metadata and not gets_full:
                 partitions = tuple(self._metadata[broker])
                 if partitions not in bodies:
                     bodies[partitions] = self._update(partitions, is_full=False)
-                asked.append(bodies[partitions])
-            asked += self._stop(self._stops.get(broker, {}))
-            requests += (ControlRequest(broker, live.epoch, controller, epoch, one) for one in asked if one is not None)
-        for each in (self._states, self._new, self._metadata, self._told_all, self._stops):
+                parts.append(bodies[partitions])
+            parts += self._stop(self._stops.get(broker, {}))
+            requests += (
+                ControlRequest(broker, live.epoch, controller, epoch, part) for part in parts if part is not None
+            )
+        for each in (self._states, self._new, self._metadata, self._full_updates, self._stops):
             each.clear()
         self._announces = False
         return requests
@@ -164,7 +166,7 @@ class RequestBatch:
 
     def _update(self, partitions: Iterable[TopicPartition], *, is_full: bool) -> UpdateMetadata:
         context = self._context
-        told: dict[TopicPartition, PartitionMetadata] = {}
+        metadata: dict[TopicPartition, PartitionMetadata] = {}
         for partition in partitions:
             state = context.states.get(partition)
             if state is None:
@@ -173,15 +175,15 @@ class RequestBatch:
                 state = state._replace(leader=LEADER_DURING_DELETE)
             replicas = context.replicas(partition)
             offline = tuple(broker for broker in replicas if not context.is_online(broker, partition))
-            told[partition] = PartitionMetadata(state, replicas, offline)
+            metadata[partition] = PartitionMetadata(state, replicas, offline)
         brokers = tuple(live.info for live in context.brokers.values())
-        return UpdateMetadata(told, self._topic_ids(told), brokers, is_full)
+        return UpdateMetadata(metadata, self._topic_ids(metadata), brokers, is_full)
 
     def _stop(self, stops: Mapping[TopicPartition, bool]) -> Iterator[StopReplicas]:
         """Yield one request for closed and one for deleted replicas, as old versions can't combine both."""
         for deletes in (False, True):
             epochs: dict[TopicPartition, LeaderEpoch] = {}
-            for partition in (one for one, is_deleted in stops.items() if is_deleted == deletes):
+            for partition in (partition for partition, is_deleted in stops.items() if is_deleted == deletes):
                 state = None if partition.topic in self._context.deleting else self._context.states.get(partition)
                 epochs[partition] = EPOCH_DURING_DELETE if state is None else state.leader_epoch
             if epochs:

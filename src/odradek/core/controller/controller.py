@@ -47,7 +47,7 @@ from odradek.core.kernel.cluster_view import TopicAssignment
 _LOG = logging.getLogger(__name__)
 
 # Errors that show a replica to be servable: the broker applied the request or already had that state.
-_IS_THERE = (None, ErrorCode.NONE, ErrorCode.STALE_CONTROLLER_EPOCH)
+_ONLINE_CODES = (None, ErrorCode.NONE, ErrorCode.STALE_CONTROLLER_EPOCH)
 NOT_ELECTED = 0  # The epoch of a broker that is not the controller; the first controller's epoch is 1.
 
 
@@ -72,9 +72,9 @@ class Controller:
         self._new_topic_id = new_topic_id
         self._has_recovery = has_recovery
         self._imbalance_percentage = imbalance_percentage
-        self._begin(NOT_ELECTED)
+        self._reset(NOT_ELECTED)
 
-    def _begin(self, epoch: int) -> None:
+    def _reset(self, epoch: int) -> None:
         self.epoch = epoch
         self._context = ControllerContext()
         self._batch = RequestBatch(self._context)
@@ -100,13 +100,13 @@ class Controller:
             if isinstance(event, events.SessionEnded):
                 raise Deposed
             if isinstance(event, events.ControllerChanged | events.Reconnected):
-                yield from self._be_elected(reads_anew=isinstance(event, events.Reconnected))
+                yield from self._elect(must_reload=isinstance(event, events.Reconnected))
             elif self.is_active:
                 yield from self._handle(event)
         except Deposed:
             if self.is_active:
                 _LOG.info("broker %d resigned as controller of epoch %d", self._id, self.epoch)
-            self._begin(NOT_ELECTED)
+            self._reset(NOT_ELECTED)
         if isinstance(event, events.ControllerQuery) and event.answer is None and not event.error:
             event.error = ErrorCode.NOT_CONTROLLER
         if isinstance(event, events.ControllerQuery):
@@ -114,7 +114,7 @@ class Controller:
 
     # Election.
 
-    def _be_elected(self, *, reads_anew: bool) -> Steps:
+    def _elect(self, *, must_reload: bool) -> Steps:
         elect = Elect()
         yield elect
         if elect.result is None:  # Another broker is the controller.
@@ -122,14 +122,14 @@ class Controller:
                 raise Deposed
             return
         if elect.result != self.epoch:
-            self._begin(elect.result)
-            yield from self._take_over({})
-        elif reads_anew:
+            self._reset(elect.result)
+            yield from self._fail_over({})
+        elif must_reload:
             stopping = {broker: self._context.brokers[broker].epoch for broker in self._context.shutting_down}
-            self._begin(self.epoch)
-            yield from self._take_over(stopping)
+            self._reset(self.epoch)
+            yield from self._fail_over(stopping)
 
-    def _take_over(self, stopping: Mapping[BrokerId, int]) -> Steps:
+    def _fail_over(self, stopping: Mapping[BrokerId, int]) -> Steps:
         """Read all metadata, settle changes made without a controller, and send every broker everything.
 
         `stopping` are the brokers in controlled shutdown, by their epochs.
@@ -142,19 +142,19 @@ class Controller:
         brokers, topics, deletions = ReadBrokers(), ReadTopics(), ReadDeletions()
         yield brokers
         for broker in brokers.result.values():
-            context.broker_came(broker)
+            context.add_broker(broker)
             if stopping.get(broker.info.id) == broker.epoch:
                 context.shutting_down.add(broker.info.id)
         yield topics
-        identified = yield from self._with_ids(topics.result)
+        identified = yield from self._assign_ids(topics.result)
         for name, assignment in identified.items():
-            context.topic_is(name, assignment)
+            context.put_topic(name, assignment)
         everything = list(context.all_partitions())
         yield from self._leaders.read(everything)
         yield deletions
         yield from self._deletion.begin_deletion(deletions.result)
-        self._batch.announce(to_know_all=context.brokers)
-        yield from self._leaders.settle(everything, also_told=context.brokers)
+        self._batch.announce(full_update_to=context.brokers)
+        yield from self._leaders.settle(everything, also_notify=context.brokers)
         yield from self._handle(events.PreferredElectionsAsked())
 
     # Changes of the tree.
@@ -170,30 +170,32 @@ class Controller:
         yield read
         now, before = read.result, context.brokers
         # A broker that registered again before its session expired has lost all unsynced data.
-        went = [broker for broker, live in before.items() if broker not in now or now[broker].epoch != live.epoch]
-        for broker in before.keys() - set(went):
+        dead = [broker for broker, live in before.items() if broker not in now or now[broker].epoch != live.epoch]
+        for broker in before.keys() - set(dead):
             before[broker] = now[broker]  # Its address may have changed.
-        if went:
-            yield from self._went(went)
-        yield from self._came([live for broker, live in sorted(now.items()) if broker not in context.brokers])
+        if dead:
+            yield from self._on_brokers_failed(dead)
+        yield from self._on_brokers_started(
+            [live for broker, live in sorted(now.items()) if broker not in context.brokers]
+        )
 
-    def _came(self, brokers: Sequence[LiveBroker]) -> Steps:
+    def _on_brokers_started(self, brokers: Sequence[LiveBroker]) -> Steps:
         context = self._context
         for broker in brokers:
             assert broker.info.id not in context.brokers, "a broker starts after it has gone"
-            context.broker_came(broker)
+            context.add_broker(broker)
         ids = [broker.info.id for broker in brokers]
-        self._batch.announce(to_know_all=ids)
+        self._batch.announce(full_update_to=ids)
         held = dict.fromkeys(partition for broker in ids for partition in context.partitions_on(broker))
-        yield from self._leaders.settle(held, also_told=ids)
+        yield from self._leaders.settle(held, also_notify=ids)
         for broker_id in ids:
-            self._deletion.broker_came(broker_id)
+            self._deletion.resume_deletions(broker_id)
 
-    def _went(self, brokers: Sequence[BrokerId]) -> Steps:
+    def _on_brokers_failed(self, brokers: Sequence[BrokerId]) -> Steps:
         for broker in brokers:
-            self._context.broker_went(broker)
+            self._context.remove_broker(broker)
         held = dict.fromkeys(partition for broker in brokers for partition in self._context.partitions_on(broker))
-        yield from self._leaders.settle(held, also_told=self._context.brokers)
+        yield from self._leaders.settle(held, also_notify=self._context.brokers)
 
     @_handle.register
     def _(self, event: events.TopicsChanged) -> Steps:
@@ -201,39 +203,39 @@ class Controller:
         names = ReadTopicNames()
         yield names
         for name in context.topics.keys() - set(names.result):
-            context.topic_went(name)  # The topic was removed manually.
+            context.remove_topic(name)  # The topic was removed manually.
         read = ReadTopics([name for name in names.result if name not in context.topics])
         yield read
-        yield from self._added((yield from self._with_ids(read.result)))
+        yield from self._add_topics((yield from self._assign_ids(read.result)))
 
-    def _with_ids(self, topics: Mapping[TopicName, TopicAssignment]) -> Finding[Mapping[TopicName, TopicAssignment]]:
+    def _assign_ids(self, topics: Mapping[TopicName, TopicAssignment]) -> Finding[Mapping[TopicName, TopicAssignment]]:
         """Give an id to each topic created without one, before Kafka 2.8; return all of the topics."""
         if self._new_topic_id is None:
             return topics
         ids = {name: self._new_topic_id() for name, found in topics.items() if found.topic_id == ZERO_UUID}
         if not ids:
             return topics
-        give = GiveTopicIds(ids)
-        yield give
-        return {**topics, **give.result}
+        assign = GiveTopicIds(ids)
+        yield assign
+        return {**topics, **assign.result}
 
     @_handle.register
     def _(self, event: events.TopicChanged) -> Steps:
         read = ReadTopics([event.name])
         yield read
-        yield from self._added(read.result)
+        yield from self._add_topics(read.result)
 
-    def _added(self, topics: Mapping[TopicName, TopicAssignment]) -> Steps:
+    def _add_topics(self, topics: Mapping[TopicName, TopicAssignment]) -> Steps:
         """Add new topics and partitions; existing partitions change only by reassignment."""
         context = self._context
         added: list[TopicPartition] = []
         for name, found in topics.items():
             before = context.topics.get(name)
             if before is not None and before.topic_id not in (found.topic_id, ZERO_UUID):
-                context.topic_went(name)  # The topic was removed and recreated, both manually.
+                context.remove_topic(name)  # The topic was removed and recreated, both manually.
                 before = None
             partitions = {**found.partitions, **(before.partitions if before else {})}
-            added += context.topic_is(name, (before or found)._replace(partitions=dict(sorted(partitions.items()))))
+            added += context.put_topic(name, (before or found)._replace(partitions=dict(sorted(partitions.items()))))
         yield from self._leaders.read(added)
         yield from self._leaders.settle(added, are_new=True)
 
@@ -247,7 +249,7 @@ class Controller:
     def _(self, event: events.IsrsChanged) -> Steps:
         read = ReadIsrChanges()
         yield read
-        partitions = [partition for partition in read.result.partitions if self._context.is_there(partition)]
+        partitions = [partition for partition in read.result.partitions if self._context.has_partition(partition)]
         yield from self._leaders.read(partitions)
         yield from self._leaders.settle(partitions)  # The leader may have been unaware of brokers that left.
         self._batch.update_metadata(partitions)
@@ -262,9 +264,9 @@ class Controller:
         read = ReadFailedDirectories()
         yield read
         context = self._context
-        for broker in (one for one in read.result.brokers if one in context.brokers):
-            self._deletion.broker_came(broker)
-            for partition in context.staying(context.partitions_on(broker)):
+        for broker in (broker for broker in read.result.brokers if broker in context.brokers):
+            self._deletion.resume_deletions(broker)
+            for partition in context.existing(context.partitions_on(broker)):
                 self._batch.become([broker], partition)
         yield DeleteNotices(read.result.paths)
 
@@ -297,23 +299,31 @@ class Controller:
             deleted = [partition for partition in sent.request.partitions if partition not in errors]
             yield from self._deletion.deleted(sent.broker, deleted)
         elif isinstance(sent.request, BecomeLeaderOrFollower):
-            yield from self._became(sent.broker, sent.request.partitions, errors)
+            yield from self._on_leader_and_isr_response(sent.broker, sent.request.partitions, errors)
 
-    def _became(
-        self, broker: BrokerId, asked: Iterable[TopicPartition], errors: Mapping[TopicPartition, ErrorCode]
+    def _on_leader_and_isr_response(
+        self, broker: BrokerId, partitions: Iterable[TopicPartition], errors: Mapping[TopicPartition, ErrorCode]
     ) -> Steps:
         """Record replicas that a broker reports in a failed directory, or online again."""
         context = self._context
-        back = [one for one in asked if errors.get(one) in _IS_THERE and context.is_there(one)]
-        back = [one for one in back if not context.is_online(broker, one)]
-        if back:
-            context.directories_are_back(broker, back)
-            yield from self._leaders.settle(back, also_told=context.brokers)
-        failed = [one for one in asked if errors.get(one) == ErrorCode.KAFKA_STORAGE_ERROR and context.is_there(one)]
+        restored = [
+            partition
+            for partition in partitions
+            if errors.get(partition) in _ONLINE_CODES and context.has_partition(partition)
+        ]
+        restored = [partition for partition in restored if not context.is_online(broker, partition)]
+        if restored:
+            context.directories_restored(broker, restored)
+            yield from self._leaders.settle(restored, also_notify=context.brokers)
+        failed = [
+            partition
+            for partition in partitions
+            if errors.get(partition) == ErrorCode.KAFKA_STORAGE_ERROR and context.has_partition(partition)
+        ]
         lost = [partition for partition in failed if context.is_online(broker, partition)]
         if lost:
             context.directories_failed(broker, lost)
-            yield from self._leaders.settle(lost, also_told=context.brokers)
+            yield from self._leaders.settle(lost, also_notify=context.brokers)
             for partition in lost:
                 self._batch.stop(broker, partition)
 

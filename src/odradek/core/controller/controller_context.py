@@ -36,13 +36,13 @@ class ControllerContext:
 
     # Brokers.
 
-    def broker_came(self, broker: LiveBroker) -> None:
+    def add_broker(self, broker: LiveBroker) -> None:
         """Add a started broker, without failed directories and not shutting down."""
-        self.broker_went(broker.info.id)
+        self.remove_broker(broker.info.id)
         self.brokers[broker.info.id] = broker
         self._check()
 
-    def broker_went(self, broker: BrokerId) -> None:
+    def remove_broker(self, broker: BrokerId) -> None:
         self.brokers.pop(broker, None)
         self.shutting_down.discard(broker)
         self._in_failed_directories.pop(broker, None)
@@ -57,7 +57,7 @@ class ControllerContext:
         assert broker in self.brokers, "only live brokers have offline directories"
         self._in_failed_directories.setdefault(broker, set()).update(partitions)
 
-    def directories_are_back(self, broker: BrokerId, partitions: Iterable[TopicPartition]) -> None:
+    def directories_restored(self, broker: BrokerId, partitions: Iterable[TopicPartition]) -> None:
         """Record partitions that a live broker can serve again."""
         assert broker in self.brokers, "only live brokers have directories"
         self._in_failed_directories[broker].difference_update(partitions)
@@ -72,21 +72,21 @@ class ControllerContext:
 
     # Topics.
 
-    def topic_is(self, name: TopicName, assignment: TopicAssignment) -> list[TopicPartition]:
+    def put_topic(self, name: TopicName, assignment: TopicAssignment) -> list[TopicPartition]:
         """Add a topic, or more partitions of one; return the new partitions."""
         known = self.topics[name].partitions if name in self.topics else NO_REPLICAS
         assert all(assignment.partitions.get(index) == replicas for index, replicas in known.items()), (
             "an assignment keeps the replicas of its known partitions"
         )
         added = [TopicPartition(name, index) for index in assignment.partitions if index not in known]
-        assert not any(one in self.states for one in added), "only existing partitions have a state"
+        assert not any(partition in self.states for partition in added), "only existing partitions have a state"
         for partition in added:
             for broker in assignment.partitions[partition.partition]:
                 self._held.setdefault(broker, {})[partition] = None
         self.topics[name] = assignment
         return added
 
-    def topic_went(self, name: TopicName) -> None:
+    def remove_topic(self, name: TopicName) -> None:
         for partition in self.partitions_of(name):
             self.states.pop(partition, None)
             for broker in self.replicas(partition):
@@ -113,17 +113,21 @@ class ControllerContext:
         for name, topic in self.topics.items():
             yield from (TopicPartition(name, index) for index in topic.partitions)
 
-    def is_there(self, partition: TopicPartition) -> bool:
+    def has_partition(self, partition: TopicPartition) -> bool:
         topic = self.topics.get(partition.topic)
         return topic is not None and partition.partition in topic.partitions
 
-    def staying(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+    def existing(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Return the partitions that exist and are not being deleted."""
-        return [one for one in partitions if self.is_there(one) and one.topic not in self.deleting]
+        return [
+            partition
+            for partition in partitions
+            if self.has_partition(partition) and partition.topic not in self.deleting
+        ]
 
-    def became(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> None:
+    def put_states(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> None:
         """Store the states of existing partitions, as read from or written to the tree."""
-        assert all(map(self.is_there, states)), "every stored state belongs to an existing partition"
+        assert all(map(self.has_partition, states)), "every stored state belongs to an existing partition"
         for partition, state in states.items():
             before = self.states.get(partition)
             if before is not None and state.leader not in (before.leader, NO_BROKER, *before.isr):

@@ -35,10 +35,10 @@ class TopicDeletion:
                 self._batch.update_metadata(partitions)
                 self._stop(replicas)
 
-    def broker_came(self, broker: BrokerId) -> None:
+    def resume_deletions(self, broker: BrokerId) -> None:
         """Send a broker that started or regained replicas its pending deletions."""
-        for left in self._context.deleting.values():
-            self._stop((one, partition) for one, partition in left if one == broker)
+        for remaining in self._context.deleting.values():
+            self._stop((one, partition) for one, partition in remaining if one == broker)
 
     def _stop(self, replicas: Iterable[tuple[BrokerId, TopicPartition]]) -> None:
         for broker, partition in sorted(replicas):
@@ -50,13 +50,13 @@ class TopicDeletion:
         context = self._context
         done: dict[TopicName, None] = {}
         for partition in partitions:
-            left = context.deleting.get(partition.topic)
-            if left is not None and (broker, partition) in left:
-                left.remove((broker, partition))
-                if not left:
+            remaining = context.deleting.get(partition.topic)
+            if remaining is not None and (broker, partition) in remaining:
+                remaining.remove((broker, partition))
+                if not remaining:
                     done[partition.topic] = None
         if done:
             yield RemoveTopics(list(done))
             for name in done:
                 assert not context.deleting[name], "a topic is removed once its last replica is deleted"
-                context.topic_went(name)
+                context.remove_topic(name)

@@ -34,39 +34,39 @@ class Leaders:
         self._has_recovery = has_recovery
 
     def settle(
-        self, partitions: Iterable[TopicPartition], also_told: Iterable[BrokerId] = (), *, are_new: bool = False
+        self, partitions: Iterable[TopicPartition], also_notify: Iterable[BrokerId] = (), *, are_new: bool = False
     ) -> Steps:
         """Give each existing partition a leader if possible, and an ISR of online brokers.
 
         Skips partitions being deleted. Changed states are sent to all replicas of the partition, and unchanged ones
-        to the brokers in `also_told`.
+        to the brokers in `also_notify`.
         """
         context = self._context
-        asked = context.staying(partitions)
-        created = yield from self._create(asked)
-        unclean = yield from self._may_be_unclean(asked)
+        existing = context.existing(partitions)
+        created = yield from self._create(existing)
+        unclean = yield from self._may_be_unclean(existing)
 
         def next_state(partition: TopicPartition, state: LeaderAndIsr) -> LeaderAndIsr:
             return self._next(partition, state, may_be_unclean=unclean.get(partition.topic, False))
 
-        changed = yield from self._elect(asked, next_state)
-        told = set(also_told)
-        for partition in asked:
+        changed = yield from self._elect(existing, next_state)
+        notified = set(also_notify)
+        for partition in existing:
             if partition not in context.states:
                 continue
             online = context.online(partition)
             is_new = are_new or partition in created
             if is_new or partition in changed:
                 self._batch.become(online, partition, is_new=is_new)
-            elif told:
-                self._batch.become(online & told, partition)
+            elif notified:
+                self._batch.become(online & notified, partition)
 
     def elect(self, partitions: Iterable[TopicPartition], election: Election) -> Steps:
         """Give each existing partition its elected state and notify its replicas, unless it is being deleted."""
         context = self._context
-        asked = context.staying(partitions)
-        yield from self.read(asked)  # Leaders before Kafka 2.7 report their ISRs some seconds later.
-        changed = yield from self._elect(asked, election)
+        existing = context.existing(partitions)
+        yield from self.read(existing)  # Leaders before Kafka 2.7 report their ISRs some seconds later.
+        changed = yield from self._elect(existing, election)
         for partition in changed:
             self._batch.become(context.online(partition), partition)
 
@@ -103,37 +103,37 @@ class Leaders:
         """
         context = self._context
         changed: dict[TopicPartition, None] = {}
-        asked = list(partitions)
-        while asked:
-            known = {one: context.states[one] for one in asked if one in context.states}
-            found = {one: election(one, state) for one, state in known.items()}
-            write = WriteStates({one: state for one, state in found.items() if state != known[one]})
+        remaining = list(partitions)
+        while remaining:
+            known = {partition: context.states[partition] for partition in remaining if partition in context.states}
+            found = {partition: election(partition, state) for partition, state in known.items()}
+            write = WriteStates({partition: state for partition, state in found.items() if state != known[partition]})
             if not write.states:
                 break
-            assert all(state.leader_epoch > known[one].leader_epoch for one, state in write.states.items()), (
-                "each election begins a leader epoch"
-            )
+            assert all(
+                state.leader_epoch > known[partition].leader_epoch for partition, state in write.states.items()
+            ), "each election begins a leader epoch"
             yield write
             assert len(write.result.states) + len(write.result.stale) == len(write.states), (
                 "each state is written or stale"
             )
-            context.became(write.result.states)
+            context.put_states(write.result.states)
             changed.update(dict.fromkeys(write.result.states))
-            asked = list(write.result.stale)
-            changed.update(dict.fromkeys(asked))
-            yield from self.read(asked)
+            remaining = list(write.result.stale)
+            changed.update(dict.fromkeys(remaining))
+            yield from self.read(remaining)
         return changed
 
     def read(self, partitions: Iterable[TopicPartition]) -> Steps:
         """Read the states of partitions from the tree, which may be missing."""
         context = self._context
-        read = ReadStates([one for one in partitions if context.is_there(one)])
+        read = ReadStates([partition for partition in partitions if context.has_partition(partition)])
         if not read.partitions:
             return
         yield read
         for partition in read.partitions:
             context.states.pop(partition, None)
-        context.became(read.result)
+        context.put_states(read.result)
 
     def _create(self, partitions: Iterable[TopicPartition]) -> Finding[Mapping[TopicPartition, LeaderAndIsr]]:
         """Write and return the first states of partitions without state that have an online replica."""
@@ -149,7 +149,7 @@ class Leaders:
         create = WriteStates(firsts, creates=True)
         yield create
         assert len(create.result.states) + len(create.result.stale) == len(firsts), "each state is written or stale"
-        context.became(create.result.states)
+        context.put_states(create.result.states)
         yield from self.read(create.result.stale)
         return create.result.states
 

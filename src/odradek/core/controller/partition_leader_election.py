@@ -87,13 +87,13 @@ def for_controlled_shutdown(
     return ElectionResult(_next(state, leader, tuple(broker for broker in state.isr if broker not in stopping)))
 
 
-def without(state: LeaderAndIsr, gone: Brokers) -> LeaderAndIsr:
+def without(state: LeaderAndIsr, failed: Brokers) -> LeaderAndIsr:
     """Return the state after these replicas failed without an election.
 
     The last member of an ISR stays in it, because only it has all records and may lead again.
     """
-    leader = NO_BROKER if state.leader in gone else state.leader
-    isr = tuple(broker for broker in state.isr if broker not in gone) or state.isr[-1:]
+    leader = NO_BROKER if state.leader in failed else state.leader
+    isr = tuple(broker for broker in state.isr if broker not in failed) or state.isr[-1:]
     if leader == state.leader and isr == state.isr:
         return state
     return state._replace(leader=leader, leader_epoch=LeaderEpoch(state.leader_epoch + 1), isr=isr)

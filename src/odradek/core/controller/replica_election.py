@@ -45,14 +45,14 @@ def failed(partition: TopicPartition, election_type: ElectionType) -> ElectionEn
 def elect_leaders(event: ElectLeaders, context: ControllerContext, leaders: Leaders) -> Steps:
     """Elect leaders for the partitions that need it; the answer has the result for each."""
     ends: dict[TopicPartition, ElectionEnd] = {}
-    asked: list[TopicPartition] = []
+    electable: list[TopicPartition] = []
     for partition in event.partitions:
-        if not context.is_there(partition):
+        if not context.has_partition(partition):
             ends[partition] = UNKNOWN
         elif partition.topic in context.deleting:
             ends[partition] = BEING_DELETED
         else:
-            asked.append(partition)
+            electable.append(partition)
 
     def election(partition: TopicPartition, state: LeaderAndIsr) -> LeaderAndIsr:
         if not _is_needed(event.election_type, partition, state, context):
@@ -68,8 +68,8 @@ def elect_leaders(event: ElectLeaders, context: ControllerContext, leaders: Lead
         ends[partition] = ElectionEnd(ErrorCode.NONE, None, elected.leader, elected.leader_epoch)
         return elected
 
-    yield from leaders.elect(asked, election)
-    for partition in asked:  # Partitions without a state, because none of their replicas has been alive yet.
+    yield from leaders.elect(electable, election)
+    for partition in electable:  # Partitions without a state, because none of their replicas has been alive yet.
         ends.setdefault(partition, failed(partition, event.election_type))
     event.answer = {partition: ends[partition] for partition in event.partitions}
 
@@ -103,7 +103,7 @@ def imbalanced(context: ControllerContext, leaders: Leaders, percentage: int) ->
         return []
     counts: dict[BrokerId, int] = {}
     led_by_others: dict[BrokerId, list[TopicPartition]] = {}
-    for partition in context.staying(context.all_partitions()):
+    for partition in context.existing(context.all_partitions()):
         broker = context.replicas(partition)[0]
         counts[broker] = counts.get(broker, 0) + 1
         state = context.states.get(partition)

@@ -84,26 +84,26 @@ class PendingWrite:
 class PendingWrites:
     """Several writes, and the condition that all of them are settled."""
 
-    def __init__(self, all_of_them: Iterable[PendingWrite]) -> None:
+    def __init__(self, writes: Iterable[PendingWrite]) -> None:
         # Of several writes by one leader, the last one becomes safe last.
-        self._all = list({one.leading: one for one in all_of_them}.values())
-        self._left = self._all.copy()  # Writes that were unsettled at the last check.
+        self._all = list({write.leading: write for write in writes}.values())
+        self._unsettled = self._all.copy()  # Writes that were unsettled at the last check.
 
     @property
     def is_settled(self) -> bool:
-        left = self._left
-        while left and left[-1].is_settled:  # No write is checked again once it is settled.
-            left.pop()
-        return not left
+        unsettled = self._unsettled
+        while unsettled and unsettled[-1].is_settled:  # No write is checked again once it is settled.
+            unsettled.pop()
+        return not unsettled
 
     @property
     def code(self) -> ErrorCode:
         """Return the code of the first write that is not safe, or NONE if all are."""
-        return next((one.code for one in self._all if one.code), ErrorCode.NONE)
+        return next((write.code for write in self._all if write.code), ErrorCode.NONE)
 
     @property
     def keys(self) -> Iterable[Hashable]:
-        return {one.name for one in self._all}
+        return {write.name for write in self._all}
 
     def fulfilled_by(self, key: Hashable, news: object) -> bool:
         return self.is_settled
@@ -122,26 +122,26 @@ class NextSteps:
     def __init__(self) -> None:
         self._waiting: dict[TopicPartition, list[tuple[PendingWrite, Step, Step | None]]] = {}
 
-    def when_safe(self, written: PendingWrite, step: Step, now: Moment, lost: Step | None = None) -> None:
-        """Call `step` once the write is safe, which may be now, or `lost` if its log is lost first."""
+    def when_safe(self, written: PendingWrite, step: Step, now: Moment, on_lost: Step | None = None) -> None:
+        """Call `step` once the write is safe, which may be now, or `on_lost` if its log is lost first."""
         if written.is_safe:
             step(now)
         elif written.failure is None:
-            self._waiting.setdefault(written.name, []).append((written, step, lost))
-        elif lost is not None:
-            lost(now)
+            self._waiting.setdefault(written.name, []).append((written, step, on_lost))
+        elif on_lost is not None:
+            on_lost(now)
 
     def moved(self, name: TopicPartition, now: Moment) -> None:
         """Run the due steps after more of the partition became safe or its leadership was lost."""
-        for written, step, lost in self._waiting.pop(name, ()):
-            self.when_safe(written, step, now, lost)
+        for written, step, on_lost in self._waiting.pop(name, ()):
+            self.when_safe(written, step, now, on_lost)
 
     def run_safe_steps(self, now: Moment) -> None:
         """Run steps that no other event triggers; called once a second.
 
-        Calls `lost` for logs that ended before their sync began, which no completed sync includes. Also runs steps of
-        writes that became safe without progress of the partition, as when followers join the ISR.
+        Calls `on_lost` for logs that ended before their sync began, which no completed sync includes. Also runs steps
+        of writes that became safe without progress of the partition, as when followers join the ISR.
         """
         waiting = self._waiting.items()
-        for name in [name for name, some in waiting if any(one[0].is_settled for one in some)]:
+        for name in [name for name, entries in waiting if any(entry[0].is_settled for entry in entries)]:
             self.moved(name, now)

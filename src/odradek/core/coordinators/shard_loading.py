@@ -11,7 +11,7 @@ from struct import Struct
 from typing import Protocol
 
 from odradek.base.units import MIB, Offset
-from odradek.core.coordinators.state_log import NOBODY, ProducerIdAndEpoch
+from odradek.core.coordinators.state_log import NON_TRANSACTIONAL, ProducerIdAndEpoch
 from odradek.log.files.disk import FileSlice
 from odradek.log.log.log import Log
 from odradek.record.columns import add, taken
@@ -29,7 +29,7 @@ class CoordinatorPlayback(Protocol):
     """State that is built from records."""
 
     def replay(self, key: bytes, value: bytes | None, producer: ProducerIdAndEpoch) -> None:
-        """Apply one record; `producer` is NOBODY for a record outside a transaction."""
+        """Apply one record; `producer` is NON_TRANSACTIONAL for a record outside a transaction."""
 
     def is_replaceable(self, key: bytes) -> bool:
         """Return whether a record with this key fully replaces an earlier one with the same key.
@@ -59,8 +59,8 @@ def replay(slices: Sequence[FileSlice], state: CoordinatorPlayback) -> int:
     Raises Refused(CORRUPT_MESSAGE) or DiskFailed.
     """
     replaying = StateReplay(state)
-    for one in slices:
-        for batch in _batches(one):
+    for slice_ in slices:
+        for batch in _batches(slice_):
             replaying.replay_batch(batch)
     replaying.finish()
     return replaying.count
@@ -77,7 +77,7 @@ class StateReplay:
         self.count = 0
         self._state = state
         self._decoder = Decoder(True, True, False)
-        self._producer = NOBODY  # The transaction's producer, for the records in the decoder.
+        self._producer = NON_TRANSACTIONAL  # The transaction's producer, for the records in the decoder.
         self._latest: dict[bytes, bytes] = {}  # Held records, in the order of the first with each key.
 
     def replay_batch(self, batch: Batch) -> None:
@@ -87,7 +87,7 @@ class StateReplay:
             if marker is not None:
                 self._state.replay_end(_producer_of(batch), is_commit=marker.is_commit)
             return
-        producer = _producer_of(batch) if batch.is_transactional else NOBODY
+        producer = _producer_of(batch) if batch.is_transactional else NON_TRANSACTIONAL
         if producer != self._producer:
             self.finish()
             self._producer = producer
@@ -109,7 +109,7 @@ class StateReplay:
         for key, value in zip(keys, values, strict=True):
             if key is None:
                 continue
-            if value is not None and producer is NOBODY and state.is_replaceable(key):
+            if value is not None and producer is NON_TRANSACTIONAL and state.is_replaceable(key):
                 latest[key] = value
             else:
                 self._replay_latest()
@@ -120,7 +120,7 @@ class StateReplay:
 
     def _replay_latest(self) -> None:
         for key, value in self._latest.items():
-            self._state.replay(key, value, NOBODY)
+            self._state.replay(key, value, NON_TRANSACTIONAL)
         self._latest.clear()
 
 
@@ -128,19 +128,19 @@ def _producer_of(batch: Batch) -> ProducerIdAndEpoch:
     return ProducerIdAndEpoch(batch.producer_id, batch.producer_epoch)
 
 
-def _batches(one: FileSlice) -> Iterator[Batch]:
+def _batches(slice_: FileSlice) -> Iterator[Batch]:
     """Read batches in chunks; a batch cut at the end of a chunk is read again with the next chunk."""
-    position, wanted = 0, CHUNK_BYTES
-    while position < one.size:
-        data = one.part(position, min(wanted, one.size - position)).read()
+    position, chunk_bytes = 0, CHUNK_BYTES
+    while position < slice_.size:
+        data = slice_.part(position, min(chunk_bytes, slice_.size - position)).read()
         used = 0
         for batch in iter_batches(data):
             used += batch.size
             yield batch
         assert used <= len(data)
         if used:
-            position, wanted = position + used, CHUNK_BYTES
-        elif len(data) < LOG_OVERHEAD_BYTES or wanted >= one.size:
+            position, chunk_bytes = position + used, CHUNK_BYTES
+        elif len(data) < LOG_OVERHEAD_BYTES or chunk_bytes >= slice_.size:
             return  # No complete batch is left.
         else:
-            wanted = max(_OFFSET_AND_LENGTH.unpack_from(data)[1] + LOG_OVERHEAD_BYTES, wanted * 2)
+            chunk_bytes = max(_OFFSET_AND_LENGTH.unpack_from(data)[1] + LOG_OVERHEAD_BYTES, chunk_bytes * 2)

@@ -75,18 +75,22 @@ class Shards(Generic[SomeShard]):
     """The shards of one state topic on this broker."""
 
     def __init__(
-        self, topic: TopicName, make: Callable[[Leading], SomeShard], ask: Callable[[Load], None], runtime: Runtime
+        self,
+        topic: TopicName,
+        make: Callable[[Leading], SomeShard],
+        request_load: Callable[[Load], None],
+        runtime: Runtime,
     ) -> None:
-        """Create the shards; `ask` requests a Load from the shell."""
+        """Create the shards; `request_load` requests a Load from the shell."""
         self.topic = topic
         self._make = make
-        self._ask = ask
+        self._request_load = request_load
         self._runtime = runtime
         self._shards: dict[int, SomeShard] = {}
         self._loading: dict[int, SomeShard] = {}
         self._led: dict[int, Leading] = {}
         self._growths: dict[int, _CompactionThreshold] = {}
-        self._without_files: set[int] = set()  # Partitions whose load failed for lack of a file descriptor.
+        self._awaiting_descriptor: set[int] = set()  # Partitions whose load failed for lack of a file descriptor.
 
     def __iter__(self) -> Iterator[SomeShard]:
         return iter(list(self._shards.values()))
@@ -155,7 +159,7 @@ class Shards(Generic[SomeShard]):
     def _load_all(self, leading: Leading, now: Moment) -> None:
         index = leading.name.partition
         assert index not in self._shards, "a shard is either loading or serving"
-        assert index not in self._without_files
+        assert index not in self._awaiting_descriptor
         state = self._loading[index] = self._make(leading)
         self._load(leading, leading.log.start_offset, state, now)
 
@@ -168,10 +172,10 @@ class Shards(Generic[SomeShard]):
         except DiskFailed as failure:
             self.on_loaded(Loaded(load, failure), now)
             return
-        if sum(one.size for one in load.slices) <= LOADED_AT_ONCE_BYTES:
+        if sum(slice_.size for slice_ in load.slices) <= LOADED_AT_ONCE_BYTES:
             self.on_loaded(load.run(), now)
         else:
-            self._ask(load)
+            self._request_load(load)
 
     def on_loaded(self, loaded: Loaded, now: Moment) -> None:
         """Process the outcome of a Load."""
@@ -188,7 +192,7 @@ class Shards(Generic[SomeShard]):
             return
         if isinstance(failure, DiskFailed) and failure.is_out_of_files:
             _LOG.warning("failed to load %s (will retry): %s", load.name, failure)
-            self._without_files.add(index)
+            self._awaiting_descriptor.add(index)
             return
         del self._loading[index]
         if failure is not None:
@@ -207,7 +211,7 @@ class Shards(Generic[SomeShard]):
         """End the shard of a partition that is deleted or now led by another broker."""
         self._led.pop(index, None)
         self._loading.pop(index, None)
-        self._without_files.discard(index)
+        self._awaiting_descriptor.discard(index)
         self._growths.pop(index, None)
         shard = self._shards.pop(index, None)
         self._check(index)
@@ -219,15 +223,15 @@ class Shards(Generic[SomeShard]):
         is_loading, is_serving = index in self._loading, index in self._shards
         assert not (is_loading and is_serving), "a shard is either loading or serving"
         assert (index in self._led) == (is_loading or is_serving)
-        assert is_loading or index not in self._without_files
+        assert is_loading or index not in self._awaiting_descriptor
         assert is_serving or index not in self._growths
 
     # Periodic tasks.
 
     def run_housekeeping(self, now: Moment) -> None:
         """Load shards that found no free descriptor, and compact logs much larger than their state."""
-        again, self._without_files = self._without_files, set()
-        for index in again:
+        retried, self._awaiting_descriptor = self._awaiting_descriptor, set()
+        for index in retried:
             self._check(index)
             assert index in self._loading, "a shard that waits for a file descriptor is still loading"
             if self._led[index].ended is None:

@@ -45,13 +45,13 @@ class StateRecord(NamedTuple):
 
 
 class ProducerIdAndEpoch(NamedTuple):
-    """The producer of a transaction's records; NOBODY for records outside transactions."""
+    """The producer of a transaction's records; NON_TRANSACTIONAL for records outside transactions."""
 
     id: ProducerId
     epoch: ProducerEpoch
 
 
-NOBODY = ProducerIdAndEpoch(NO_PRODUCER, NO_PRODUCER_EPOCH)
+NON_TRANSACTIONAL = ProducerIdAndEpoch(NO_PRODUCER, NO_PRODUCER_EPOCH)
 
 
 class StateLog:
@@ -67,7 +67,7 @@ class StateLog:
         return self.leading.name
 
     def append(
-        self, records: Sequence[StateRecord], now: Moment, producer: ProducerIdAndEpoch = NOBODY
+        self, records: Sequence[StateRecord], now: Moment, producer: ProducerIdAndEpoch = NON_TRANSACTIONAL
     ) -> PendingWrite:
         """Write records as one batch, or raise Refused (COORDINATOR_NOT_AVAILABLE, ...) and write nothing."""
         assert records, "a state change has at least one record"
@@ -88,10 +88,10 @@ class StateLog:
         return PendingWrite(Append(self.leading, log.start_offset, log.end_offset, NO_TIMESTAMP, needs_sync=False))
 
     def encoded(
-        self, records: Iterable[StateRecord], time: TimestampMs, producer: ProducerIdAndEpoch = NOBODY
+        self, records: Iterable[StateRecord], time: TimestampMs, producer: ProducerIdAndEpoch = NON_TRANSACTIONAL
     ) -> bytearray:
         """Encode the batch of one change; Refused(INVALID_REQUEST) if a string is too long."""
-        encoded = (encode(one.key, one.value, self._version_of(one)) for one in records)
+        encoded = (encode(record.key, record.value, self._version_of(record)) for record in records)
         return encode_batch(
             ((key, value, (), time) for key, value in encoded),
             producer_id=producer.id,

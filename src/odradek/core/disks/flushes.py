@@ -48,7 +48,7 @@ class Sync(NamedTuple):
 
     def run(self) -> Synced:
         """Sync the logs; takes milliseconds unless it is instant, so run it in a thread."""
-        return Synced({name: _how_ended(flush, flush.run) for name, flush in self.flushes.items()})
+        return Synced({name: _outcome_of(flush, flush.run) for name, flush in self.flushes.items()})
 
     def descriptors(self) -> list[int] | None:
         """Return the descriptors whose fdatasync equals `run`; None if only `run` can do it."""
@@ -65,13 +65,13 @@ class Sync(NamedTuple):
         synced, begin = {}, 0
         for name, flush in self.flushes.items():
             end = begin + flush.count
-            synced[name] = _how_ended(flush, partial(flush.on_synced, errors[begin:end]))
+            synced[name] = _outcome_of(flush, partial(flush.on_synced, errors[begin:end]))
             begin = end
         assert begin == len(errors), "each descriptor has one result"
         return Synced(synced)
 
 
-def _how_ended(flush: Flush, run: Callable[[], None]) -> Flush | DiskFailed:
+def _outcome_of(flush: Flush, run: Callable[[], None]) -> Flush | DiskFailed:
     try:
         run()
     except DiskFailed as failed:
@@ -97,7 +97,7 @@ class Flushes:
         """Request a flush of a log by the next sync that may begin."""
         self._due[name] = None
 
-    def ask_all(self, names: Iterable[TopicPartition]) -> None:
+    def request_flushes(self, names: Iterable[TopicPartition]) -> None:
         self._due.update(dict.fromkeys(names))
 
     def forget(self, name: TopicPartition) -> None:
@@ -114,7 +114,7 @@ class Flushes:
         return name in self._under_way
 
     @property
-    def are_open(self) -> bool:
+    def has_pending(self) -> bool:
         """Return whether a write still needs a sync, running or due."""
         return bool(self._due or self._syncs or self._postponed)
 

@@ -89,13 +89,13 @@ class Copying:
     def __init__(self, move: Move, run: Callable[[], Log | None], pause_ms: int = 0) -> None:
         self.move = move
         self.pause_ms = pause_ms
-        self.made: Log | None = None
+        self.created: Log | None = None
         self.failure: DiskFailed | Refused | None = None
         self._run = run
 
     def run(self) -> Copying:
         try:
-            self.made = self._run()
+            self.created = self._run()
         except (DiskFailed, Refused) as failure:
             self.failure = failure
         return self
@@ -108,15 +108,15 @@ class Moves:
         self._broker = broker
         self._storage = broker.storage
         self._moves: dict[TopicPartition, Move] = {}
-        self._asked: list[Copying] = []
+        self._queued: list[Copying] = []
 
     def __iter__(self) -> Iterator[Move]:
         return iter(list(self._moves.values()))
 
     def take_copies(self) -> list[Copying]:
         """Return the work for threads."""
-        asked, self._asked = self._asked, []
-        return asked
+        taken, self._queued = self._queued, []
+        return taken
 
     def alter(self, name: TopicPartition, target: LogDirectory | None, now: Moment) -> None:
         """Move a partition to another directory; None means one that this broker does not have.
@@ -165,13 +165,13 @@ class Moves:
         """Advance moves that wait for their turn, or for another event."""
         for move in self:
             if not move.is_waiting or (self._is_over(move) and not move.is_busy):
-                self._go_on(move, now)
+                self._advance(move, now)
 
     def on_synced(self, names: Iterable[TopicPartition], now: Moment) -> None:
         """Advance moves that waited for the end of a sync."""
         for name in self._broker.flushes.held.intersection(names):
             if not self._moves[name].is_waiting:
-                self._go_on(self._moves[name], now)
+                self._advance(self._moves[name], now)
 
     def on_copied(self, event: Copying, now: Moment) -> None:
         """Complete a Copying."""
@@ -179,21 +179,21 @@ class Moves:
         assert move.is_busy, "a thread ends its work on a move once"
         move.is_busy = False
         if event.failure is not None and not _was_cut(move):  # Otherwise the thread may have read what was cut off.
-            self._give_up(move, event.failure, now)
+            self._abort(move, event.failure, now)
             return
-        if event.made is not None:
-            move.future = event.made
+        if event.created is not None:
+            move.future = event.created
             if not move.is_dropped:
-                move.target.futures[move.name] = event.made
+                move.target.futures[move.name] = event.created
         if event.pause_ms and not move.is_dropped:
             move.pause = self._broker.timers.at(now.steady + event.pause_ms, partial(self._after_pause, move))
         else:
-            self._go_on(move, now)
+            self._advance(move, now)
 
     def _after_pause(self, move: Move, now: Moment) -> None:
         assert not move.is_dropped, "the pause of a dropped move is cancelled"
         move.pause = None
-        self._go_on(move, now)
+        self._advance(move, now)
 
     # ------------------------------------------------------------------ one move
 
@@ -201,9 +201,9 @@ class Moves:
         assert move.name not in self._moves, ("a partition has one move at a time", move.name)
         _LOG.info("moving %s from %s to %s", move.name, move.origin.path, move.target.path)
         self._moves[move.name] = move
-        self._go_on(move, now)
+        self._advance(move, now)
 
-    def _go_on(self, move: Move, now: Moment) -> None:
+    def _advance(self, move: Move, now: Moment) -> None:
         """Take the next step of a move; called on the loop while no thread works on it."""
         assert not move.is_busy, "no thread works on the copy"
         if self._is_over(move):
@@ -212,26 +212,26 @@ class Moves:
         partition = move.partition
         try:
             if move.future is None:
-                self._make(move, now)
-            elif _is_beginning(move, move.future, partition.log):
+                self._create_copy(move, now)
+            elif _is_prefix(move, move.future, partition.log):
                 self._copy(move, move.future, now)
             else:  # The next records were deleted by retention, or copied ones were truncated since.
                 self._drop(move, now)
                 self._begin(Move(partition, move.origin, move.target), now)
         except (DiskFailed, Refused) as failure:
-            self._give_up(move, failure, now)
+            self._abort(move, failure, now)
 
     def _is_over(self, move: Move) -> bool:
-        is_there = self._broker.partitions.get(move.name) is move.partition and move.partition.is_online
-        return move.is_dropped or not is_there or move.target.failure is not None
+        is_present = self._broker.partitions.get(move.name) is move.partition and move.partition.is_online
+        return move.is_dropped or not is_present or move.target.failure is not None
 
-    def _make(self, move: Move, now: Moment) -> None:
+    def _create_copy(self, move: Move, now: Moment) -> None:
         if sum(one.future is not None or one.is_busy for one in self) >= len(list(self._storage)):
             return  # As many at a time as there are directories, as in Apache Kafka.
         log = move.partition.log
         start, producers = log.segments[0].base_offset, producers_at_first(log)
         move.cuts = log.cuts
-        make = partial(
+        create = partial(
             move.target.make_future,
             move.name,
             log,
@@ -239,7 +239,7 @@ class Moves:
             producers,
             f"{now.wall} {self._broker.entropy.random_int31()}",
         )
-        self._work(Copying(move, make))
+        self._work(Copying(move, create))
 
     def _copy(self, move: Move, future: Log, now: Moment) -> None:
         self._broker.commit(now)  # Staged batches have offsets in the old log.
@@ -257,7 +257,7 @@ class Moves:
     def _work(self, work: Copying) -> None:
         assert not work.move.is_waiting, "one thread works on a move"
         work.move.is_busy = True
-        self._asked.append(work)
+        self._queued.append(work)
 
     def _end(self, move: Move, future: Log, batches: list[Batch], now: Moment) -> None:
         """Copy the rest and rename the copy, or wait until no operation on the old log is running."""
@@ -265,29 +265,29 @@ class Moves:
         if self._broker.flushes.is_under_way(name):
             self._broker.flushes.held.add(name)
             return
-        if self._broker.log_starts.are_moving:
+        if self._broker.log_starts.has_pending:
             return  # They write to the old log's directory; the next round tries again.
         if batches:
             future.append_as_follower(batches, now.wall)
         assert not _was_cut(move), "a copy has the records of its original"
         take_over(future, partition.log)
         flush_now(future, now.wall)
-        move.target.take_in(name, future)
-        partition.goes_on_in(future, now)
-        move.origin.let_go(name, now.wall)
+        move.target.adopt_future(name, future)
+        partition.replace_log(future, now)
+        move.origin.delete_moved(name, now.wall)
         assert self._storage.directory_of(name) is move.target, "a partition has its log in one directory"
         self._forget(move)
         _LOG.info("moved %s to %s", name, move.target.path)
         self._broker.moved(name, now)
 
-    def _give_up(self, move: Move, failure: DiskFailed | Refused, now: Moment) -> None:
+    def _abort(self, move: Move, failure: DiskFailed | Refused, now: Moment) -> None:
         if not move.is_dropped:
             _LOG.error(
                 "failed to move %s to %s, it remains in its log directory: %s", move.name, move.target.path, failure
             )
         if isinstance(failure, DiskFailed) and (failure.takes_offline or isinstance(failure, LogDamaged)):
             if f"{failure.filename}/".startswith(f"{move.target.path}/"):
-                move.target.doubt(failure)
+                move.target.note_failure(failure)
             else:
                 move.partition.disk_failed(failure)
                 self._broker.moved(move.name, now)
@@ -318,7 +318,7 @@ def _was_cut(move: Move) -> bool:
     return move.partition.is_online and move.partition.log.cuts != move.cuts
 
 
-def _is_beginning(move: Move, future: Log, log: Log) -> bool:
+def _is_prefix(move: Move, future: Log, log: Log) -> bool:
     """Return whether the next records of the log continue the copy.
 
     After a truncation the log may end behind the copy again, but with other records.

@@ -15,7 +15,7 @@ from odradek.base.units import TimestampMs, TopicPartition
 from odradek.core.partition.partition import Partition
 from odradek.log.log.durability import has_open_files, is_flushed, release_files
 
-LOOKED_AT_MIN = 256  # At least this many are compared, if there are as many: takes some hundred microseconds.
+COMPARED_MIN = 256  # At least this many are compared, if there are as many: takes some hundred microseconds.
 _AGE = itemgetter(0)
 
 _Found = tuple[TimestampMs, TopicPartition, Partition]
@@ -39,9 +39,9 @@ class OpenFiles:
         """Close the files of up to `count` logs with an open descriptor below `below`."""
         flushed: list[_Found] = []
         unflushed: list[_Found] = []
-        for looked_at, (name, partition) in enumerate(self._from_next()):
-            if looked_at >= LOOKED_AT_MIN and len(flushed) >= 2 * count:
-                self._next += looked_at
+        for compared, (name, partition) in enumerate(self._from_next()):
+            if compared >= COMPARED_MIN and len(flushed) >= 2 * count:
+                self._next += compared
                 break
             if partition.is_online and has_open_files(partition.log, below):
                 found = partition.log.last_append_ms, name, partition

@@ -149,34 +149,34 @@ class FetchSession:
         """The fetching broker; NO_BROKER for a consumer's session."""
         return NO_BROKER if self.rules is None else self.rules.follower
 
-    def serve_last(self, wanted: CachedPartition) -> None:
-        if wanted in self.due:
-            del self.due[wanted]
-            self.due[wanted] = None
+    def serve_last(self, partition: CachedPartition) -> None:
+        if partition in self.due:
+            del self.due[partition]
+            self.due[partition] = None
 
-    def await_change(self, wanted: CachedPartition, watchers: Watchers) -> None:
+    def await_change(self, partition: CachedPartition, watchers: Watchers) -> None:
         """Remove a partition from the due ones until it changes, since it has no news."""
-        assert wanted.session is self, "only partitions of the session are watched"
-        self.due.pop(wanted, None)
+        assert partition.session is self, "only partitions of the session are watched"
+        self.due.pop(partition, None)
         assert len(self.due) < len(self.wanted), "a watched partition is not due"
-        wanted.watch(watchers)
+        partition.watch(watchers)
 
     def forget(self, key: FetchKey) -> bool:
         """Remove a partition from the session; return False if it was not in it."""
-        wanted = self.wanted.pop(key, None)
-        if wanted is None:
+        partition = self.wanted.pop(key, None)
+        if partition is None:
             return False
-        self.due.pop(wanted, None)
-        wanted.session = None
-        wanted.stop_watching()
+        self.due.pop(partition, None)
+        partition.session = None
+        partition.stop_watching()
         assert len(self.due) <= len(self.wanted), "only partitions of the session are due"
         return True
 
     def close(self) -> None:
         """End the session: complete its waiting fetch, and stop watching its partitions."""
-        for wanted in self.wanted.values():
-            wanted.session = None
-            wanted.stop_watching()
+        for partition in self.wanted.values():
+            partition.session = None
+            partition.stop_watching()
         self.wanted = {}
         self.purgatory.happened(self)
 
@@ -237,7 +237,7 @@ class FetchSessions:
         self,
         session_id: int,
         epoch: int,
-        wanted: dict[FetchKey, CachedPartition],
+        requested: dict[FetchKey, CachedPartition],
         forgotten: Sequence[FetchKey],
         *,
         uses_ids: bool,
@@ -255,11 +255,11 @@ class FetchSessions:
             self._close(session_id)
             session = None
             if epoch == INITIAL_EPOCH:
-                session = yield from self._open(wanted, uses_ids, steady, is_privileged)
-            return FetchContext((yield from _listed(wanted)), session, is_incremental=False)
+                session = yield from self._open(requested, uses_ids, steady, is_privileged)
+            return FetchContext((yield from _listed(requested)), session, is_incremental=False)
         session = self._continued(session_id, epoch, uses_ids)
         self.advance_epoch(session, steady)
-        for key, one in wanted.items():
+        for key, partition in requested.items():
             if self._sessions.get(session_id) is not session:
                 raise Refused(
                     ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
@@ -267,7 +267,7 @@ class FetchSessions:
                 )
             known = session.wanted.get(key)
             if known is not None:
-                known.asks_again(one)
+                known.asks_again(partition)
                 session.due[known] = None
             elif self._room_in(session) <= 0:
                 self._close(session.id)  # Its client continues without one.
@@ -276,9 +276,9 @@ class FetchSessions:
                     f"fetch sessions exceed the limit of {FETCH_SESSION_PARTITIONS_MAX} partitions",
                 )
             else:
-                one.session = session
-                session.wanted[key] = one
-                session.due[one] = None
+                partition.session = session
+                session.wanted[key] = partition
+                session.due[partition] = None
                 self._partitions += 1
                 assert self._partitions <= FETCH_SESSION_PARTITIONS_MAX, (
                     "fetch sessions never exceed their partition limit"
@@ -291,27 +291,27 @@ class FetchSessions:
         if not session.wanted:
             self._close(session.id)
             # Partitions that are both added and forgotten are answered once, as in Apache Kafka.
-            return FetchContext((yield from _listed(wanted)), None, is_incremental=False)
+            return FetchContext((yield from _listed(requested)), None, is_incremental=False)
         return FetchContext([], session, is_incremental=True)
 
     def _open(
-        self, wanted: dict[FetchKey, CachedPartition], uses_ids: bool, steady: int, is_privileged: bool
+        self, requested: dict[FetchKey, CachedPartition], uses_ids: bool, steady: int, is_privileged: bool
     ) -> Generator[None, object, FetchSession | None]:
-        if len(wanted) > PARTITIONS_PER_FETCH_SESSION_MAX:
+        if len(requested) > PARTITIONS_PER_FETCH_SESSION_MAX:
             return None
         session = FetchSession(self._purgatory, steady, uses_ids=uses_ids, is_privileged=is_privileged)
-        for one in wanted.values():
-            one.session = session
-            session.due[one] = None
+        for partition in requested.values():
+            partition.session = session
+            session.due[partition] = None
             yield
-        if not self._make_room(steady, is_privileged) or len(wanted) > self._room_in(session):
+        if not self._make_room(steady, is_privileged) or len(requested) > self._room_in(session):
             session.due = {}  # Breaks the reference cycle of session and partitions.
             return None
         session.id = self._new_id()
-        session.wanted = wanted
+        session.wanted = requested
         self._sessions[session.id] = session
-        self._partitions += len(wanted)
-        assert len(session.due) == len(wanted), "a full request reads all of its partitions"
+        self._partitions += len(requested)
+        assert len(session.due) == len(requested), "a full request reads all of its partitions"
         assert len(self._sessions) <= self._sessions_max, "a session beyond the limit replaces another one"
         assert self._partitions <= FETCH_SESSION_PARTITIONS_MAX, "fetch sessions never exceed their partition limit"
         return session
@@ -364,7 +364,7 @@ class FetchSessions:
             return True
         oldest = next(iter(self._sessions.values()), None)
         if oldest is not None and steady - oldest.last_used < EVICTION_MS:
-            others = (one for one in self._sessions.values() if not one.is_privileged)
+            others = (session for session in self._sessions.values() if not session.is_privileged)
             oldest = next(others, None) if is_privileged else None
         if oldest is None:
             return False
@@ -377,10 +377,10 @@ class FetchSessions:
         return session_id
 
 
-def _listed(wanted: dict[FetchKey, CachedPartition]) -> Generator[None, object, list[CachedPartition]]:
+def _listed(requested: dict[FetchKey, CachedPartition]) -> Generator[None, object, list[CachedPartition]]:
     listed = []
-    for number, one in enumerate(wanted.values(), 1):
-        listed.append(one)
+    for number, partition in enumerate(requested.values(), 1):
+        listed.append(partition)
         if not number % LISTED_PER_STEP:
             yield
     return listed

@@ -23,7 +23,7 @@ from odradek.record.internal.offset_commit_records import OffsetCommitValue
 _LOG = logging.getLogger(__name__)
 
 OFFSETS_AT_ONCE = 10_000  # Checked in one tick.
-LOOKED_AT_ONCE = 100
+CHECKED_AT_ONCE = 100
 
 
 class Expiry:
@@ -65,11 +65,11 @@ def expire(shard: GroupShard, group: Group, retention_ms: int, now: Moment) -> I
     offsets = shard.offsets
     for topic in list(offsets.of_group(group.id)):
         indexes = list(offsets.of_group(group.id).get(topic, ()))
-        for start in range(0, len(indexes), LOOKED_AT_ONCE):
+        for start in range(0, len(indexes), CHECKED_AT_ONCE):
             since = group.offsets_expire_after(now)
             if since is None or group.is_subscribed_to(TopicName(topic)):
                 break
-            places = [(group.id, topic, index) for index in indexes[start : start + LOOKED_AT_ONCE]]
+            places = [(group.id, topic, index) for index in indexes[start : start + CHECKED_AT_ONCE]]
             expired = [place for place in places if _has_expired(offsets, place, since, retention_ms, now)]
             if expired:
                 shard.write(tombstones(expired), now)

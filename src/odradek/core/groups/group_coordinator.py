@@ -27,9 +27,9 @@ FORGOTTEN_AT_ONCE = 100  # Offsets of deleted topics; takes half a millisecond.
 class GroupCoordinator:
     """The group coordinator of one broker."""
 
-    def __init__(self, runtime: Runtime, ask: Callable[[Load], None]) -> None:
+    def __init__(self, runtime: Runtime, request_load: Callable[[Load], None]) -> None:
         self.runtime = runtime
-        self.shards = Shards(CONSUMER_OFFSETS, self._make, ask, runtime)
+        self.shards = Shards(CONSUMER_OFFSETS, self._make, request_load, runtime)
         self._expiry = Expiry(runtime.configs)
         self.write_timeout_ms = runtime.configs.int("offsets.commit.timeout.ms")
 

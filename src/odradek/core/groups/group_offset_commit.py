@@ -13,7 +13,7 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import INT64_MAX
 from odradek.base.uuids import ZERO_UUID
 from odradek.core.coordinators.durable import PendingWrite
-from odradek.core.coordinators.state_log import NOBODY, ProducerIdAndEpoch, StateRecord
+from odradek.core.coordinators.state_log import NON_TRANSACTIONAL, ProducerIdAndEpoch, StateRecord
 from odradek.core.groups.shard.group import CommitCheck, Group
 from odradek.core.groups.shard.group_shard import GroupShard
 from odradek.core.groups.shard.offsets import NEVER, record_of
@@ -37,7 +37,7 @@ class Committer(NamedTuple):
     instance_id: str | None
     epoch: int
     version: int
-    producer: ProducerIdAndEpoch = NOBODY
+    producer: ProducerIdAndEpoch = NON_TRANSACTIONAL
 
     @property
     def is_transactional(self) -> bool:
@@ -77,13 +77,13 @@ class OffsetCommitResult(NamedTuple):
 
 def commit(
     shard: GroupShard,
-    who: Committer,
+    committer: Committer,
     places: Sequence[OffsetAndMetadata],
     now: Moment,
     retention_ms: int = NO_RETENTION,
 ) -> OffsetCommitResult:
     """Commit offsets, or raise Refused for the whole commit."""
-    group, check = committing(shard, who, now)
+    group, check = validate_commit(shard, committer, now)
     if check is not None:
         for place in places:
             check(place.topic.name, place.partition)
@@ -95,12 +95,12 @@ def commit(
             codes.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
             continue
         codes.append(ErrorCode.NONE)
-        records.append(record(who.group_id, place, now.wall, expires))
+        records.append(record(committer.group_id, place, now.wall, expires))
     assert len(codes) == len(places) >= len(records)
     if not records:
         return OffsetCommitResult(codes, None)
-    written = shard.write(records, now, who.producer)
-    shard.groups.setdefault(who.group_id, group)
+    written = shard.write(records, now, committer.producer)
+    shard.groups.setdefault(committer.group_id, group)
     return OffsetCommitResult(codes, written)
 
 
@@ -108,24 +108,24 @@ def expiry(now: Moment, retention_ms: int) -> int:
     return NEVER if retention_ms == NO_RETENTION else min(now.wall + retention_ms, INT64_MAX)
 
 
-def committing(shard: GroupShard, who: Committer, now: Moment) -> tuple[Group, CommitCheck | None]:
+def validate_commit(shard: GroupShard, committer: Committer, now: Moment) -> tuple[Group, CommitCheck | None]:
     """Return the group, possibly a new one, and the check of each partition if needed, or raise Refused."""
-    group = shard.groups.get(who.group_id)
+    group = shard.groups.get(committer.group_id)
     if group is not None:
         check = group.check_commit(
-            who.member_id,
-            who.instance_id,
-            who.epoch,
-            is_transactional=who.is_transactional,
-            version=who.version,
+            committer.member_id,
+            committer.instance_id,
+            committer.epoch,
+            is_transactional=committer.is_transactional,
+            version=committer.version,
             now=now,
         )
         return group, check
-    if who.epoch < 0:
-        return shard.simple_group(who.group_id), None
-    if who.is_transactional or who.version < GROUP_ID_NOT_FOUND_SINCE:
-        raise Refused(ErrorCode.ILLEGAL_GENERATION, f"group {who.group_id!r} does not exist")
-    raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"group {who.group_id!r} does not exist")
+    if committer.epoch < 0:
+        return shard.simple_group(committer.group_id), None
+    if committer.is_transactional or committer.version < GROUP_ID_NOT_FOUND_SINCE:
+        raise Refused(ErrorCode.ILLEGAL_GENERATION, f"group {committer.group_id!r} does not exist")
+    raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"group {committer.group_id!r} does not exist")
 
 
 def record(group_id: str, place: OffsetAndMetadata, now: int, expires: int = NEVER) -> StateRecord:

@@ -1,6 +1,6 @@
 """A commit of a very large number of offsets, prepared in pieces and written as one batch.
 
-    commit = LongCommit(shard, who, now)
+    commit = LongCommit(shard, committer, now)
     commit.add(place)                       for each offset, in slices
     commit.encode()                         in a thread
     commit.finish(shard, now)               at once: checks the group's current state, writes and applies the whole
@@ -20,9 +20,9 @@ from odradek.core.groups.group_offset_commit import (
     Committer,
     OffsetAndMetadata,
     OffsetCommitResult,
-    committing,
     expiry,
     record,
+    validate_commit,
 )
 from odradek.core.groups.shard.group_shard import GroupShard
 from odradek.core.kernel.moment import Moment
@@ -32,10 +32,10 @@ from odradek.record.internal.offset_commit_records import OffsetCommitValue
 class LongCommit:
     """One commit of a very large number of offsets."""
 
-    def __init__(self, shard: GroupShard, who: Committer, now: Moment, retention_ms: int = NO_RETENTION) -> None:
+    def __init__(self, shard: GroupShard, committer: Committer, now: Moment, retention_ms: int = NO_RETENTION) -> None:
         self._log = shard.log
         self._length_max = shard.runtime.configs.int("offset.metadata.max.bytes")
-        self._who = who
+        self._committer = committer
         self._time = now.wall
         self._expires = expiry(now, retention_ms)
         self._codes: list[ErrorCode] = []
@@ -53,13 +53,13 @@ class LongCommit:
             self._codes.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
             return
         self._codes.append(ErrorCode.NONE)
-        one = record(self._who.group_id, place, self._time, self._expires)
-        value = one.value
+        stored = record(self._committer.group_id, place, self._time, self._expires)
+        value = stored.value
         assert isinstance(value, OffsetCommitValue)
         last, self._last = self._last, value
         if value.metadata == last.metadata:
             value.metadata = last.metadata  # Equal strings are stored once.
-        self._records.append(one)
+        self._records.append(stored)
         values = self._values.get(topic)
         if values is None:
             values = self._values[topic] = {}
@@ -69,7 +69,7 @@ class LongCommit:
         """Encode the batch of all added offsets; Refused(INVALID_REQUEST) if a string is too long."""
         if self._records:
             self._records.reverse()
-            self._batch = self._log.encoded(self._consumed(), self._time, self._who.producer)
+            self._batch = self._log.encoded(self._consumed(), self._time, self._committer.producer)
 
     def _consumed(self) -> Iterator[StateRecord]:
         """Yield the records and free each after encoding; freeing all at once takes as long as many slices."""
@@ -79,14 +79,14 @@ class LongCommit:
     def finish(self, shard: GroupShard, now: Moment) -> OffsetCommitResult:
         """Write the batch and apply the offsets, or raise Refused for the whole commit and change nothing."""
         assert not self._records, "all records of a commit are encoded before it is written"
-        who = self._who
-        group, check = committing(shard, who, now)
+        committer = self._committer
+        group, check = validate_commit(shard, committer, now)
         if check is not None:
             for topic, partition in self._places:
                 check(topic, partition)
         assert bool(self._values) == (self._batch is not None)
         if self._batch is None:
             return OffsetCommitResult(self._codes, None)
-        written = shard.write_offsets(self._batch, who.group_id, self._values, now, who.producer)
-        shard.groups.setdefault(who.group_id, group)
+        written = shard.write_offsets(self._batch, committer.group_id, self._values, now, committer.producer)
+        shard.groups.setdefault(committer.group_id, group)
         return OffsetCommitResult(self._codes, written)

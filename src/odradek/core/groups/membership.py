@@ -25,26 +25,26 @@ from odradek.core.kernel.moment import Moment
 from odradek.core.kernel.promise import Promise
 
 
-def join(shard: GroupShard, group_id: str, asked: JoinGroup, now: Moment) -> Promise[JoinGroupResult]:
+def join(shard: GroupShard, group_id: str, request: JoinGroup, now: Moment) -> Promise[JoinGroupResult]:
     group = shard.groups.get(group_id)
     if isinstance(group, ConsumerGroup) and not group.is_empty:
-        return classic_members.join(group, asked, now)
-    return joining.join(shard, group_id, asked, now)
+        return classic_members.join(group, request, now)
+    return joining.join(shard, group_id, request, now)
 
 
-def sync(shard: GroupShard, group_id: str, asked: SyncGroup, now: Moment) -> Promise[SyncGroupResult]:
+def sync(shard: GroupShard, group_id: str, request: SyncGroup, now: Moment) -> Promise[SyncGroupResult]:
     group = _group(shard, group_id)
     if isinstance(group, ConsumerGroup):
-        return classic_members.sync(group, asked, now)
-    return syncing.sync(group, asked, now)
+        return classic_members.sync(group, request, now)
+    return syncing.sync(group, request, now)
 
 
-def heartbeat(shard: GroupShard, group_id: str, asked: Heartbeat, now: Moment) -> None:
+def heartbeat(shard: GroupShard, group_id: str, request: Heartbeat, now: Moment) -> None:
     group = _group(shard, group_id)
     if isinstance(group, ConsumerGroup):
-        classic_members.heartbeat(group, asked, now)
+        classic_members.heartbeat(group, request, now)
     else:
-        syncing.heartbeat(group, asked, now)
+        syncing.heartbeat(group, request, now)
 
 
 def leave(shard: GroupShard, group_id: str, leavers: Sequence[Leaver], now: Moment) -> LeaveGroupResult:

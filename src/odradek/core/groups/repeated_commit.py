@@ -16,8 +16,8 @@ from struct import Struct
 from odradek.base.number_places import places as numbers_at
 from odradek.base.units import TimestampMs
 from odradek.core.coordinators.durable import PendingWrite
-from odradek.core.coordinators.state_log import NOBODY
-from odradek.core.groups.group_offset_commit import Committer, OffsetAndMetadata, committing, record
+from odradek.core.coordinators.state_log import NON_TRANSACTIONAL
+from odradek.core.groups.group_offset_commit import Committer, OffsetAndMetadata, record, validate_commit
 from odradek.core.groups.shard.group_shard import GroupShard
 from odradek.core.groups.shard.offsets import CommittedOffsets
 from odradek.core.kernel.cluster_view import TopicInfo
@@ -34,11 +34,11 @@ _put_crc = Struct(">I").pack_into
 class RepeatedCommit:
     """Commits of one committer for the same partitions, without transaction or expiry time."""
 
-    __slots__ = ("_batch", "_names", "_offsets_at", "_places", "_times_at", "who")
+    __slots__ = ("_batch", "_names", "_offsets_at", "_places", "_times_at", "committer")
 
-    def __init__(self, shard: GroupShard, who: Committer, places: Sequence[OffsetAndMetadata]) -> None:
-        self.who = who
-        clear, full = (_encoded(shard, who, places, number) for number in (0, -1))
+    def __init__(self, shard: GroupShard, committer: Committer, places: Sequence[OffsetAndMetadata]) -> None:
+        self.committer = committer
+        clear, full = (_encoded(shard, committer, places, number) for number in (0, -1))
         self._batch = clear
         at = iter(numbers_at(clear, full, [_NUMBER.size] * (2 + 2 * len(places))))
         self._times_at, self._offsets_at = [next(at), next(at)], []
@@ -55,14 +55,14 @@ class RepeatedCommit:
 
     def commit(self, shard: GroupShard, offsets: Sequence[int], now: Moment) -> PendingWrite:
         """Commit these offsets, one for each partition, or raise Refused and change nothing."""
-        who = self.who
-        group, check = committing(shard, who, now)
+        committer = self.committer
+        group, check = validate_commit(shard, committer, now)
         if check is not None:
             for place in self._places:
                 check(place.topic.name, place.partition)
         written = shard.log.append_encoded(self._with_numbers(offsets, now.wall), now)
-        shard.offsets.put_all(who.group_id, self._values(offsets, now.wall), NOBODY.id)
-        shard.groups.setdefault(who.group_id, group)
+        shard.offsets.put_all(committer.group_id, self._values(offsets, now.wall), NON_TRANSACTIONAL.id)
+        shard.groups.setdefault(committer.group_id, group)
         return written
 
     def _values(self, offsets: Sequence[int], time: int) -> CommittedOffsets:
@@ -88,10 +88,10 @@ class RepeatedCommit:
         return batch
 
 
-def _encoded(shard: GroupShard, who: Committer, places: Sequence[OffsetAndMetadata], number: int) -> bytes:
+def _encoded(shard: GroupShard, committer: Committer, places: Sequence[OffsetAndMetadata], number: int) -> bytes:
     """Encode the batch with `number` as every offset and time, and without a checksum."""
     time = TimestampMs(number)
-    records = [record(who.group_id, place._replace(offset=number), time) for place in places]
+    records = [record(committer.group_id, place._replace(offset=number), time) for place in places]
     batch = bytearray(shard.log.encoded(records, time))
     _put_crc(batch, CRC_POSITION, 0)
     return bytes(batch)

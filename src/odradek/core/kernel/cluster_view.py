@@ -118,7 +118,7 @@ class ClusterView:
     """
 
     __slots__ = (
-        "_alike",
+        "_by_collision_key",
         "_names",
         "_topics",
         "brokers",
@@ -143,13 +143,13 @@ class ClusterView:
         self.brokers = brokers
         self._topics: dict[TopicName, TopicInfo] = {}
         self._names: dict[Uuid, TopicName] = {}
-        self._alike: dict[str, dict[TopicName, None]] = {}
+        self._by_collision_key: dict[str, dict[TopicName, None]] = {}
         self.topics: Mapping[TopicName, TopicInfo] = self._topics
         self.names: Mapping[Uuid, TopicName] = self._names  # A topic created before ids existed (Kafka 2.7) has none.
         self.unreadable = dict(unreadable)  # Existing topics with unreadable metadata, and the reasons.
         self.version = 0  # Rises with each change of the topics.
         for name in unreadable:
-            self._take_name(name)
+            self._add_name(name)
         for topic in topics:
             self.put(topic)
 
@@ -159,7 +159,7 @@ class ClusterView:
 
     def collides_with(self, name: TopicName) -> TopicName | None:
         """Return the first topic whose name collides with this one, or None."""
-        return next(iter(self._alike.get(collision_key(name), ())), None) if _may_collide(name) else None
+        return next(iter(self._by_collision_key.get(collision_key(name), ())), None) if _may_collide(name) else None
 
     def put(self, topic: TopicInfo) -> None:
         """Add a topic, or replace the one of its name."""
@@ -169,7 +169,7 @@ class ClusterView:
         self._topics[topic.name] = topic
         if topic.id != ZERO_UUID:
             self._names[topic.id] = topic.name
-        self._take_name(topic.name)
+        self._add_name(topic.name)
         self.unreadable.pop(topic.name, None)
         self.version += 1
         assert len(self._names) <= len(self._topics), "an id leads to an existing topic"
@@ -178,9 +178,9 @@ class ClusterView:
         if self._names.get(topic.id) == topic.name:  # A damaged tree may give one id to two topics.
             del self._names[topic.id]
 
-    def _take_name(self, name: TopicName) -> None:
+    def _add_name(self, name: TopicName) -> None:
         if _may_collide(name):
-            self._alike.setdefault(collision_key(name), {})[name] = None
+            self._by_collision_key.setdefault(collision_key(name), {})[name] = None
 
     def remove(self, name: TopicName) -> None:
         """Remove a topic, if it exists."""
@@ -189,10 +189,10 @@ class ClusterView:
             return
         self._forget_id(topic)
         if _may_collide(name):
-            alike = self._alike[collision_key(name)]
-            del alike[name]
-            if not alike:
-                del self._alike[collision_key(name)]
+            colliding = self._by_collision_key[collision_key(name)]
+            del colliding[name]
+            if not colliding:
+                del self._by_collision_key[collision_key(name)]
         self.version += 1
         assert len(self._names) <= len(self._topics), "an id leads to an existing topic"
 

@@ -16,7 +16,7 @@ BUCKET_MS = 4
 NEVER = 1 << 62  # The deadline of operations that always end: all of them share one bucket.
 
 Answer_co = TypeVar("Answer_co", covariant=True)
-_NOBODY: dict[ParkedRequest[object], None] = {}
+_NO_REQUESTS: dict[ParkedRequest[object], None] = {}
 
 
 class Condition(Protocol):
@@ -73,7 +73,9 @@ class Purgatory:
         waiting = self._by_key.get(key)
         if waiting:
             # A condition may read from a disk.  A failure is an event of its own and may complete this request, too.
-            fulfilled = [one for one in tuple(waiting) if one in waiting and one.condition.fulfilled_by(key, news)]
+            fulfilled = [
+                parked for parked in tuple(waiting) if parked in waiting and parked.condition.fulfilled_by(key, news)
+            ]
             for parked in fulfilled:
                 if parked in waiting:
                     self.complete(parked)
@@ -104,7 +106,7 @@ class Purgatory:
 
     def forget(self, parked: ParkedRequest[object]) -> None:
         """Drop a request whose connection is closed.  Harmless if it is no longer parked."""
-        self._by_bucket.get(_bucket(parked), _NOBODY).pop(parked, None)
+        self._by_bucket.get(_bucket(parked), _NO_REQUESTS).pop(parked, None)
         for key in parked.condition.keys:
             waiting = self._by_key.get(key)
             if waiting is not None:

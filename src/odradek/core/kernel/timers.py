@@ -32,7 +32,7 @@ class Timer:
         """Cancel the timer.  Harmless once it is over."""
         if self.action is not None:
             self.action = None
-            self._timers.was_cancelled()
+            self._timers.on_cancelled()
 
 
 class Timers:
@@ -68,7 +68,7 @@ class Timers:
             assert action is not None, "the next timer is set"
             action(now)
 
-    def was_cancelled(self) -> None:
+    def on_cancelled(self) -> None:
         self._cancelled += 1
         assert self._cancelled <= len(self._heap), "a cancelled timer is in the heap until it is removed"
         if self._cancelled > max(_CANCELLED_MIN, len(self._heap) // 2):

@@ -23,10 +23,10 @@ from odradek.core.partition.stuck_followers import check_stuck
 
 RETRY_MS = 50
 SYNCED_MS = 10  # Delay before the next check whether a sync has ended.
-ASKED_AT_ONCE = 256  # Limits the answers handled at once, too; each wakes parked requests.
-LOOKED_AT_PER_SLICE = 256
+PROPOSALS_PER_REQUEST_MAX = 256  # Limits the answers handled at once, too; each wakes parked requests.
+CHECKED_PER_SLICE = 256
 # Kafka checks twice per replica.lag.time.max.ms, which keeps a lagging follower in the ISR for half of it too long.
-LOOKS_PER_LAG = 10
+CHECKS_PER_LAG = 10
 
 
 class ProposedIsr:
@@ -76,9 +76,9 @@ class AlterPartitionManager:
         self._advanced = advanced
         self._sync = sync
         self._leading: dict[Leadership, None] = {}
-        self._asked: list[ProposedIsr] = []
+        self._queued: list[ProposedIsr] = []
         self._under_way: dict[Leadership, ProposedIsr] = {}
-        self._next_look = 0  # On the steady clock.
+        self._next_check = 0  # On the steady clock.
         self.unable: dict[TopicPartition, None] = {}  # Leaders whose disk has failed or is full, for UnableLeaders.
         self.counts = IsrCounts()
 
@@ -124,58 +124,58 @@ class AlterPartitionManager:
         if under_way is None or under_way.proposal is not in_sync.pending:
             attempt = ProposedIsr(leading, in_sync.pending, in_sync.pending_epochs)
             self._under_way[leading] = attempt
-            self._asked.append(attempt)
+            self._queued.append(attempt)
         assert self._under_way[leading].proposal is in_sync.pending, "the pending proposal is under way"
 
     @property
-    def has_asked(self) -> bool:
+    def has_proposals(self) -> bool:
         """Return whether `take_proposals` may have proposals to return."""
-        return bool(self._asked)
+        return bool(self._queued)
 
     def take_proposals(self) -> list[ProposedIsr]:
         """Return the proposals to send now, at most one request's worth; each one ends in `on_proposal_answered`."""
-        asked, self._asked = self._asked[:ASKED_AT_ONCE], self._asked[ASKED_AT_ONCE:]
-        return [one for one in asked if self._under_way.get(one.leading) is one]
+        taken, self._queued = self._queued[:PROPOSALS_PER_REQUEST_MAX], self._queued[PROPOSALS_PER_REQUEST_MAX:]
+        return [attempt for attempt in taken if self._under_way.get(attempt.leading) is attempt]
 
     def on_proposal_answered(
-        self, asked: ProposedIsr, error: ErrorCode, state: LeaderAndIsr | None, now: Moment
+        self, attempt: ProposedIsr, error: ErrorCode, state: LeaderAndIsr | None, now: Moment
     ) -> None:
         """Apply the answer to a proposal; retry it after a transient error.
 
         `state` is the state of the partition if there is no error.
         """
-        leading, in_sync = asked.leading, asked.leading.in_sync
-        if self._under_way.get(leading) is asked:
+        leading, in_sync = attempt.leading, attempt.leading.in_sync
+        if self._under_way.get(leading) is attempt:
             del self._under_way[leading]
         if leading.ended is not None or in_sync is None:
             return
-        is_awaited, before = asked.proposal is in_sync.pending, in_sync.committed
-        if in_sync.altered(asked.proposal, error, state):
+        is_awaited, before = attempt.proposal is in_sync.pending, in_sync.committed
+        if in_sync.altered(attempt.proposal, error, state):
             self._timers.at(now.steady + RETRY_MS, lambda later: self.submit(leading, later))
         if is_awaited:
             self.counts.count_answer(before, in_sync.committed, error)
         self.sync_if_alone(leading)
-        self._look_at(leading, now)
+        self._maybe_advance_high_watermark(leading, now)
 
     def shrink(self, now: Moment) -> Iterator[None]:
         """Propose ISRs without lagging followers, in slices; does nothing until the check is due.
 
         Call it once a second.
         """
-        if now.steady < self._next_look:
+        if now.steady < self._next_check:
             return
-        self._next_look = now.steady + self._lag_ms_max // LOOKS_PER_LAG
+        self._next_check = now.steady + self._lag_ms_max // CHECKS_PER_LAG
         for number, leading in enumerate(list(self._leading), 1):
             in_sync = leading.in_sync
             if leading.ended is None and in_sync is not None:
                 if in_sync.shrink(leading.log.end_offset, now.steady) is not None:
-                    leading.partition.end_moved()  # A removed follower rejoins by a fetch.
+                    leading.partition.on_log_end_moved()  # A removed follower rejoins by a fetch.
                     self.submit(leading, now)
                 if in_sync.has_outsiders:  # A follower that was about to join may have fallen behind, too.
-                    self._look_at(leading, now)
+                    self._maybe_advance_high_watermark(leading, now)
                     if leading.partition.is_online and check_stuck(leading, in_sync):
                         yield
-            if number % LOOKED_AT_PER_SLICE == 0:
+            if number % CHECKED_PER_SLICE == 0:
                 yield
 
     def sync_if_alone(self, leading: Leadership) -> None:
@@ -188,7 +188,7 @@ class AlterPartitionManager:
         if leading.positions.durable_end < leading.log.end_offset:
             self._sync(leading.name)
 
-    def _look_at(self, leading: Leadership, now: Moment) -> None:
+    def _maybe_advance_high_watermark(self, leading: Leadership, now: Moment) -> None:
         if leading.advance(now):
             self._advanced(leading.name, now)
 

@@ -2,7 +2,7 @@
 
     damage is found ──> leave: offline, and the controller is notified
     LeaderAndIsr ──> KAFKA_STORAGE_ERROR: the controller shrinks the ISR, and elects another leader
-    the metadata shows that ──> come_back: truncated, forgotten, and the controller is notified again
+    the metadata shows that ──> reinstate: truncated, forgotten, and the controller is notified again
                                    (what is cut off is set aside before, by a thread: log/log/damage_cut.py)
     LeaderAndIsr ──> the replica follows, and fetches from the damage on
 
@@ -31,7 +31,7 @@ _LOG = logging.getLogger(__name__)
 
 # An ISR without this replica must have been seen so often, about a second apart: a proposal that was sent before the
 # replica went offline could still add it.
-LOOKS = 3
+CHECKS_MIN = 3
 RETRY_MS = 60 * SECOND_MS  # After the disk had no room for a copy: each takes time, and all the room there is.
 
 _Place = tuple[Offset, str]  # The first offset that a damage hides, and what is wrong.
@@ -44,18 +44,18 @@ class AwaitingReplica:
         self.directory = directory
         self.epoch = epoch  # The leader epoch in which the replica went offline.
         self.is_known = False  # The controller has been answered that the replica is offline.
-        self.looks_out = self.looks_last = 0
+        self.checks_outside_isr = self.checks_as_last = 0
         self.cut: DamageCut | None = None  # The cut that was begun.
         self.retry_at = 0  # On the steady clock: the disk has refused the last cut.
-        self._is_told = False
+        self._is_failure_logged = False
 
     def failed(self, name: TopicPartition, failed: DiskFailed, now: Moment) -> None:
         """Note that the disk has refused to set aside what is cut off; the broker's log is told once."""
         self.retry_at = now.steady + RETRY_MS
-        if not self._is_told:
+        if not self._is_failure_logged:
             text = "%s stays offline: failed to quarantine its log from the damage on (will retry): %s"
             _LOG.error(text, name, failed)
-        self._is_told = True
+        self._is_failure_logged = True
 
     def withdraw(self) -> None:
         """Give up a cut that no thread is at yet."""
@@ -66,7 +66,7 @@ class AwaitingReplica:
 class DamagedReplicas:
     """The damaged replicas of one broker.
 
-    `gone` is called for a replica that went offline, `forget` for one that is to be made anew.
+    `on_offline` is called for a replica that went offline, `forget` for one that is to be made anew.
     """
 
     def __init__(
@@ -76,14 +76,14 @@ class DamagedReplicas:
         partitions: Mapping[TopicPartition, Partition],
         alter_partition: AlterPartitionManager,
         *,
-        gone: Callable[[TopicPartition, Moment], None],
+        on_offline: Callable[[TopicPartition, Moment], None],
         forget: Callable[[TopicPartition], object],
     ) -> None:
         self._id = broker
         self._storage = storage
         self._partitions = partitions
         self._alter_partition = alter_partition
-        self._gone = gone
+        self._on_offline = on_offline
         self._forget = forget
         self._awaiting: dict[Partition, AwaitingReplica] = {}
         self._cuts: list[DamageCut] = []  # That no thread has been asked to run yet.
@@ -114,7 +114,7 @@ class DamagedReplicas:
             assert partition not in self._awaiting, "a replica leaves the ISR for its damage once"
             self._awaiting[partition] = AwaitingReplica(directory, partition.info.leader_epoch)
             self.changes += 1
-            self._gone(name, now)
+            self._on_offline(name, now)
             yield
 
     def _others_may_lead(self, partition: Partition) -> bool:
@@ -126,7 +126,7 @@ class DamagedReplicas:
             return False
         return any(one in alive for one in in_sync.committed.isr if one != self._id)
 
-    def come_back(self, now: Moment) -> Iterator[None]:
+    def reinstate(self, now: Moment) -> Iterator[None]:
         """Truncate replicas that others lead by now, and forget them, so that the controller assigns them again."""
         for partition, awaiting in list(self._awaiting.items()):
             name = partition.topic_partition
@@ -134,24 +134,24 @@ class DamagedReplicas:
             if awaiting.directory.failure is not None or self._partitions.get(name) is not partition:
                 del self._awaiting[partition]  # It is offline with its directory now, or was deleted.
                 awaiting.withdraw()
-            elif self._may_come_back(name, awaiting, now):
+            elif self._can_reinstate(name, awaiting, now):
                 del self._awaiting[partition]
                 awaiting.withdraw()
                 self._forget(name)
                 self.changes += 1
                 yield
 
-    def _may_come_back(self, name: TopicPartition, awaiting: AwaitingReplica, now: Moment) -> bool:
+    def _can_reinstate(self, name: TopicPartition, awaiting: AwaitingReplica, now: Moment) -> bool:
         """Return True once the replica is out of the ISR and truncated, or turns out to be the last in sync."""
         info = self._alter_partition.metadata_of(name)
         is_out = info is not None and self._id not in info.isr and info.leader not in (self._id, NO_BROKER)
         is_last = info is not None and info.isr == (self._id,) and info.leader_epoch > awaiting.epoch
-        awaiting.looks_out = awaiting.looks_out + 1 if is_out and awaiting.is_known else 0
-        awaiting.looks_last = awaiting.looks_last + 1 if is_last and awaiting.is_known else 0
-        assert not (awaiting.looks_out and awaiting.looks_last), "the last member of an ISR is in it"
-        if awaiting.looks_out >= LOOKS:
+        awaiting.checks_outside_isr = awaiting.checks_outside_isr + 1 if is_out and awaiting.is_known else 0
+        awaiting.checks_as_last = awaiting.checks_as_last + 1 if is_last and awaiting.is_known else 0
+        assert not (awaiting.checks_outside_isr and awaiting.checks_as_last), "the last member of an ISR is in it"
+        if awaiting.checks_outside_isr >= CHECKS_MIN:
             return self._truncate(name, awaiting, now)
-        if awaiting.looks_last >= LOOKS:
+        if awaiting.checks_as_last >= CHECKS_MIN:
             _LOG.warning("%s is damaged and no other replica is in sync: the undamaged records are served", name)
             return True
         return False

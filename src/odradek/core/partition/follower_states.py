@@ -34,8 +34,8 @@ class Follower:
         self.last_caught_up_ms = now if is_in_sync else NEVER_MS
         self._last_fetch_ms = NEVER_MS
         self._last_fetch_leader_end = NO_OFFSET
-        self._looked_at = NO_OFFSET  # Its log end offset at the last call of is_stuck.
-        self._looks = 0  # So often it was there.
+        self._last_checked_end = NO_OFFSET  # Its log end offset at the last call of is_stuck.
+        self._checks_at_end = 0  # So often it was there.
 
     def fetched(self, offset: Offset, log_start: Offset, leader_end: Offset, now: int, broker_epoch: int) -> None:
         """Record a fetch: the follower has all records from `log_start` up to `offset`, and no others."""
@@ -61,9 +61,9 @@ class Follower:
     def is_stuck(self, leader_end: Offset) -> bool:
         """Return whether the log ends where it did at the last call, short of the leader's; once for each offset."""
         offset = self.log_end_offset
-        self._looks = self._looks + 1 if offset == self._looked_at else 0
-        self._looked_at = offset
-        return self._looks == 1 and 0 <= offset < leader_end
+        self._checks_at_end = self._checks_at_end + 1 if offset == self._last_checked_end else 0
+        self._last_checked_end = offset
+        return self._checks_at_end == 1 and 0 <= offset < leader_end
 
     def check_broker_epoch(self, broker_epoch: int, eligible: Eligible, now: int, lag_ms_max: int) -> None:
         """Raise Refused for a fetch by an earlier process of the same broker (KIP-903).

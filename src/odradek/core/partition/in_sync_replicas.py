@@ -1,7 +1,7 @@
 """In-sync replicas of one partition, maintained by its leader with the ISR rules of Kafka 3.9.
 
-    fetched ──> expand ─┐                     ┌─> altered    the controller's answer (AlterPartition, KIP-497)
-    a timer ──> shrink ─┴─> pending proposal ─┴─> told       the controller's new state (LeaderAndIsr)
+    fetched ──> expand ─┐                     ┌─> altered                 the answer to it (AlterPartition, KIP-497)
+    a timer ──> shrink ─┴─> pending proposal ─┴─> apply_leader_and_isr    the controller's new state (LeaderAndIsr)
 
 Kafka keeps this state in PartitionState.  The high watermark may advance after each of these events, and after an
 append.
@@ -39,7 +39,7 @@ STATE_IS_OLD = frozenset(
 )
 
 
-def stranger_code(leader_epoch: int) -> ErrorCode:
+def not_a_replica_code(leader_epoch: int) -> ErrorCode:
     """Return the error code for a fetch by a broker that is not a replica.
 
     A broker that names the right leader epoch may have learned of a reassignment first.
@@ -112,7 +112,9 @@ class InSyncReplicas:
         """
         known = self._followers.get(follower)
         if known is None:
-            raise Refused(stranger_code(leader_epoch), f"broker {follower} is not one of the replicas {self._replicas}")
+            raise Refused(
+                not_a_replica_code(leader_epoch), f"broker {follower} is not one of the replicas {self._replicas}"
+            )
         return known
 
     def stayed(self, follower: BrokerId, at: int) -> None:
@@ -154,7 +156,7 @@ class InSyncReplicas:
                 end = follower.log_end_offset
         if end <= current:
             return current
-        has_less = [one for one, known in self._followers.items() if known.log_end_offset < end]
+        has_less = [broker for broker, known in self._followers.items() if known.log_end_offset < end]
         assert end <= own_end and not {*has_less} & {*self.committed.isr}, (
             "every ISR member has all records below the high watermark"
         )
@@ -229,21 +231,21 @@ class InSyncReplicas:
 
         If `pending` is still set afterwards, propose it again.
         """
-        ours = self.committed
-        if state.leader_epoch < ours.leader_epoch or state.partition_epoch < ours.partition_epoch:
+        before = self.committed
+        if state.leader_epoch < before.leader_epoch or state.partition_epoch < before.partition_epoch:
             return False
         # In Kafka, a LeaderAndIsr with the state that the proposal started from also ends the proposal.  The controller
         # may have sent that state before it received the proposal and applied it.  The high watermark would then pass
         # the end of the follower that has joined.
-        if (state.leader_epoch, state.partition_epoch) > (ours.leader_epoch, ours.partition_epoch):
+        if (state.leader_epoch, state.partition_epoch) > (before.leader_epoch, before.partition_epoch):
             self._commit(state)
         # Another broker may have led in a missed epoch, and followers may have truncated the records that they fetched
         # from here.
-        if state.leader_epoch > ours.leader_epoch + 1:
+        if state.leader_epoch > before.leader_epoch + 1:
             self._followers.clear()
         self._replicas = tuple(replicas)
         self._set_followers(now)
-        if state.leader_epoch > ours.leader_epoch:
+        if state.leader_epoch > before.leader_epoch:
             self._epoch_start = leader_end
             for broker, follower in self._followers.items():
                 follower.leader_epoch_began(leader_end, now, is_in_sync=broker in state.isr)
@@ -284,15 +286,15 @@ class InSyncReplicas:
         self.pending = self.committed._replace(isr=isr, recovery=RECOVERED)
         # A repeat needs new epochs: a follower that has restarted may lack records that the proposal assumed (KIP-903).
         self.pending_epochs = tuple(
-            self._followers[one].broker_epoch if one != self.broker else NO_BROKER_EPOCH for one in isr
+            self._followers[broker].broker_epoch if broker != self.broker else NO_BROKER_EPOCH for broker in isr
         )
         self._check()
         return self.pending
 
     def _commit(self, state: LeaderAndIsr) -> None:
-        ours = self.committed
-        assert state.leader_epoch >= ours.leader_epoch, "leader epochs never decrease"
-        assert state.partition_epoch >= ours.partition_epoch, "partition epochs never decrease"
+        before = self.committed
+        assert state.leader_epoch >= before.leader_epoch, "leader epochs never decrease"
+        assert state.partition_epoch >= before.partition_epoch, "partition epochs never decrease"
         self.committed, self.pending, self.pending_epochs, self.maximal_isr = state, None, (), state.isr
         self._check()
 
@@ -310,17 +312,17 @@ class InSyncReplicas:
         ISR members that are not replicas also bound the high watermark.
         """
         isr, before = self.committed.isr, self._followers
-        wanted = dict.fromkeys(one for one in (*self._replicas, *self.maximal_isr) if one != self.broker)
+        tracked = dict.fromkeys(broker for broker in (*self._replicas, *self.maximal_isr) if broker != self.broker)
         self._followers = {
-            broker: before.get(broker) or Follower(broker, now, is_in_sync=broker in isr) for broker in wanted
+            broker: before.get(broker) or Follower(broker, now, is_in_sync=broker in isr) for broker in tracked
         }
         assert {*self.maximal_isr} <= {self.broker, *self._followers}, "each ISR member is the leader or a follower"
 
     def _is_answer(self, state: LeaderAndIsr, proposal: LeaderAndIsr) -> bool:
         """Return whether the state is the one that the proposal started from, or results from it."""
         isr = {*state.isr}
-        is_ours = state.leader == self.broker and state.leader_epoch == proposal.leader_epoch
-        if not is_ours or not {self.broker} <= isr <= {self.broker, *self._followers}:
+        is_own = state.leader == self.broker and state.leader_epoch == proposal.leader_epoch
+        if not is_own or not {self.broker} <= isr <= {self.broker, *self._followers}:
             return False
         is_same = state.partition_epoch == proposal.partition_epoch and isr in ({*proposal.isr}, {*self.committed.isr})
         return is_same or state.partition_epoch > proposal.partition_epoch

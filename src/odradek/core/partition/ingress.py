@@ -33,7 +33,7 @@ READ_AT_ONCE_BYTES_MAX = BATCH_BYTES_MAX if COMPILED else 4 * KIB
 # Compressed and decompressed sizes.
 PACKED_AT_ONCE_BYTES_MAX = 32 * KIB if COMPILED else 1 * KIB
 UNPACKED_AT_ONCE_BYTES_MAX = 128 * KIB if COMPILED else 4 * KIB
-PACKED_ANEW_AT_ONCE_BYTES_MAX = 16 * KIB
+RECOMPRESSED_AT_ONCE_BYTES_MAX = 16 * KIB
 _QUICK = (Codec.LZ4, Codec.ZSTD)  # The others are decompressed in Python, in as many pieces as the producer chose.
 _CODEC_POSITION = 22  # The lower byte of the attributes.
 # Names as in compression.type; levels come from compression.<codec>.level.
@@ -71,7 +71,7 @@ def _needs_thread(configs: TopicConfigs, records: memoryview | bytes | bytearray
         return False
     codec = records[_CODEC_POSITION] & CODEC_MASK
     if configs.compression_type != AS_PRODUCED and _CODECS[configs.compression_type][0] != codec:
-        return codec != Codec.NONE or size > PACKED_ANEW_AT_ONCE_BYTES_MAX
+        return codec != Codec.NONE or size > RECOMPRESSED_AT_ONCE_BYTES_MAX
     if not reads_records(configs):
         return False
     if codec == Codec.NONE:
@@ -108,9 +108,11 @@ def validate_records(
     Raise Refused, with INVALID_RECORD also for a failed decompression: by its checksum the batch was sent like that.
     Raise Expands, which is a Refused, if the records have more than `unpacked_bytes_max`.
     """
-    is_packed_anew = configs.compression_type != AS_PRODUCED and _CODECS[configs.compression_type][0] is not batch.codec
+    is_recompressed = (
+        configs.compression_type != AS_PRODUCED and _CODECS[configs.compression_type][0] is not batch.codec
+    )
     is_read = reads_records(configs)
-    if not is_packed_anew and not is_read:
+    if not is_recompressed and not is_read:
         return batch
     try:
         payload = unpack(batch, configs.max_decompressed_message_bytes, unpacked_bytes_max)
@@ -122,7 +124,7 @@ def validate_records(
         newest = check_records(name, batch, payload, _check(configs, now))
         if not configs.is_log_append_time:
             batch.stamp_max_timestamp(newest)
-    return _packed_anew(name, batch, payload, configs) if is_packed_anew else batch
+    return _recompress(name, batch, payload, configs) if is_recompressed else batch
 
 
 def fitting(partition: LocalReplica, batch: Batch) -> Batch:
@@ -160,11 +162,11 @@ def reads_records(configs: TopicConfigs) -> bool:
 
 
 def _check(configs: TopicConfigs, now: Moment) -> Check:
-    wants_keys = "compact" in configs.cleanup_policy
+    needs_keys = "compact" in configs.cleanup_policy
     if configs.is_log_append_time:
-        return Check(wants_keys, -INT64_MAX - 1, INT64_MAX)
+        return Check(needs_keys, -INT64_MAX - 1, INT64_MAX)
     oldest = max(now.wall - configs.message_timestamp_before_max_ms, -INT64_MAX - 1)
-    return Check(wants_keys, oldest, min(now.wall + configs.message_timestamp_after_max_ms, INT64_MAX))
+    return Check(needs_keys, oldest, min(now.wall + configs.message_timestamp_after_max_ms, INT64_MAX))
 
 
 def _too_large(name: TopicPartition, configs: TopicConfigs, size: int) -> Refused:
@@ -175,7 +177,7 @@ def _too_large(name: TopicPartition, configs: TopicConfigs, size: int) -> Refuse
     return Refused(ErrorCode.MESSAGE_TOO_LARGE, text)
 
 
-def _packed_anew(name: TopicPartition, batch: Batch, payload: memoryview, configs: TopicConfigs) -> Batch:
+def _recompress(name: TopicPartition, batch: Batch, payload: memoryview, configs: TopicConfigs) -> Batch:
     """Return the batch compressed with the topic's own codec (compression.type)."""
     codec, level_of = _CODECS[configs.compression_type]
     size = HEADER_BYTES + len(payload)

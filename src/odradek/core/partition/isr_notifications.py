@@ -57,9 +57,9 @@ class IsrNotifications:
         if self._changed and not self._is_watched:
             self._is_watched = True
             # At fixed times, as in Kafka, and not at a fixed delay after each change.
-            self._timers.at((now.steady // CHECK_MS + 1) * CHECK_MS, self._look)
+            self._timers.at((now.steady // CHECK_MS + 1) * CHECK_MS, self._check)
 
-    def _look(self, now: Moment) -> None:
+    def _check(self, now: Moment) -> None:
         assert self._is_watched, "one timer is set"
         self._is_watched = False
         is_quiet = now.steady > self._last_change_ms + LINGER_MS

@@ -1,7 +1,7 @@
 """Leaders whose disk has failed or is full, while another replica may lead.
 
     Partition.disk_failed ──> AlterPartitionManager.unable ──> hand_over: offline, the controller is notified
-    the disk has room again ──> come_back: forgotten, the controller is notified, as at a start
+    the disk has room again ──> reinstate: forgotten, the controller is notified, as at a start
 
 The controller sends a LeaderAndIsr with all replicas of this broker to find the offline ones.  It removes these from
 the ISR and elects other leaders.  A log that was lost to a failing disk stays offline until the next start.  A log on a
@@ -26,7 +26,7 @@ _LOG = logging.getLogger(__name__)
 class UnableLeaders:
     """Leaders of one broker that cannot write.
 
-    `lost` is called when a leadership has ended, `forget` for a replica to be created again.
+    `on_leadership_lost` is called when a leadership has ended, `forget` for a replica to be created again.
     """
 
     def __init__(
@@ -35,13 +35,13 @@ class UnableLeaders:
         partitions: Mapping[TopicPartition, Partition],
         alter_partition: AlterPartitionManager,
         *,
-        lost: Callable[[TopicPartition, Moment], None],
+        on_leadership_lost: Callable[[TopicPartition, Moment], None],
         forget: Callable[[TopicPartition], object],
     ) -> None:
         self._storage = storage
         self._partitions = partitions
         self._alter_partition = alter_partition
-        self._lost = lost
+        self._on_leadership_lost = on_leadership_lost
         self._forget = forget
         # A leader that resigned for lack of room stays away until there is room.  Two of them would otherwise hand the
         # partition back and forth: without writes, each is in sync at once.
@@ -60,19 +60,19 @@ class UnableLeaders:
         unable, manager.unable = manager.unable, {}
         for name in unable:
             partition = self._partitions.get(name)
-            if partition is None or (partition.is_online and not self._give_up(name, partition)):
+            if partition is None or (partition.is_online and not self._resign(name, partition)):
                 continue
             self.changes += 1
-            self._lost(name, now)
+            self._on_leadership_lost(name, now)
             yield
 
-    def _give_up(self, name: TopicPartition, partition: Partition) -> bool:
+    def _resign(self, name: TopicPartition, partition: Partition) -> bool:
         """Take a leader without room offline.
 
         Returns False if there is room by now, or if no other replica may lead.
         """
         directory = self._storage.directory_of(name)
-        if directory is None or not partition.has_told_full or not self._others_may_lead(partition):
+        if directory is None or not partition.has_logged_full or not self._others_may_lead(partition):
             return False
         assert partition not in self._awaiting, "a replica that awaits room is offline"
         _LOG.error(
@@ -89,7 +89,7 @@ class UnableLeaders:
             return False
         return any(one in self._alter_partition.alive for one in in_sync.committed.isr if one != in_sync.broker)
 
-    def come_back(self) -> Iterator[None]:
+    def reinstate(self) -> Iterator[None]:
         """Forget replicas whose disk has room again, so that the controller assigns their role."""
         for partition, directory in list(self._awaiting.items()):
             name = partition.topic_partition

@@ -10,7 +10,7 @@ from odradek.base.units import NO_EPOCH, NO_OFFSET, BrokerId, Offset, TopicParti
 from odradek.core.kernel.cluster_view import ClusterView, PartitionInfo
 from odradek.core.kernel.moment import Moment
 from odradek.core.partition.follower_states import NO_BROKER_EPOCH, Eligible, Follower
-from odradek.core.partition.in_sync_replicas import InSyncReplicas, stranger_code
+from odradek.core.partition.in_sync_replicas import InSyncReplicas, not_a_replica_code
 from odradek.core.partition.local_replica import LocalReplica
 from odradek.log.log.log import Log
 
@@ -61,7 +61,7 @@ class Leadership:
         `leader_epoch` is the epoch in the follower's request.
         """
         if self.in_sync is None:
-            raise Refused(stranger_code(leader_epoch), f"broker {follower} has no replica of {self.name}")
+            raise Refused(not_a_replica_code(leader_epoch), f"broker {follower} has no replica of {self.name}")
         return self.in_sync.replica(follower, leader_epoch)
 
     @property

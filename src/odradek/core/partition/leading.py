@@ -108,7 +108,7 @@ class Leading(Leadership):
         # A lower offset may come from another process than the session's.  Progress of the old process counts up to
         # this fetch, and live sessions report theirs again.
         if offset < before:
-            self.partition.end_moved()
+            self.partition.on_log_end_moved()
         in_sync.fetched(follower, offset, log_start, end, now.steady, eligible=eligible, broker_epoch=broker_epoch)
         if in_sync.expand(follower, self.positions.high_watermark, eligible) is not None:
             self._manager.submit(self, now)
@@ -145,7 +145,7 @@ class Leading(Leadership):
             if after is None:  # Rare: the batch is not the producer's next one.
                 after_or_place = self._after(log, known, batch, end, timestamp, checks_sequence)
                 if isinstance(after_or_place, DuplicateBatch):
-                    return self._again(after_or_place, all_replicas=all_replicas)
+                    return self._append_duplicate(after_or_place, all_replicas=all_replicas)
                 after = after_or_place
             if staging is None:
                 staging = self._staging = Staging(self, end)
@@ -185,13 +185,13 @@ class Leading(Leadership):
         staged = staging and staging.producers and staging.producers.get(producer_id)
         return staged or self.log.producers.get(producer_id)
 
-    def _again(self, place: DuplicateBatch, *, all_replicas: bool) -> Append:
+    def _append_duplicate(self, place: DuplicateBatch, *, all_replicas: bool) -> Append:
         """Return the place of a duplicate; if the first one is only staged, both are written or refused."""
         is_safe = place.end <= self.positions.durable_end
         needs_sync = all_replicas and self.waits_for_disk and not is_safe
         append = written_before(self, place, needs_sync=needs_sync)
         if self._staging is not None and place.end > self.log.end_offset:
-            self._staging.add_again(append)
+            self._staging.add_duplicate(append)
         return append
 
     def _needs_sync(self, staging: Staging, batch: Batch, *, all_replicas: bool) -> bool:
@@ -280,9 +280,9 @@ class Leading(Leadership):
     def _written(self, staging: Staging, now: Moment) -> None:
         # Pairs with the offsets that `stage` promised: nothing else has moved the log end offset in between.
         assert self.log.end_offset == staging.end, "a written batch has the offsets it was staged with"
-        self.partition.has_told_full = False
+        self.partition.has_logged_full = False
         if self.in_sync is not None:
-            self.partition.end_moved()
+            self.partition.on_log_end_moved()
         self.committed(staging.visible_end, now)
         assert self.positions.high_watermark <= staging.end, "the high watermark never exceeds the log end offset"
 

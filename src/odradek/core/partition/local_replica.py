@@ -54,7 +54,7 @@ class LocalReplica:
         """
         self.topic_partition = topic_partition
         self._log = log
-        self.has_told_full = False  # Until a write succeeds again.
+        self.has_logged_full = False  # Until a write succeeds again.
         self.info = info
         self.configs = configs
         self.watchers: Watchers = {}  # Partitions of fetch sessions, notified once of a change.
@@ -69,7 +69,7 @@ class LocalReplica:
     # For Partition, which knows the leadership that these depend on.
 
     @abstractmethod
-    def end_moved(self) -> None:
+    def on_log_end_moved(self) -> None:
         """Notify followers' fetches of a change that consumers may not see: a moved log end offset."""
 
     @abstractmethod
@@ -95,12 +95,12 @@ class LocalReplica:
         """Notify fetches of a change of the high watermark or the log start offset, or of an error."""
         watchers = self.watchers
         if watchers:
-            told = list(watchers)
+            notified = list(watchers)
             watchers.clear()
-            for one in told:
-                one.changed()
+            for watcher in notified:
+                watcher.changed()
         if self.end_watchers:
-            self.end_moved()
+            self.on_log_end_moved()
 
     def expired_upto(self, now: TimestampMs) -> Offset | None:
         """Return the log start offset required by retention; None if none may be deleted.  Raises DiskFailed."""
@@ -152,15 +152,15 @@ class LocalReplica:
 
         An epoch of -1 means that the client does not send one.
         """
-        ours = self.info.leader_epoch
-        if epoch in (-1, ours):
+        current = self.info.leader_epoch
+        if epoch in (-1, current):
             return
-        if epoch < ours:
+        if epoch < current:
             raise Refused(
-                ErrorCode.FENCED_LEADER_EPOCH, f"leader epoch {epoch} is older than the current leader epoch {ours}"
+                ErrorCode.FENCED_LEADER_EPOCH, f"leader epoch {epoch} is older than the current leader epoch {current}"
             )
         raise Refused(
-            ErrorCode.UNKNOWN_LEADER_EPOCH, f"leader epoch {epoch} is newer than the current leader epoch {ours}"
+            ErrorCode.UNKNOWN_LEADER_EPOCH, f"leader epoch {epoch} is newer than the current leader epoch {current}"
         )
 
     def advance_high_watermark(self, end: Offset) -> bool:

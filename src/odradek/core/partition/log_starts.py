@@ -131,7 +131,7 @@ class LogStarts:
     def __init__(self, storage: Storage, purgatory: Purgatory) -> None:
         self._storage = storage
         self._purgatory = purgatory
-        self._asked: dict[LogDirectory, list[Advance]] = {}
+        self._queued: dict[LogDirectory, list[Advance]] = {}
         self._writing: set[LogDirectory] = set()
 
     def request_advance(self, partition: Partition, offset: Offset, waiting: AllAdvanced | None = None) -> Advance:
@@ -152,7 +152,7 @@ class LogStarts:
             raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {name} is offline")
         if waiting is not None:
             waiting.add(advance)
-        self._asked.setdefault(directory, []).append(advance)
+        self._queued.setdefault(directory, []).append(advance)
         return advance
 
     def retain(self, partition: Partition, now: Moment) -> bool:
@@ -174,28 +174,28 @@ class LogStarts:
         return True
 
     @property
-    def are_moving(self) -> bool:
-        return bool(self._asked or self._writing)
+    def has_pending(self) -> bool:
+        return bool(self._queued or self._writing)
 
     def take_writes(self) -> list[WriteStarts]:
         """Return the writes that may begin now."""
-        if not self._asked:
+        if not self._queued:
             return []
-        return [self._begin(directory) for directory in list(self._asked) if directory not in self._writing]
+        return [self._begin(directory) for directory in list(self._queued) if directory not in self._writing]
 
     def _begin(self, directory: LogDirectory) -> WriteStarts:
         assert directory not in self._writing, "one write per directory is in flight"
         self._writing.add(directory)
-        asked = self._asked.pop(directory)
-        assert asked, "a directory is queued with its advances"
-        advances, left = asked[:ADVANCES_PER_WRITE], asked[ADVANCES_PER_WRITE:]
+        queued = self._queued.pop(directory)
+        assert queued, "a directory is queued with its advances"
+        advances, left = queued[:ADVANCES_PER_WRITE], queued[ADVANCES_PER_WRITE:]
         if left:
-            self._asked[directory] = left
+            self._queued[directory] = left
         starts: dict[TopicPartition, Offset] = {}
         for advance in advances:
             name, partition = advance.name, advance.partition
-            is_there = partition.is_online and directory.logs.get(name) is partition.log  # Else its topic was deleted.
-            if is_there and advance.offset <= partition.positions.high_watermark:  # Else it was truncated since.
+            has_log = partition.is_online and directory.logs.get(name) is partition.log  # Else its topic was deleted.
+            if has_log and advance.offset <= partition.positions.high_watermark:  # Else it was truncated since.
                 starts[name] = max(starts.get(name, advance.offset), advance.offset)
         return WriteStarts(directory, directory.checkpoints.begin_starts(starts), advances)
 
@@ -205,9 +205,9 @@ class LogStarts:
         assert directory in self._writing, "a write ends once"
         directory.checkpoints.end_starts(write)
         if event.failed is not None:
-            directory.doubt(event.failed)
+            directory.note_failure(event.failed)
         if write.is_stale and not write.is_done and event.failed is None:
-            self._asked.setdefault(directory, []).extend(advances)
+            self._queued.setdefault(directory, []).extend(advances)
         else:
             for advance in advances:
                 self._end(advance, event.failed, now)

@@ -105,16 +105,16 @@ class LookupSearch(NamedTuple):
 
 
 class Lookup(NamedTuple):
-    """Effect: run these searches in a thread; it ends in a LookedUp."""
+    """Effect: run these searches in a thread; it ends in a LookupCompleted."""
 
     begun: Sequence[LookupSearch]
     is_large: bool
 
-    def run(self) -> LookedUp:
-        return LookedUp(self, [one.run() for one in self.begun])
+    def run(self) -> LookupCompleted:
+        return LookupCompleted(self, [search.run() for search in self.begun])
 
 
-class LookedUp(NamedTuple):
+class LookupCompleted(NamedTuple):
     """Results of a Lookup, one for each question, in order."""
 
     lookup: Lookup
@@ -138,7 +138,7 @@ class Lookups:
         question = Question(partition, timestamp, read_committed=read_committed)
         same = self._newest.get(question.key)
         assert same is None or not same.is_answered, "an answered question is not shared"
-        if same is not None and self._sees_all(same, partition):
+        if same is not None and self._covers_all(same, partition):
             return same
         if question.search() is None:
             question.answer(None)
@@ -147,7 +147,7 @@ class Lookups:
             self._small.append(question)
         return question
 
-    def _sees_all(self, question: Question, partition: Partition) -> bool:
+    def _covers_all(self, question: Question, partition: Partition) -> bool:
         """Return whether the question covers all readable records.
 
         It does if it is not running, or if no record was added since it started.
@@ -186,7 +186,7 @@ class Lookups:
             begun.append(LookupSearch(question, search))
         return begun
 
-    def on_looked_up(self, event: LookedUp, _: Moment) -> None:
+    def on_lookup_completed(self, event: LookupCompleted, _: Moment) -> None:
         """Complete a Lookup: answer its questions, or queue them for their next search."""
         if event.lookup.is_large:
             assert self._has_large_lookup, "a lookup ends once"
@@ -196,9 +196,9 @@ class Lookups:
             assert self._small_lookups >= 0, "a lookup ends once"
         for begun, result in zip(event.lookup.begun, event.results, strict=True):
             self._ends.pop(begun.question, None)
-            self._go_on(begun, result)
+            self._continue_or_answer(begun, result)
 
-    def _go_on(self, begun: LookupSearch, result: UnfinishedSearch | DiskFailed | Found) -> None:
+    def _continue_or_answer(self, begun: LookupSearch, result: UnfinishedSearch | DiskFailed | Found) -> None:
         question = begun.question
         try:
             result = _as_of_now(begun, result)

@@ -53,13 +53,13 @@ class Partition(LocalReplica):
         super().__init__(topic_partition, log, info, configs, high_watermark)
         self.alter_partition = alter_partition
         self.leading: Leading | None = None
-        self._damages_told: set[tuple[str, int]] = set()
+        self._logged_damages: set[tuple[str, int]] = set()
 
     def take_offline(self, failed: OSError | None = None) -> None:
         """Release the log after a disk failure."""
         if failed is not None:
             self._note_unable()
-        log = self._give_up(ErrorCode.KAFKA_STORAGE_ERROR)
+        log = self._release(ErrorCode.KAFKA_STORAGE_ERROR)
         if log is not None and failed is not None and log.on_failure is not None:
             log.on_failure(failed)
 
@@ -70,9 +70,9 @@ class Partition(LocalReplica):
 
     def close(self) -> None:
         """Release the log, which is deleted with its topic."""
-        self._give_up(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self._release(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
-    def _give_up(self, code: ErrorCode) -> Log | None:
+    def _release(self, code: ErrorCode) -> Log | None:
         log, self._log = self._log, None
         self._end_leading(code)
         self.changed()
@@ -102,19 +102,19 @@ class Partition(LocalReplica):
             else:  # A fetch that was notified of the high watermark has found its disk failed.
                 leading.end_leadership(ErrorCode.KAFKA_STORAGE_ERROR)
         assert (self.leading is not None) == self.is_online, "a replica leads as long as it has its log"
-        self._take(info)
+        self._set_info(info)
 
     def follow(self, info: PartitionInfo) -> None:
         """Follow another broker, or none while there is no leader; requests that wait for a write fail."""
         self._end_leading(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        self._take(info)
+        self._set_info(info)
 
     def _end_leading(self, code: ErrorCode) -> None:
         leading, self.leading = self.leading, None
         if leading is not None:
             leading.end_leadership(code)
 
-    def _take(self, info: PartitionInfo) -> None:
+    def _set_info(self, info: PartitionInfo) -> None:
         assert info.leader_epoch >= self.info.leader_epoch, "leader epochs never decrease"
         if info != self.info:
             self.info = info
@@ -128,16 +128,16 @@ class Partition(LocalReplica):
         if self._log is not None:
             self._log.config = log_config
 
-    def end_moved(self) -> None:
+    def on_log_end_moved(self) -> None:
         """Notify followers' fetches of a change that consumers may not see: a moved log end offset."""
-        told = list(self.end_watchers)
+        notified = list(self.end_watchers)
         self.end_watchers.clear()
         in_sync = None if self.leading is None else self.leading.in_sync
-        for one in told:
-            session = one.session
+        for watcher in notified:
+            session = watcher.session
             if in_sync is not None and session is not None:
                 in_sync.stayed(session.follower, session.last_used)
-            one.changed()
+            watcher.changed()
 
     def check_leader(self, epoch: int) -> None:
         """Raise Refused if the client's leader epoch differs, another broker leads, or the log is offline."""
@@ -156,7 +156,7 @@ class Partition(LocalReplica):
     def _flushed(self, end: Offset, now: Moment) -> bool:
         return self.leading is not None and self.leading.committed(end, now)
 
-    def goes_on_in(self, log: Log, now: Moment) -> None:
+    def replace_log(self, log: Log, now: Moment) -> None:
         """Replace the log by another one: a complete, synced copy."""
         assert self.leading is None or not self.leading.has_staged, "no batch is staged when the log is replaced"
         if self._log is not None:
@@ -207,9 +207,9 @@ class Partition(LocalReplica):
         """Handle a failed read or write; return the error for the request."""
         if isinstance(failed, LogDamaged):
             return self.found_damage(failed)
-        if not (failed.is_full and self.has_told_full):  # Producers retry many times.
+        if not (failed.is_full and self.has_logged_full):  # Producers retry many times.
             _LOG.error("%s: %s", self.topic_partition, failed)
-        self.has_told_full = failed.is_full
+        self.has_logged_full = failed.is_full
         # A full disk can be emptied; after any other failure the contents of the disk are unknown.
         if not failed.is_full:
             self.take_offline(failed)
@@ -227,7 +227,7 @@ class Partition(LocalReplica):
         Clients of Apache Kafka get the same code where its broker detects damage.
         """
         log = self._log
-        known = log is None or (damage.path, damage.position) in self._damages_told
+        known = log is None or (damage.path, damage.position) in self._logged_damages
         if log is not None:
             try:
                 log.note_damage(damage)
@@ -235,6 +235,6 @@ class Partition(LocalReplica):
                 self.take_offline(failed)
                 return Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic_partition}: {failed}")
         if not known:
-            self._damages_told.add((damage.path, damage.position))
+            self._logged_damages.add((damage.path, damage.position))
             _LOG.error("%s: %s: records before and after the damage are served", self.topic_partition, damage)
         return Refused(ErrorCode.CORRUPT_MESSAGE, f"{self.topic_partition}: {damage}")

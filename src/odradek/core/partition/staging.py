@@ -79,7 +79,7 @@ class Staging:
         )
         return append
 
-    def add_again(self, append: Append) -> None:
+    def add_duplicate(self, append: Append) -> None:
         """Add the append of a duplicate, which is refused if the first one is."""
         self.appends.append(append)
 

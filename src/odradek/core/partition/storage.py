@@ -98,7 +98,7 @@ class Storage:
         """
         if self._is_offline(name):
             for directory in self.online:
-                directory.open_again(name, log_config(configs), now)
+                directory.retry_open(name, log_config(configs), now)
             if self._is_offline(name):
                 return None
         holder = self._holder(name, topic_id, now)
@@ -128,13 +128,13 @@ class Storage:
         the other.
         """
         found = [directory for directory in self._directories if name in directory.logs]
-        ours = self._ours(name, topic_id)
-        holder = max(ours, key=lambda one: one.logs[name].end_offset, default=None)
+        holders = self._directories_with_log(name, topic_id)
+        holder = max(holders, key=lambda directory: directory.logs[name].end_offset, default=None)
         for directory in found:
             if directory is not holder:
                 what = (
                     "another log of this partition"
-                    if directory in ours
+                    if directory in holders
                     else "the log of another topic with the same name"
                 )
                 aside = directory.set_aside(name, now)
@@ -142,10 +142,12 @@ class Storage:
         assert self.directory_of(name) is holder, "a partition has its log in one directory"
         return holder
 
-    def _ours(self, name: TopicPartition, topic_id: Uuid) -> list[LogDirectory]:
+    def _directories_with_log(self, name: TopicPartition, topic_id: Uuid) -> list[LogDirectory]:
         """Return the directories with a log of exactly this topic."""
         return [
-            one for one in self._directories if name in one.logs and self._is_of(topic_id, name, one.logs[name], one)
+            directory
+            for directory in self._directories
+            if name in directory.logs and self._is_of(topic_id, name, directory.logs[name], directory)
         ]
 
     def _is_of(self, topic_id: Uuid, name: TopicPartition, log: Log, directory: LogDirectory) -> bool:
@@ -187,7 +189,11 @@ class Storage:
         if not self.is_whole:
             return []
         items = replicas.items()
-        return [name for name, topic_id in items if not (self._ours(name, topic_id) or self._is_offline(name))]
+        return [
+            name
+            for name, topic_id in items
+            if not (self._directories_with_log(name, topic_id) or self._is_offline(name))
+        ]
 
     def _is_offline(self, name: TopicPartition) -> bool:
         """Return whether the log exists and could not be opened."""
@@ -199,8 +205,8 @@ class Storage:
 
     def make(self, name: TopicPartition, topic_id: Uuid, configs: TopicConfigs, now: TimestampMs) -> None:
         """Create the files of a new partition before open() needs its log.  May run in any thread."""
-        is_here = any(name in directory.logs or name in directory.offline for directory in self._directories)
-        if not is_here and self.online:
+        exists = any(name in directory.logs or name in directory.offline for directory in self._directories)
+        if not exists and self.online:
             self._emptiest().make(name, _known(topic_id), log_config(configs), now)
 
     def identify(self, name: TopicPartition, topic_id: Uuid) -> None:
@@ -224,7 +230,7 @@ class Storage:
                 logs.setdefault(name.topic, {})[name.partition] = None
             for name, log in directory.logs.items():
                 logs.setdefault(name.topic, {})[name.partition] = log
-        return {topic: _found(some) for topic, some in logs.items()}
+        return {topic: _found(partitions) for topic, partitions in logs.items()}
 
     def checkpoints(self, high_watermarks: Mapping[TopicPartition, Offset]) -> Iterator[Checkpoint | None]:
         """Begin one directory's checkpoint at each step; yield None for a directory without changes.

@@ -73,8 +73,8 @@ class Following:
         self._diverging_in_fetch = diverging_in_fetch
         self._is_fenced = False
         self._tries_left = SOON_TRIES  # Short waits left before the backoff applies and an unknown topic is logged.
-        self._told = ""  # The last logged reason, so that it is not logged with each attempt.
-        self._next: Ask = self._first_ask()
+        self._logged_reason = ""  # The last logged reason, so that it is not logged with each attempt.
+        self._next: Ask = self._first_request()
 
     @property
     def is_over(self) -> bool:
@@ -99,44 +99,44 @@ class Following:
 
     # Answers.
 
-    def fetched(self, asked: Fetch, answer: Fetched, now: TimestampMs) -> bool:
+    def fetched(self, request: Fetch, answer: Fetched, now: TimestampMs) -> bool:
         """Apply the answer to a Fetch; return whether the high watermark has advanced."""
-        if answer.error is ErrorCode.OFFSET_OUT_OF_RANGE and self._is_awaited(asked):
-            self._ask(LeaderOffsets(self.partition.log.end_offset))
+        if answer.error is ErrorCode.OFFSET_OUT_OF_RANGE and self._is_awaited(request):
+            self._set_next(LeaderOffsets(self.partition.log.end_offset))
             return False
-        if not self._may_take(asked, answer.error):
+        if not self._accept(request, answer.error):
             return False
         try:
             if answer.diverging is None:
                 return self._replicate(answer, now)
-            if not self._cut(answer.diverging, now):
+            if not self._truncate(answer.diverging, now):
                 self._try_later(f"the leader reports a diverging epoch that requires no truncation: {answer.diverging}")
         except (DiskFailed, Refused) as error:
             self._on_failed(error)
         return False
 
-    def epoch_ended(self, asked: OffsetsForLeaderEpoch, error: ErrorCode, answer: EpochEnd, now: TimestampMs) -> None:
+    def epoch_ended(self, request: OffsetsForLeaderEpoch, error: ErrorCode, answer: EpochEnd, now: TimestampMs) -> None:
         """Apply the answer to an OffsetsForLeaderEpoch."""
-        if self._may_take(asked, error):
-            self._do(lambda: self._compare(asked, answer, now))
+        if self._accept(request, error):
+            self._do(lambda: self._compare(request, answer, now))
 
     def leader_offsets(
-        self, asked: LeaderOffsets, error: ErrorCode, start: Offset, end: Offset, now: TimestampMs
+        self, request: LeaderOffsets, error: ErrorCode, start: Offset, end: Offset, now: TimestampMs
     ) -> None:
         """Apply the answer to a LeaderOffsets: the start and the end of the leader's log."""
-        if self._may_take(asked, error):
-            self._do(lambda: self._reach(start, end, now))
+        if self._accept(request, error):
+            self._do(lambda: self._move_into_range(start, end, now))
 
-    def _may_take(self, asked: Ask, error: ErrorCode) -> bool:
+    def _accept(self, request: Ask, error: ErrorCode) -> bool:
         """Return whether this is the awaited answer, without an error; handle the error otherwise."""
-        if not self._is_awaited(asked):
+        if not self._is_awaited(request):
             return False
         if error is not ErrorCode.NONE:
             self._refused(error)
         return error is ErrorCode.NONE
 
-    def _is_awaited(self, asked: Ask) -> bool:
-        return asked is self._next and not self.is_over
+    def _is_awaited(self, request: Ask) -> bool:
+        return request is self._next and not self.is_over
 
     def _do(self, act: Callable[[], object]) -> None:
         try:
@@ -167,30 +167,30 @@ class Following:
         assert positions.are_within(log.start_offset, log.end_offset), (
             "the high watermark of a follower is within its log"
         )
-        self._told = ""
-        self._ask(self._fetch())
+        self._logged_reason = ""
+        self._set_next(self._fetch())
         return has_risen
 
-    def _compare(self, asked: OffsetsForLeaderEpoch, answer: EpochEnd, now: TimestampMs) -> None:
+    def _compare(self, request: OffsetsForLeaderEpoch, answer: EpochEnd, now: TimestampMs) -> None:
         """Truncate the log at the point in the leader's answer, or in two answers before Kafka 2.0.
 
         If two epochs end at the same offset, the later one has no records and is not a common epoch (KIP-279).
         """
-        if asked.next_end < 0 and asked.leader_epoch > 0 and answer.leader_epoch < 0 <= answer.end_offset:
-            self._ask(OffsetsForLeaderEpoch(LeaderEpoch(asked.leader_epoch - 1), answer.end_offset))
-        elif asked.next_end < 0:
-            self._cut(answer, now)
-        elif answer.end_offset != asked.next_end:
-            self._cut(EpochEnd(LeaderEpoch(asked.leader_epoch + 1), asked.next_end), now)
+        if request.next_end < 0 and request.leader_epoch > 0 and answer.leader_epoch < 0 <= answer.end_offset:
+            self._set_next(OffsetsForLeaderEpoch(LeaderEpoch(request.leader_epoch - 1), answer.end_offset))
+        elif request.next_end < 0:
+            self._truncate(answer, now)
+        elif answer.end_offset != request.next_end:
+            self._truncate(EpochEnd(LeaderEpoch(request.leader_epoch + 1), request.next_end), now)
         else:
             # Compaction may hide a divergence: once it has removed all first batches of an epoch, no epoch shows that
             # the follower has other records in that gap.  Apache Kafka has the same limitation.
             log = self.partition.log
-            _, end = log.epochs.end_offset_for(asked.leader_epoch, log.end_offset)
+            _, end = log.epochs.end_offset_for(request.leader_epoch, log.end_offset)
             cut_log_at(self.partition, max(end, log.start_offset), now)
-            self._ask(self._first_ask())
+            self._set_next(self._first_request())
 
-    def _cut(self, answer: EpochEnd, now: TimestampMs) -> bool:
+    def _truncate(self, answer: EpochEnd, now: TimestampMs) -> bool:
         """Truncate the log at the point in the leader's answer; return False if there was nothing to truncate.
 
         If that was not enough, a leader since Kafka 2.7 reports that in the next fetch; any other is queried again.
@@ -199,10 +199,10 @@ class Following:
         offset, is_done = agreed_end(partition.log, partition.positions.high_watermark, answer)
         assert offset <= partition.log.end_offset, "logs agree at most up to their ends"
         has_changed = cut_log_at(partition, offset, now)
-        self._ask(self._fetch() if is_done else self._first_ask())
+        self._set_next(self._fetch() if is_done else self._first_request())
         return has_changed
 
-    def _reach(self, start: Offset, end: Offset, now: TimestampMs) -> None:
+    def _move_into_range(self, start: Offset, end: Offset, now: TimestampMs) -> None:
         """Move the log end offset into the leader's range.
 
         Kafka's follower continues to fetch after that, and may keep records that its leader lacks.  This one compares
@@ -222,13 +222,13 @@ class Following:
                 start,
             )
             start_log_at(partition, start, now)
-        self._ask(self._first_ask())
+        self._set_next(self._first_request())
         if partition.log.end_offset == own_end:
             self._try_later(f"fetch offset {own_end} is out of range, the leader has offsets {start} to {end}")
 
     # Next requests.
 
-    def _first_ask(self) -> Ask:
+    def _first_request(self) -> Ask:
         """Return the first request, which finds the point where the logs diverge.
 
         Records above the high watermark without any epoch cannot be compared.  The request then names epoch -1, which
@@ -245,8 +245,8 @@ class Following:
         log = self.partition.log
         return Fetch(log.end_offset, log.epochs.latest)
 
-    def _ask(self, ask: Ask) -> None:
-        self._next = ask
+    def _set_next(self, request: Ask) -> None:
+        self._next = request
         self.delay_ms = 0
 
     # Errors.
@@ -267,13 +267,13 @@ class Following:
     def _try_later(self, why: str) -> None:
         """Set a delay before the next request; log the reason if it has changed."""
         self.delay_ms = self._backoff_ms
-        if why != self._told:
+        if why != self._logged_reason:
             _LOG.warning("failed to replicate %s: %s", self.partition.topic_partition, why)
-        self._told = why
+        self._logged_reason = why
 
     def _disk_failed(self, failed: DiskFailed) -> None:
         """Handle a failed disk: the partition goes offline, or on a full disk retries later."""
         self.partition.disk_failed(failed)
         if not self.is_over and isinstance(self._next, Fetch):
-            self._ask(self._fetch())  # The first of several batches may have been appended.
+            self._set_next(self._fetch())  # The first of several batches may have been appended.
         self.delay_ms = self._backoff_ms

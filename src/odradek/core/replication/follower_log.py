@@ -35,13 +35,13 @@ def append_fetched(partition: Partition, records: memoryview, leader_start: Offs
         return
     log = partition.log
     first = batches[0]
-    begins_anew = _is_cut_by_start(log, first, leader_start)
-    _check_offsets(first.base_offset if begins_anew else log.end_offset, batches)
-    if begins_anew:
+    restarts = _is_cut_by_start(log, first, leader_start)
+    _check_offsets(first.base_offset if restarts else log.end_offset, batches)
+    if restarts:
         start_log_at(partition, first.base_offset, now)
     for run in _runs(batches, log.config.segment_bytes):
         log.append_as_follower(run, now)
-        partition.has_told_full = False
+        partition.has_logged_full = False
     assert log.end_offset == batches[-1].next_offset, "the log end offset follows the last appended batch"
 
 

@@ -132,7 +132,7 @@ class ReplicaFetcher:
         self._followings[name] = following
         if following.partition.log.topic_id is None:
             self._without_id[name] = None
-        self._look_at(name, now)
+        self._schedule(name, now)
         self._due(self)
 
     def forget(self, name: TopicPartition) -> Following | None:
@@ -144,45 +144,45 @@ class ReplicaFetcher:
         if following is not None:
             self._waiting.pop(name, None)
             self._without_id.pop(name, None)
-            self._leave_out(name)
+            self._exclude(name)
         return following
 
-    def _leave_out(self, name: TopicPartition) -> None:
+    def _exclude(self, name: TopicPartition) -> None:
         self._comparing.pop(name, None)
         self._changed.pop(name, None)
         known = self._session.pop(name, None)
         if known is not None:
             self._forgotten.append(known)
 
-    def _look_at(self, name: TopicPartition, now: Moment) -> None:
+    def _schedule(self, name: TopicPartition, now: Moment) -> None:
         """Schedule the next request of a partition."""
         following = self._followings[name]
-        ask = following.next
-        if ask is None:
+        request = following.next
+        if request is None:
             self.forget(name)
         elif following.delay_ms:
             self._wait(name, following, now)
-        elif isinstance(ask, Fetch):
+        elif isinstance(request, Fetch):
             self._comparing.pop(name, None)
             known = self._session.get(name)
-            if known is None or known.ask is not ask or known.log_start != following.log_start_offset:
+            if known is None or known.ask is not request or known.log_start != following.log_start_offset:
                 self._changed[name] = None
         else:
-            self._leave_out(name)
+            self._exclude(name)
             self._comparing[name] = None
 
     def _wait(self, name: TopicPartition, following: Following, now: Moment) -> None:
-        self._leave_out(name)
+        self._exclude(name)
         self._waiting[name] = following
 
-        def is_over(now: Moment) -> None:
+        def on_delay_over(now: Moment) -> None:
             if self._waiting.get(name) is following:
                 del self._waiting[name]
                 following.delay_ms = 0
-                self._look_at(name, now)
+                self._schedule(name, now)
                 self._due(self)
 
-        self._timers.at(now.steady + following.delay_ms, is_over)
+        self._timers.at(now.steady + following.delay_ms, on_delay_over)
 
     # Requests.
 
@@ -197,11 +197,11 @@ class ReplicaFetcher:
         epochs, offsets = dict[TopicPartition, PartitionRequest](), dict[TopicPartition, PartitionRequest]()
         for name in islice(self._comparing, COMPARED_AT_ONCE):
             following = self._followings[name]
-            ask = following.next
-            if isinstance(ask, OffsetsForLeaderEpoch):
-                epochs[name] = PartitionRequest(following, ask)
-            elif ask is not None:
-                offsets[name] = PartitionRequest(following, ask)
+            request = following.next
+            if isinstance(request, OffsetsForLeaderEpoch):
+                epochs[name] = PartitionRequest(following, request)
+            elif request is not None:
+                offsets[name] = PartitionRequest(following, request)
         if epochs:
             return LeaderEpochsRequest(epochs)
         return LeaderOffsetsRequest(offsets) if offsets else None
@@ -220,9 +220,9 @@ class ReplicaFetcher:
             self._forgotten.clear()
         for name in [name for name in self._changed if self._followings[name].next is None]:
             self.forget(name)  # Its log has gone offline in between.
-        named = [self._named(name) for name in self._changed]
+        named = [self._name_partition(name) for name in self._changed]
         self._changed.clear()
-        forgotten = [one for one in self._forgotten if one.name not in self._session or self._is_another(one)]
+        forgotten = [left for left in self._forgotten if left.name not in self._session or self._is_another(left)]
         self._forgotten.clear()
         if not self._session:
             self._begin_session()
@@ -233,11 +233,11 @@ class ReplicaFetcher:
         )
         return ReplicaFetch(self._session_id, self._session_epoch, named, forgotten, by_id=self._by_id)
 
-    def _named(self, name: TopicPartition) -> PartitionRequest:
+    def _name_partition(self, name: TopicPartition) -> PartitionRequest:
         following = self._followings[name]
-        ask = following.next
-        assert isinstance(ask, Fetch), "only partitions that fetch are due"
-        named = self._session[name] = PartitionRequest(following, ask)
+        request = following.next
+        assert isinstance(request, Fetch), "only partitions that fetch are due"
+        named = self._session[name] = PartitionRequest(following, request)
         self.topic_names[named.topic_id] = name.topic
         return named
 
@@ -259,18 +259,18 @@ class ReplicaFetcher:
     # Answers.
 
     def fetched(
-        self, asked: ReplicaFetch, session_id: int, answers: Iterable[tuple[TopicPartition, Fetched]], now: Moment
+        self, request: ReplicaFetch, session_id: int, answers: Iterable[tuple[TopicPartition, Fetched]], now: Moment
     ) -> Generator[TopicPartition | None, None, None]:
         """Apply fetched records in slices.
 
         Yields each partition whose high watermark has advanced, and None for the others.
         """
-        if self.under_way is not asked:
+        if self.under_way is not request:
             return
-        if asked.session_epoch == INITIAL_EPOCH:
+        if request.session_epoch == INITIAL_EPOCH:
             self._session_id = session_id
         if self._session_id != SESSIONLESS:
-            self._session_epoch = 1 if asked.session_epoch == INT32_MAX else asked.session_epoch + 1
+            self._session_epoch = 1 if request.session_epoch == INT32_MAX else request.session_epoch + 1
             assert INITIAL_EPOCH < self._session_epoch <= INT32_MAX, "only the first fetch has the initial epoch"
         for name, fetched in answers:
             known = self._session.get(name)
@@ -280,56 +280,56 @@ class ReplicaFetcher:
             assert isinstance(known.ask, Fetch), "a fetch session contains only partitions that fetch"
             has_risen = following.fetched(known.ask, fetched, now.wall)
             if name in self._followings:
-                self._look_at(name, now)
+                self._schedule(name, now)
             yield name if has_risen else None
         self._ended()
 
     def epochs_ended(
-        self, asked: LeaderEpochsRequest, answers: Iterable[tuple[TopicPartition, ErrorCode, EpochEnd]], now: Moment
+        self, request: LeaderEpochsRequest, answers: Iterable[tuple[TopicPartition, ErrorCode, EpochEnd]], now: Moment
     ) -> Iterator[None]:
         """Apply the ends of the leader's epochs, in slices."""
         for name, error, end in answers:
-            named = self._current(asked.named, name)
+            named = self._current(request.named, name)
             if named is not None and isinstance(named.ask, OffsetsForLeaderEpoch):
                 named.following.epoch_ended(named.ask, error, end, now.wall)
-                self._look_at(name, now)
+                self._schedule(name, now)
             yield
         self._ended()
 
     def offsets(
         self,
-        asked: LeaderOffsetsRequest,
+        request: LeaderOffsetsRequest,
         answers: Iterable[tuple[TopicPartition, ErrorCode, Offset, Offset]],
         now: Moment,
     ) -> Iterator[None]:
         """Apply the starts and ends of the leader's logs, in slices."""
         for name, error, start, end in answers:
-            named = self._current(asked.named, name)
+            named = self._current(request.named, name)
             if named is not None and isinstance(named.ask, LeaderOffsets):
                 named.following.leader_offsets(named.ask, error, start, end, now.wall)
-                self._look_at(name, now)
+                self._schedule(name, now)
             yield
         self._ended()
 
     def _current(
         self, named: Mapping[TopicPartition, PartitionRequest], name: TopicPartition
     ) -> PartitionRequest | None:
-        one = named.get(name)
-        return one if one is not None and self._followings.get(name) is one.following else None
+        request = named.get(name)
+        return request if request is not None and self._followings.get(name) is request.following else None
 
-    def failed(self, asked: Request, error: ErrorCode, now: Moment) -> None:
+    def failed(self, request: Request, error: ErrorCode, now: Moment) -> None:
         """Handle a missing answer, or one without partitions; send all requests again after a pause."""
-        if self.under_way is not asked:
+        if self.under_way is not request:
             return
         had_session = self._session_epoch != INITIAL_EPOCH
         self._begin_session()
         if not (had_session and error in SESSION_IS_OVER):
             assert not self._is_backing_off, "nothing is requested during a pause"
             self._is_backing_off = True
-            self._timers.at(now.steady + self._backoff_ms, self._go_on)
+            self._timers.at(now.steady + self._backoff_ms, self._resume)
         self._ended()
 
-    def _go_on(self, _: Moment) -> None:
+    def _resume(self, _: Moment) -> None:
         assert self._is_backing_off, "one pause ends at a time"
         self._is_backing_off = False
         self._due(self)

@@ -54,7 +54,7 @@ class ReplicaFetcherManager:
         self._backoff_ms = backoff_ms
         self._diverging_in_fetch = diverging_in_fetch
         self._fetchers: dict[tuple[BrokerId, int], ReplicaFetcher] = {}
-        self._of: dict[TopicPartition, ReplicaFetcher] = {}
+        self._by_partition: dict[TopicPartition, ReplicaFetcher] = {}
         self._due: dict[ReplicaFetcher, None] = {}
 
     def follow(self, partition: Partition, now: Moment) -> None:
@@ -68,24 +68,24 @@ class ReplicaFetcherManager:
 
     def _assign(self, following: Following, now: Moment) -> None:
         name = following.partition.topic_partition
-        assert name not in self._of, "a partition has one fetcher"
+        assert name not in self._by_partition, "a partition has one fetcher"
         key = following.leader, fetcher_id(name, self._per_leader)
         fetcher = self._fetchers.get(key)
         if fetcher is None:
             fetcher = self._fetchers[key] = ReplicaFetcher(*key, self._backoff_ms, self._timers, self._is_due)
-        self._of[name] = fetcher
+        self._by_partition[name] = fetcher
         fetcher.follow(following, now)
 
     def of(self, name: TopicPartition) -> ReplicaFetcher | None:
         """Return the fetcher of a following partition, even if it has stopped fetching it."""
-        return self._of.get(name)
+        return self._by_partition.get(name)
 
     def forget(self, name: TopicPartition) -> None:
         """Stop fetching a partition."""
-        self._take_out(name)
+        self._remove(name)
 
-    def _take_out(self, name: TopicPartition) -> Following | None:
-        fetcher = self._of.pop(name, None)
+    def _remove(self, name: TopicPartition) -> Following | None:
+        fetcher = self._by_partition.pop(name, None)
         if fetcher is None:
             return None
         following = fetcher.forget(name)
@@ -103,10 +103,10 @@ class ReplicaFetcherManager:
         if per_leader == self._per_leader:
             return
         self._per_leader = per_leader
-        for number, name in enumerate(list(self._of), 1):
-            fetcher = self._of.get(name)
+        for number, name in enumerate(list(self._by_partition), 1):
+            fetcher = self._by_partition.get(name)
             if fetcher is not None and fetcher.number != fetcher_id(name, per_leader):
-                following = self._take_out(name)
+                following = self._remove(name)
                 if following is not None:
                     self._assign(following, now)
             if not number % MOVED_PER_SLICE:
@@ -129,8 +129,8 @@ class ReplicaFetcherManager:
         if not self._due:
             return ()
         due, self._due = self._due, {}
-        asked = ((fetcher, fetcher.next_request()) for fetcher in due)
-        return [(fetcher, request) for fetcher, request in asked if request is not None]
+        requests = ((fetcher, fetcher.next_request()) for fetcher in due)
+        return [(fetcher, request) for fetcher, request in requests if request is not None]
 
 
 def fetcher_id(name: TopicPartition, per_leader: int) -> int:

@@ -29,7 +29,7 @@ from odradek.core.transactions.one_in_flight import FailureLogLevels, OneInFligh
 
 _LOG = logging.getLogger(__name__)
 
-LOOK_MS = SECOND_MS  # The interval of the search for dead brokers and expired requests.
+CHECK_MS = SECOND_MS  # The interval of the search for dead brokers and expired requests.
 
 
 class Answers(Protocol):
@@ -43,22 +43,22 @@ class Answers(Protocol):
 class AddPartitionsToTxnManager:
     """One broker's requests to transaction coordinators, both remote and local."""
 
-    def __init__(self, runtime: Runtime, coordinator: Callable[[str], BrokerId | None], here: Answers) -> None:
+    def __init__(self, runtime: Runtime, coordinator: Callable[[str], BrokerId | None], local_answer: Answers) -> None:
         """Create the manager; `coordinator` finds the broker of a transactional id.
 
-        It returns None if the coordinator is this broker, whose answer is `here`.
+        It returns None if the coordinator is this broker, whose answer is `local_answer`.
         """
         self._runtime = runtime
         self._coordinator = coordinator
-        self._here = here
+        self._local_answer = local_answer
         self._queues: dict[BrokerId, AdditionQueue] = {}
         self._requests = OneInFlight[AddPartitions, Parts]()  # Each with its waiting clients and their partitions.
         self._is_watching = False
-        self._complaints = FailureLogLevels()
+        self._log_levels = FailureLogLevels()
         configs = runtime.configs
         self.timeout_ms = configs.int("request.timeout.ms")
-        self._again_ms = configs.int("add.partitions.to.txn.retry.backoff.ms")
-        self._again_ms_max = min(configs.int("add.partitions.to.txn.retry.backoff.max.ms"), self.timeout_ms)
+        self._retry_ms = configs.int("add.partitions.to.txn.retry.backoff.ms")
+        self._retry_ms_max = min(configs.int("add.partitions.to.txn.retry.backoff.max.ms"), self.timeout_ms)
 
     def add_or_verify(
         self, question: Question, names: Collection[TopicPartition], now: Moment, *, retries: bool
@@ -69,17 +69,17 @@ class AddPartitionsToTxnManager:
         not ended yet.
         """
         assert names, "a request names at least one partition"
-        again_until = now.steady + self._again_ms_max if retries else now.steady
-        waiting = QueuedAddition(question, names, again_until, now.steady + self.timeout_ms)
+        retry_until = now.steady + self._retry_ms_max if retries else now.steady
+        waiting = QueuedAddition(question, names, retry_until, now.steady + self.timeout_ms)
         self._send(waiting, now)
         return waiting.promise
 
     def _send(self, waiting: QueuedAddition, now: Moment) -> None:
         broker = self._coordinator(waiting.question.transactional_id)
         if broker is None:
-            self._ask_here(waiting, now)
+            self._answer_locally(waiting, now)
         elif self._runtime.protocol.add_partitions_to_txn is None:
-            self._refuse(waiting, _code_where_unasked(waiting.question))
+            self._refuse(waiting, _code_without_request(waiting.question))
         elif broker == NO_BROKER or broker not in self._runtime.view().brokers:
             self._refuse(waiting, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         else:
@@ -88,11 +88,11 @@ class AddPartitionsToTxnManager:
                 self._refuse(waiting, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
                 return
             queue.add(waiting)
-            self._requests.wants(broker)
+            self._requests.mark_ready(broker)
             self._watch(now)
 
-    def _ask_here(self, waiting: QueuedAddition, now: Moment) -> None:
-        codes, written = self._here(waiting.question, waiting.names, now)
+    def _answer_locally(self, waiting: QueuedAddition, now: Moment) -> None:
+        codes, written = self._local_answer(waiting.question, waiting.names, now)
         if written is None:
             self._end_with(waiting, codes, now)
             return
@@ -126,7 +126,7 @@ class AddPartitionsToTxnManager:
         parts = self._requests.on_answered(effect)
         if parts is None:
             return
-        self._tell(effect.broker, outcome)
+        self._log_failure(effect.broker, outcome)
         for waiting, names in parts:
             if waiting.is_over:
                 continue
@@ -140,24 +140,24 @@ class AddPartitionsToTxnManager:
         """Answer the waiting client, or send all its partitions again to the current coordinator."""
         assert waiting.has_all_codes
         is_concurrent = ErrorCode.CONCURRENT_TRANSACTIONS in waiting.codes.values()
-        if is_concurrent and now.steady < waiting.again_until:
+        if is_concurrent and now.steady < waiting.retry_until:
             waiting.reset_codes()
-            self._runtime.timers.at(now.steady + self._again_ms, lambda later: self._send(waiting, later))
+            self._runtime.timers.at(now.steady + self._retry_ms, lambda later: self._send(waiting, later))
         else:
-            self._keep(waiting)
+            self._complete(waiting)
 
     def _refuse(self, waiting: QueuedAddition, code: ErrorCode) -> None:
         for name in waiting.names:
             waiting.codes.setdefault(name, code)
-        self._keep(waiting)
+        self._complete(waiting)
 
-    def _keep(self, waiting: QueuedAddition) -> None:
+    def _complete(self, waiting: QueuedAddition) -> None:
         assert waiting.codes.keys() == set(waiting.names), "each partition has an error code"
         waiting.promise.keep(self._runtime.purgatory, waiting.codes)
 
-    def _tell(self, broker: BrokerId, outcome: AdditionsOutcome) -> None:
+    def _log_failure(self, broker: BrokerId, outcome: AdditionsOutcome) -> None:
         """Log the reason for a missing answer."""
-        level = self._complaints.level(broker, [outcome.code] if isinstance(outcome, Refused) else ())
+        level = self._log_levels.level(broker, [outcome.code] if isinstance(outcome, Refused) else ())
         if level is not None:
             text = "AddPartitionsToTxn request to broker %d failed: %s"
             _LOG.log(level, text, broker, outcome)
@@ -167,24 +167,24 @@ class AddPartitionsToTxnManager:
     def _watch(self, now: Moment) -> None:
         if not self._is_watching:
             self._is_watching = True
-            self._runtime.timers.at(now.steady + LOOK_MS, self._look)
+            self._runtime.timers.at(now.steady + CHECK_MS, self._check_queues)
 
-    def _look(self, now: Moment) -> None:
+    def _check_queues(self, now: Moment) -> None:
         """Refuse requests queued for dead brokers, and drop expired requests."""
         assert self._is_watching
         self._is_watching = False
         alive = self._runtime.view().brokers
         for broker, queue in list(self._queues.items()):
             for waiting in queue:
-                is_gone = broker not in alive
-                if is_gone or waiting.deadline <= now.steady:
+                is_dead = broker not in alive
+                if is_dead or waiting.deadline <= now.steady:
                     queue.forget(waiting)
-                    why = ErrorCode.COORDINATOR_NOT_AVAILABLE if is_gone else ErrorCode.NETWORK_EXCEPTION
-                    self._refuse(waiting, why)
+                    code = ErrorCode.COORDINATOR_NOT_AVAILABLE if is_dead else ErrorCode.NETWORK_EXCEPTION
+                    self._refuse(waiting, code)
             if not queue:
                 del self._queues[broker]
             else:
-                self._requests.wants(broker)
+                self._requests.mark_ready(broker)
         assert all(self._queues.values()), "no queue is empty"
         if self._queues:
             self._watch(now)
@@ -198,14 +198,14 @@ def _code_of(question: Question, name: TopicPartition, outcome: AdditionsOutcome
         case ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
             return ErrorCode.INVALID_TXN_STATE  # This broker lacks the authorization, not the producer.
         case ErrorCode.UNSUPPORTED_VERSION:
-            return _code_where_unasked(question)
+            return _code_without_request(question)
         case ErrorCode.NONE | ErrorCode.REQUEST_TIMED_OUT:
             return ErrorCode.NETWORK_EXCEPTION
         case code:
             return code
 
 
-def _code_where_unasked(question: Question) -> ErrorCode:
+def _code_without_request(question: Question) -> ErrorCode:
     """Return the code for a coordinator without AddPartitionsToTxn, which is not asked.
 
     As in Apache Kafka, this lasts while a cluster is being upgraded.

@@ -19,10 +19,10 @@ Codes = dict[TopicPartition, ErrorCode]
 class QueuedAddition:
     """One client request waiting for an answer about some partitions."""
 
-    def __init__(self, question: Question, names: Collection[TopicPartition], again_until: int, deadline: int) -> None:
+    def __init__(self, question: Question, names: Collection[TopicPartition], retry_until: int, deadline: int) -> None:
         self.question = question
         self.names = names
-        self.again_until = again_until
+        self.retry_until = retry_until
         self.deadline = deadline
         self.promise: Promise[Codes] = Promise()
         self.reset_codes()
@@ -57,7 +57,7 @@ class AdditionQueue:
         return bool(self._waiting)
 
     def __iter__(self) -> Iterator[QueuedAddition]:
-        return iter([one for together in self._waiting.values() for one in together])
+        return iter([waiting for queued in self._waiting.values() for waiting in queued])
 
     def has_room(self, more: int) -> bool:
         return not self._size or self._size + more <= WAITING_MAX
@@ -70,11 +70,11 @@ class AdditionQueue:
         self._check()
 
     def forget(self, waiting: QueuedAddition) -> None:
-        together = self._waiting[waiting.question]
+        queued = self._waiting[waiting.question]
         assert waiting.unsent, "a queued request has partitions that were not sent"
-        together.remove(waiting)
+        queued.remove(waiting)
         self._size -= len(waiting.unsent)
-        if not together:
+        if not queued:
             del self._waiting[waiting.question]
         self._check()
 
@@ -93,9 +93,9 @@ class AdditionQueue:
                 continue
             taken = self._take(question, room)
             parts += taken
-            names = dict.fromkeys(name for _, some in taken for name in some)
+            names = dict.fromkeys(name for _, part_names in taken for name in part_names)
             questions[question.transactional_id] = question, list(names)
-            room -= sum(len(some) for _, some in taken)
+            room -= sum(len(part_names) for _, part_names in taken)
             assert room >= 0
             if not room:
                 break
@@ -105,9 +105,9 @@ class AdditionQueue:
 
     def _take(self, question: Question, room: int) -> Parts:
         taken: Parts = []
-        together = self._waiting.pop(question)
-        while together and room:
-            waiting = together[0]
+        queued = self._waiting.pop(question)
+        while queued and room:
+            waiting = queued[0]
             names = waiting.unsent[:room]
             del waiting.unsent[:room]
             room -= len(names)
@@ -115,9 +115,9 @@ class AdditionQueue:
             assert names, "a queued request has partitions that were not sent"
             taken.append((waiting, names))
             if not waiting.unsent:
-                del together[0]
-        if together:
-            self._waiting[question] = together
+                del queued[0]
+        if queued:
+            self._waiting[question] = queued
         return taken
 
     def _check(self) -> None:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import ProducerId
-from odradek.core.coordinators.state_log import NOBODY, ProducerIdAndEpoch
+from odradek.core.coordinators.state_log import NON_TRANSACTIONAL, ProducerIdAndEpoch
 from odradek.core.kernel.moment import Moment
 from odradek.core.kernel.promise import Promise
 from odradek.core.transactions import transaction_rules as rules
@@ -33,8 +33,8 @@ class InitProducerIdResult(NamedTuple):
     """The answer; `ongoing` is the prepared transaction that was kept, if any (KIP-939)."""
 
     error: ErrorCode
-    producer: ProducerIdAndEpoch = NOBODY
-    ongoing: ProducerIdAndEpoch = NOBODY
+    producer: ProducerIdAndEpoch = NON_TRANSACTIONAL
+    ongoing: ProducerIdAndEpoch = NON_TRANSACTIONAL
 
 
 NO_IDS = InitProducerIdResult(ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -44,58 +44,60 @@ MOVED = InitProducerIdResult(ErrorCode.NOT_COORDINATOR)
 class PendingInitProducerId:
     """One InitProducerId in progress."""
 
-    def __init__(self, manager: TransactionStateManager, asked: InitProducerId) -> None:
+    def __init__(self, manager: TransactionStateManager, request: InitProducerId) -> None:
         self.promise: Promise[InitProducerIdResult] = Promise()
         self._manager = manager
-        self._asked = asked
+        self._request = request
 
     def advance(self, now: Moment) -> None:
         """Advance InitProducerId until it is answered or must wait; called again when that wait is over."""
         try:
-            was = self._transaction()
-            if was is None or was.is_exhausted:
-                self._manager.ids.allocate_id(lambda new_id: self._go_with(new_id, now))
+            current = self._transaction()
+            if current is None or current.is_exhausted:
+                self._manager.ids.allocate_id(lambda new_id: self._on_id_allocated(new_id, now))
             else:
-                self._go_from(was, NO_ID, now)
+                self._advance_from(current, NO_ID, now)
         except Refused as refused:
-            self._keep(InitProducerIdResult(refused.code))
+            self._complete(InitProducerIdResult(refused.code))
 
-    def _go_with(self, new_id: ProducerId | None, now: Moment) -> None:
+    def _on_id_allocated(self, new_id: ProducerId | None, now: Moment) -> None:
         if new_id is None:
-            self._keep(NO_IDS)
+            self._complete(NO_IDS)
             return
         try:
-            self._go_from(self._transaction() or Transaction(self._asked.transactional_id, new_id), new_id, now)
+            self._advance_from(self._transaction() or Transaction(self._request.transactional_id, new_id), new_id, now)
         except Refused as refused:
-            self._keep(InitProducerIdResult(refused.code))
+            self._complete(InitProducerIdResult(refused.code))
 
     def _transaction(self) -> Transaction | None:
-        transactional_id = self._asked.transactional_id
+        transactional_id = self._request.transactional_id
         return self._manager.shards.find_shard(transactional_id).transactions.get(transactional_id)
 
-    def _go_from(self, was: Transaction, new_id: ProducerId, now: Moment) -> None:
-        asked = self._asked
-        assert new_id != NO_ID or not was.is_exhausted
-        if was.is_decided:
-            self._manager.shards.find_shard(was.id).after_completion(was.id, Completion(self.advance, self._lost))
-        elif was.state is not TransactionState.ONGOING:
-            timeout_ms = NEVER_MS if asked.has_two_phases else asked.timeout_ms
-            self._begin(rules.begins(was, asked.expected, timeout_ms, new_id, now.wall), NOBODY, now)
-        elif asked.keeps_prepared:
-            self._begin(rules.keeps(was, asked.expected, new_id, now.wall), was.producer, now)
+    def _advance_from(self, current: Transaction, new_id: ProducerId, now: Moment) -> None:
+        request = self._request
+        assert new_id != NO_ID or not current.is_exhausted
+        if current.is_decided:
+            self._manager.shards.find_shard(current.id).after_completion(
+                current.id, Completion(self.advance, self._lost)
+            )
+        elif current.state is not TransactionState.ONGOING:
+            timeout_ms = NEVER_MS if request.has_two_phases else request.timeout_ms
+            self._begin(rules.begin(current, request.expected, timeout_ms, new_id, now.wall), NON_TRANSACTIONAL, now)
+        elif request.keeps_prepared:
+            self._begin(rules.keep_prepared(current, request.expected, new_id, now.wall), current.producer, now)
         else:
-            rules.check_expected(was, asked.expected)
-            self._manager.abort(was.id, now, then=Completion(self.advance, self._lost))
+            rules.check_expected(current, request.expected)
+            self._manager.abort(current.id, now, then=Completion(self.advance, self._lost))
 
-    def _begin(self, begun: Transaction, ongoing: ProducerIdAndEpoch, now: Moment) -> None:
-        assert begun.id == self._asked.transactional_id and not begun.is_decided
-        began = InitProducerIdResult(ErrorCode.NONE, begun.client, ongoing)
-        written = self._manager.shards.find_shard(begun.id).put(begun, now)
+    def _begin(self, transaction: Transaction, ongoing: ProducerIdAndEpoch, now: Moment) -> None:
+        assert transaction.id == self._request.transactional_id and not transaction.is_decided
+        result = InitProducerIdResult(ErrorCode.NONE, transaction.client, ongoing)
+        written = self._manager.shards.find_shard(transaction.id).put(transaction, now)
         steps = self._manager.runtime.steps
-        steps.when_safe(written, lambda _: self._keep(began), now, lambda _: self._lost())
+        steps.when_safe(written, lambda _: self._complete(result), now, lambda _: self._lost())
 
     def _lost(self) -> None:
-        self._keep(MOVED)
+        self._complete(MOVED)
 
-    def _keep(self, began: InitProducerIdResult) -> None:
-        self.promise.keep(self._manager.runtime.purgatory, began)
+    def _complete(self, result: InitProducerIdResult) -> None:
+        self.promise.keep(self._manager.runtime.purgatory, result)

@@ -3,7 +3,7 @@
     decision written ──safe──> a marker to each partition ──all safe──> complete written
                                  led here: written at once
                                  led by another broker: requested (marker_channel.py)
-                                 no leader or failed: retried after AGAIN_MS
+                                 no leader or failed: retried after RETRY_MS
 
 Each arrow waits for the previous one, so a stop at any point loses nothing. The broker that loads the shard finds the
 decision and writes the markers again, which is harmless.
@@ -19,7 +19,7 @@ from odradek.core.coordinators.durable import PendingWrite
 from odradek.core.coordinators.runtime import Runtime
 from odradek.core.kernel.moment import Moment
 from odradek.core.transactions import transaction_rules as rules
-from odradek.core.transactions.marker_channel import OVERTAKEN, TransactionMarkerChannelManager
+from odradek.core.transactions.marker_channel import FENCED, TransactionMarkerChannelManager
 from odradek.core.transactions.pending_completion import PendingCompletion
 from odradek.core.transactions.transaction_markers import WriteMarker
 from odradek.core.transactions.transaction_shard import Completion, TransactionShard
@@ -27,7 +27,7 @@ from odradek.core.transactions.transaction_states import Transaction
 
 _LOG = logging.getLogger(__name__)
 
-AGAIN_MS = SECOND_MS  # The delay before a failed write is retried.
+RETRY_MS = SECOND_MS  # The delay before a failed write is retried.
 MARKED_AT_ONCE = 16  # Partitions; 0.5 ms each, if it is the first write of the segment.
 ROUTED_AT_ONCE = 1024  # Partitions whose leader is looked up, 1 µs each.
 
@@ -108,7 +108,7 @@ class Completions:
         try:
             written = self._write_marker(name, pending.marker, now)
         except Refused as refused:
-            if refused.code in OVERTAKEN:
+            if refused.code in FENCED:
                 _LOG.warning("%s: transaction marker for %s is obsolete: %s", pending.decided.id, name, refused)
                 pending.add_marked()
                 return
@@ -132,19 +132,19 @@ class Completions:
                 pending.add_failed(written.name)
         if marked:
 
-            def go_on(later: Moment) -> None:
+            def on_settled(later: Moment) -> None:
                 self._wait(pending, marked, later)
 
-            self._runtime.steps.when_safe(marked[-1], go_on, now, lost=go_on)
+            self._runtime.steps.when_safe(marked[-1], on_settled, now, on_lost=on_settled)
         self._settle(pending, now)
 
     def _settle(self, pending: PendingCompletion, now: Moment) -> None:
         """Complete the transaction once no partition is left, or start the pause of failed ones."""
         if not pending.left:
             self._complete(pending, now)
-        elif pending.again and not pending.is_paused:
+        elif pending.failed and not pending.is_paused:
             pending.pause()
-            self._runtime.timers.at(now.steady + AGAIN_MS, lambda later: self._mark_again(pending, later))
+            self._runtime.timers.at(now.steady + RETRY_MS, lambda later: self._mark_again(pending, later))
 
     def _mark_again(self, pending: PendingCompletion, now: Moment) -> None:
         self._mark(pending, pending.take_failed(), now)
@@ -157,5 +157,5 @@ class Completions:
             pending.shard.completed(rules.completed(pending.decided, now.wall), now)
         except Refused as refused:
             _LOG.warning("%s: failed to complete the transaction (will retry): %s", pending.decided.id, refused)
-            again = now.steady + AGAIN_MS
-            self._runtime.timers.at(again, lambda later: self._complete(pending, later))
+            retry_at = now.steady + RETRY_MS
+            self._runtime.timers.at(retry_at, lambda later: self._complete(pending, later))

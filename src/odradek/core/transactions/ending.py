@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import ProducerId
-from odradek.core.coordinators.state_log import NOBODY, ProducerIdAndEpoch
+from odradek.core.coordinators.state_log import NON_TRANSACTIONAL, ProducerIdAndEpoch
 from odradek.core.kernel.moment import Moment
 from odradek.core.kernel.promise import Promise
 from odradek.core.transactions import transaction_rules as rules
@@ -28,7 +28,7 @@ class EndTxnResult(NamedTuple):
     """The answer, with the producer's next id and epoch."""
 
     error: ErrorCode
-    producer: ProducerIdAndEpoch = NOBODY
+    producer: ProducerIdAndEpoch = NON_TRANSACTIONAL
 
 
 class PendingEndTxn:
@@ -41,35 +41,35 @@ class PendingEndTxn:
 
     def advance(self, now: Moment) -> None:
         """Decide, with a new producer id if needed, or raise Refused for an unknown transactional id."""
-        _, was = self._manager.find_transaction(self._end.transactional_id)
-        if was.is_exhausted and (was.is_kept or self._end.version >= rules.EPOCH_PER_TRANSACTION):
-            self._manager.ids.allocate_id(lambda new_id: self._go_with(new_id, now))
+        _, current = self._manager.find_transaction(self._end.transactional_id)
+        if current.is_exhausted and (current.is_kept or self._end.version >= rules.EPOCH_PER_TRANSACTION):
+            self._manager.ids.allocate_id(lambda new_id: self._on_id_allocated(new_id, now))
         else:
-            self._go_with(NO_ID, now)
+            self._on_id_allocated(NO_ID, now)
 
-    def _go_with(self, new_id: ProducerId | None, now: Moment) -> None:
+    def _on_id_allocated(self, new_id: ProducerId | None, now: Moment) -> None:
         if new_id is None:
-            self._keep(EndTxnResult(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            self._complete(EndTxnResult(ErrorCode.COORDINATOR_NOT_AVAILABLE))
             return
         try:
             self._decide(new_id, now)
         except Refused as refused:
-            self._keep(EndTxnResult(refused.code))
+            self._complete(EndTxnResult(refused.code))
 
     def _decide(self, new_id: ProducerId, now: Moment) -> None:
         end = self._end
-        shard, was = self._manager.find_transaction(end.transactional_id)
+        shard, current = self._manager.find_transaction(end.transactional_id)
         try:
-            decided = rules.ends(was, end.producer, end.version, new_id, now.wall, commit=end.is_commit)
+            decided = rules.end(current, end.producer, end.version, new_id, now.wall, commit=end.is_commit)
         except rules.RepeatedEndTxn:
-            if was.is_past_last_epoch:
-                self._renew(shard, rules.renewed(was, new_id, now.wall), now)
+            if current.is_past_last_epoch:
+                self._renew(shard, rules.renewed(current, new_id, now.wall), now)
             else:
-                self._keep(EndTxnResult(ErrorCode.NONE, was.client))
+                self._complete(EndTxnResult(ErrorCode.NONE, current.client))
             return
         ended = EndTxnResult(ErrorCode.NONE, rules.completed(decided, now.wall).client)
         moved = EndTxnResult(ErrorCode.NOT_COORDINATOR)
-        then = Completion(lambda _: self._keep(ended), lambda: self._keep(moved))
+        then = Completion(lambda _: self._complete(ended), lambda: self._complete(moved))
         self._manager.completions.decide(shard, decided, now, then=then)
 
     def _renew(self, shard: TransactionShard, renewed: Transaction, now: Moment) -> None:
@@ -77,7 +77,7 @@ class PendingEndTxn:
         ended, moved = EndTxnResult(ErrorCode.NONE, renewed.client), EndTxnResult(ErrorCode.NOT_COORDINATOR)
         steps = self._manager.runtime.steps
         written = shard.put(renewed, now)
-        steps.when_safe(written, lambda _: self._keep(ended), now, lambda _: self._keep(moved))
+        steps.when_safe(written, lambda _: self._complete(ended), now, lambda _: self._complete(moved))
 
-    def _keep(self, ended: EndTxnResult) -> None:
+    def _complete(self, ended: EndTxnResult) -> None:
         self.promise.keep(self._manager.runtime.purgatory, ended)

@@ -37,7 +37,7 @@ from odradek.log.producers.producer_state import ProducerStateEntry
 
 _LOG = logging.getLogger(__name__)
 
-LOOKED_AT_PER_SLICE = 256  # Partitions with their open transactions, or transactions: some microseconds each.
+CHECKED_PER_SLICE = 256  # Partitions with their open transactions, or transactions: some microseconds each.
 
 
 class OpenTransactionOutcome(Enum):
@@ -76,13 +76,13 @@ class OpenTransaction(NamedTuple):
         return now is not None and (now.epoch, now.first_offset) == (self.seen.epoch, self.seen.first_offset)
 
 
-def fate(name: TopicPartition, producer: ProducerIdAndEpoch, was: Transaction | None) -> OpenTransactionOutcome:
-    """Return the fate of a transaction open in a partition; `was` is the known one of its producer id."""
-    if was is None:
+def fate(name: TopicPartition, producer: ProducerIdAndEpoch, current: Transaction | None) -> OpenTransactionOutcome:
+    """Return the fate of a transaction open in a partition; `current` is the known one of its producer id."""
+    if current is None:
         return OpenTransactionOutcome.MARKED
-    is_part = name in was.partitions
-    if was.is_decided:
-        is_next = producer == rules.completed(was, TimestampMs(0)).client
+    is_part = name in current.partitions
+    if current.is_decided:
+        is_next = producer == rules.completed(current, TimestampMs(0)).client
         return (
             OpenTransactionOutcome.WAITS
             if is_next
@@ -90,13 +90,13 @@ def fate(name: TopicPartition, producer: ProducerIdAndEpoch, was: Transaction | 
             if is_part
             else OpenTransactionOutcome.MARKED
         )
-    if producer == was.producer and is_part:
+    if producer == current.producer and is_part:
         return OpenTransactionOutcome.HELD
-    if producer != was.client or was.is_past_last_epoch:
+    if producer != current.client or current.is_past_last_epoch:
         return (
             OpenTransactionOutcome.MARKED
         )  # It has an older epoch, or one that no client may use, and is unrelated to later joins.
-    return OpenTransactionOutcome.WAITS if was.is_kept else OpenTransactionOutcome.JOINS
+    return OpenTransactionOutcome.WAITS if current.is_kept else OpenTransactionOutcome.JOINS
 
 
 def all_led(
@@ -109,14 +109,14 @@ def all_led(
     """
     if view.controller == NO_BROKER:
         return False
-    looks = 0
+    checked = 0
     for topic in list(view.topics.values()):
         for index, info in enumerate(topic.partitions):
             if info.leader == broker and TopicPartition(topic.name, index) not in partitions:
                 return False
-        looks += len(topic.partitions)
-        if looks >= LOOKED_AT_PER_SLICE:
-            looks = 0
+        checked += len(topic.partitions)
+        if checked >= CHECKED_PER_SLICE:
+            checked = 0
             yield
     return True
 
@@ -145,26 +145,26 @@ class HangingTransactions:
         the transaction opens in it.
         """
         found: list[OpenTransaction] = []
-        for some in _opened(partitions):
-            found += some
+        for slice_ in _opened(partitions):
+            found += slice_
             yield
-        yield from self._find({one.seen.id for one in found})
+        yield from self._find({candidate.seen.id for candidate in found})
         is_done = True
         joining: dict[str, list[OpenTransaction]] = {}
-        for number, one in enumerate(found, 1):
+        for number, candidate in enumerate(found, 1):
             if self._is_over:
                 return False
-            what = self._fate(one)
-            if what is OpenTransactionOutcome.JOINS:
-                joining.setdefault(self._kept[one.seen.id][1], []).append(one)
-            elif what is not OpenTransactionOutcome.HELD:
-                is_done &= what is OpenTransactionOutcome.MARKED and self._mark(one, now)
-            if what is OpenTransactionOutcome.MARKED or number % LOOKED_AT_PER_SLICE == 0:
+            outcome = self._fate(candidate)
+            if outcome is OpenTransactionOutcome.JOINS:
+                joining.setdefault(self._kept[candidate.seen.id][1], []).append(candidate)
+            elif outcome is not OpenTransactionOutcome.HELD:
+                is_done &= outcome is OpenTransactionOutcome.MARKED and self._mark(candidate, now)
+            if outcome is OpenTransactionOutcome.MARKED or number % CHECKED_PER_SLICE == 0:
                 yield
-        for together in joining.values():
+        for candidates in joining.values():
             if self._is_over:
                 return False
-            is_done &= self._abort(together, now)
+            is_done &= self._abort(candidates, now)
             yield
         return is_done
 
@@ -173,54 +173,56 @@ class HangingTransactions:
         """Return whether a shard has ended, which makes its transactions unknown here."""
         return any(shard.is_over for shard in self._shards)
 
-    def _find(self, wanted: Set[ProducerId]) -> Iterator[None]:
+    def _find(self, producer_ids: Set[ProducerId]) -> Iterator[None]:
         """Find the shards of these producers' transactions; yield now and then."""
-        for shard in self._shards if wanted else ():
+        for shard in self._shards if producer_ids else ():
             names = list(shard.transactions)
-            for start in range(0, len(names), LOOKED_AT_PER_SLICE):
-                for one in filter(None, map(shard.transactions.get, names[start : start + LOOKED_AT_PER_SLICE])):
-                    for producer_id in wanted & {one.producer_id, one.next_id}:
-                        self._kept[producer_id] = shard, one.id
+            for start in range(0, len(names), CHECKED_PER_SLICE):
+                for transaction in filter(None, map(shard.transactions.get, names[start : start + CHECKED_PER_SLICE])):
+                    for producer_id in producer_ids & {transaction.producer_id, transaction.next_id}:
+                        self._kept[producer_id] = shard, transaction.id
                 yield
 
-    def _fate(self, one: OpenTransaction) -> OpenTransactionOutcome:
+    def _fate(self, candidate: OpenTransaction) -> OpenTransactionOutcome:
         """Return the fate of the transaction by the current state."""
-        if not one.is_open:
+        if not candidate.is_open:
             return OpenTransactionOutcome.HELD
-        kept = self._kept.get(one.seen.id)
-        return fate(one.name, one.producer, None if kept is None else kept[0].transactions.get(kept[1]))
+        kept = self._kept.get(candidate.seen.id)
+        return fate(candidate.name, candidate.producer, None if kept is None else kept[0].transactions.get(kept[1]))
 
-    def _mark(self, one: OpenTransaction, now: Moment) -> bool:
+    def _mark(self, candidate: OpenTransaction, now: Moment) -> bool:
         """End a transaction of an unknown producer; return False if the marker is refused now."""
         _LOG.warning(
-            "aborting a hanging transaction in %s of producer %d, which no coordinator knows", one.name, one.seen.id
+            "aborting a hanging transaction in %s of producer %d, which no coordinator knows",
+            candidate.name,
+            candidate.seen.id,
         )
         try:
-            self._write_marker(one.name, one.marker, now)
+            self._write_marker(candidate.name, candidate.marker, now)
         except Refused as refused:
-            _LOG.warning("failed to abort the hanging transaction in %s (will retry): %s", one.name, refused)
+            _LOG.warning("failed to abort the hanging transaction in %s (will retry): %s", candidate.name, refused)
             return False
         return True
 
-    def _abort(self, together: Sequence[OpenTransaction], now: Moment) -> bool:
+    def _abort(self, candidates: Sequence[OpenTransaction], now: Moment) -> bool:
         """Abort one transaction with the partitions that join it; return False if that is refused now."""
-        joining = [one for one in together if self._fate(one) is OpenTransactionOutcome.JOINS]
+        joining = [candidate for candidate in candidates if self._fate(candidate) is OpenTransactionOutcome.JOINS]
         if joining:
             shard, transactional_id = self._kept[joining[0].seen.id]
-            was, names = shard.transactions[transactional_id], [one.name for one in joining]
-            assert was.partitions.isdisjoint(names) and not was.is_decided
+            current, names = shard.transactions[transactional_id], [candidate.name for candidate in joining]
+            assert current.partitions.isdisjoint(names) and not current.is_decided
             _LOG.warning(
                 "aborting the transaction of %s, which wrote to %s without adding them",
-                was.id,
+                current.id,
                 ", ".join(map(str, names)),
             )
             try:
-                joined = rules.touches(was, joining[0].producer, names, was.version, now.wall)
+                joined = rules.add_partitions(current, joining[0].producer, names, current.version, now.wall)
                 self._completions.decide(shard, rules.fenced(joined, now.wall), now)
             except Refused as refused:
-                _LOG.warning("failed to abort the transaction of %s (will retry): %s", was.id, refused)
+                _LOG.warning("failed to abort the transaction of %s (will retry): %s", current.id, refused)
                 return False
-        return len(joining) == len(together)
+        return len(joining) == len(candidates)
 
 
 def _opened(partitions: Mapping[TopicPartition, Partition]) -> Iterator[list[OpenTransaction]]:
@@ -229,12 +231,12 @@ def _opened(partitions: Mapping[TopicPartition, Partition]) -> Iterator[list[Ope
     Only partitions led here count, because their leader writes the marker.
     """
     found: list[OpenTransaction] = []
-    looks = 0
+    checked = 0
     for partition in list(partitions.values()):
         if partition.is_online and partition.leading is not None:
             found += [OpenTransaction(partition, seen) for seen in partition.log.producers.open_transactions()]
-        looks += 1
-        if looks + len(found) >= LOOKED_AT_PER_SLICE:
+        checked += 1
+        if checked + len(found) >= CHECKED_PER_SLICE:
             yield found
-            found, looks = [], 0
+            found, checked = [], 0
     yield found

@@ -24,14 +24,14 @@ from odradek.core.transactions.transaction_markers import MarkersOutcome, WriteM
 _LOG = logging.getLogger(__name__)
 
 MARKERS_PER_REQUEST_MAX = 1000  # Partitions of all its markers together.
-TAKEN_IN_AT_ONCE = 16  # Transactions of one answer; each completion is a write.
-LOOK_MS = SECOND_MS  # The interval of the search for dead brokers.
+PROCESSED_AT_ONCE = 16  # Transactions of one answer; each completion is a write.
+CHECK_MS = SECOND_MS  # The interval of the search for dead brokers.
 
 # Errors of a partition that has seen a later epoch, so that there is nothing left to end.
-OVERTAKEN = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
+FENCED = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
 # Any other error is retried, including UNKNOWN_TOPIC_OR_PARTITION: the broker may not have learned of the partition
 # yet.
-_DONE = OVERTAKEN | {ErrorCode.NONE}
+_DONE = FENCED | {ErrorCode.NONE}
 
 Queue = dict[PendingCompletion, list[TopicPartition]]
 
@@ -46,13 +46,13 @@ class TransactionMarkerChannelManager:
         self._queues: dict[BrokerId, Queue] = {}
         self._requests = OneInFlight[WriteMarkers, list[PendingCompletion]]()  # With the transaction of each marker.
         self._is_watching = False
-        self._complaints = FailureLogLevels()
+        self._log_levels = FailureLogLevels()
 
     def add(self, broker: BrokerId, pending: PendingCompletion, name: TopicPartition, now: Moment) -> None:
         """Queue the marker of a partition that another broker leads."""
         assert broker != self._runtime.broker_id, "markers of local partitions are written at once"
         self._queues.setdefault(broker, {}).setdefault(pending, []).append(name)
-        self._requests.wants(broker)
+        self._requests.mark_ready(broker)
         self._watch(now)
 
     def take_markers(self) -> list[WriteMarkers]:
@@ -88,15 +88,15 @@ class TransactionMarkerChannelManager:
         transactions = self._requests.on_answered(effect)
         if transactions is not None:
             assert len(transactions) == len(effect.markers), "each marker belongs to a transaction"
-            self._tell(effect, outcome)
-            self._take_in(effect, transactions, outcome, now)
+            self._log_failures(effect, outcome)
+            self._process(effect, transactions, outcome, now)
 
-    def _take_in(
+    def _process(
         self, effect: WriteMarkers, transactions: list[PendingCompletion], outcome: MarkersOutcome, now: Moment
     ) -> None:
         """Process the answer for the last few transactions, and schedule the rest for later turns."""
         assert transactions and len(transactions) <= len(effect.markers)
-        for _ in range(min(len(transactions), TAKEN_IN_AT_ONCE)):
+        for _ in range(min(len(transactions), PROCESSED_AT_ONCE)):
             pending = transactions.pop()
             _, names = effect.markers[len(transactions)]
             if pending.shard.is_over:
@@ -109,16 +109,16 @@ class TransactionMarkerChannelManager:
             self._settle(pending, now)
         if transactions:
             next_turn = now.steady + 1
-            self._runtime.timers.at(next_turn, lambda later: self._take_in(effect, transactions, outcome, later))
+            self._runtime.timers.at(next_turn, lambda later: self._process(effect, transactions, outcome, later))
 
-    def _tell(self, effect: WriteMarkers, outcome: MarkersOutcome) -> None:
+    def _log_failures(self, effect: WriteMarkers, outcome: MarkersOutcome) -> None:
         """Log all failures on one line."""
         codes = Counter([outcome.code] if isinstance(outcome, Refused) else outcome.values())
         failed = {code: count for code, count in codes.items() if code is not ErrorCode.NONE}
-        level = self._complaints.level(effect.broker, failed)
+        level = self._log_levels.level(effect.broker, failed)
         if level is None:
             return
-        why = outcome if isinstance(outcome, Refused) else ", ".join(f"{one.name} × {n}" for one, n in failed.items())
+        why = outcome if isinstance(outcome, Refused) else ", ".join(f"{code.name} × {n}" for code, n in failed.items())
         _LOG.log(level, "WriteTxnMarkers request to broker %d failed (will retry): %s", effect.broker, why)
 
     # Dead brokers.
@@ -126,9 +126,9 @@ class TransactionMarkerChannelManager:
     def _watch(self, now: Moment) -> None:
         if not self._is_watching:
             self._is_watching = True
-            self._runtime.timers.at(now.steady + LOOK_MS, self._look)
+            self._runtime.timers.at(now.steady + CHECK_MS, self._check_queues)
 
-    def _look(self, now: Moment) -> None:
+    def _check_queues(self, now: Moment) -> None:
         """Return markers queued for dead brokers to their transactions, and drop markers of ended shards."""
         assert self._is_watching
         self._is_watching = False
@@ -137,7 +137,7 @@ class TransactionMarkerChannelManager:
             waiting = {pending: names for pending, names in queue.items() if not pending.shard.is_over}
             if waiting and broker in alive:
                 self._queues[broker] = waiting
-                self._requests.wants(broker)
+                self._requests.mark_ready(broker)
                 continue
             del self._queues[broker]
             for pending, names in waiting.items():

@@ -1,6 +1,6 @@
 """A coordinator's requests to other brokers: at most one in flight for each, one log line per failure.
 
-wants ──> the broker may have something to be sent ──take_requests──> in flight ──answered──> it may again
+mark_ready ──> the broker may have something to be sent ──take_requests──> in flight ──answered──> it may again
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class OneInFlight(Generic[E, K]):
         self._in_flight: dict[BrokerId, tuple[E, K]] = {}
         self._ready: dict[BrokerId, None] = {}  # Brokers for which `take_requests` may find a request to send.
 
-    def wants(self, broker: BrokerId) -> None:
+    def mark_ready(self, broker: BrokerId) -> None:
         """Record that a request may be waiting for the broker."""
         self._ready[broker] = None
 
@@ -47,11 +47,11 @@ class OneInFlight(Generic[E, K]):
         for broker in ready:
             if broker in self._in_flight or broker not in alive:
                 continue
-            made = request(broker)
-            if made is not None:
-                assert made[0].broker == broker and broker not in self._in_flight
-                self._in_flight[broker] = made
-                taken.append(made[0])
+            created = request(broker)
+            if created is not None:
+                assert created[0].broker == broker and broker not in self._in_flight
+                self._in_flight[broker] = created
+                taken.append(created[0])
         return taken
 
     def on_answered(self, effect: E) -> K | None:

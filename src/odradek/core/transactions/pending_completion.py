@@ -14,7 +14,7 @@ class PendingCompletion:
     It is compared by identity. The next coordinator of the same transaction has its own PendingCompletion.
     """
 
-    __slots__ = ("again", "decided", "is_paused", "left", "marker", "shard")
+    __slots__ = ("decided", "failed", "is_paused", "left", "marker", "shard")
 
     def __init__(self, shard: TransactionShard, decided: Transaction) -> None:
         assert decided.is_decided
@@ -23,7 +23,7 @@ class PendingCompletion:
         is_commit = decided.state is TransactionState.PREPARE_COMMIT
         self.marker = Marker(decided.producer, is_commit, shard.coordinator_epoch, decided.version)
         self.left = len(decided.partitions)  # Partitions without a safe marker.
-        self.again: list[TopicPartition] = []  # Partitions to be retried after a pause,
+        self.failed: list[TopicPartition] = []  # Partitions to be retried after a pause,
         self.is_paused = False  # which has begun.
 
     def add_marked(self) -> None:
@@ -33,20 +33,20 @@ class PendingCompletion:
 
     def add_failed(self, name: TopicPartition) -> None:
         """Record that a partition's marker must be written again after a pause."""
-        self.again.append(name)
+        self.failed.append(name)
         self._check()
 
     def pause(self) -> None:
-        assert self.again and not self.is_paused
+        assert self.failed and not self.is_paused
         self.is_paused = True
 
     def take_failed(self) -> list[TopicPartition]:
         """End the pause and return the partitions to retry."""
-        assert self.again and self.is_paused
-        names, self.again, self.is_paused = self.again, [], False
+        assert self.failed and self.is_paused
+        names, self.failed, self.is_paused = self.failed, [], False
         self._check()
         return names
 
     def _check(self) -> None:
         """Check the number of partitions without a marker, to which those to be retried belong."""
-        assert len(self.again) <= self.left <= len(self.decided.partitions)
+        assert len(self.failed) <= self.left <= len(self.decided.partitions)

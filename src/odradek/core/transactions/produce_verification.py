@@ -15,7 +15,7 @@ PRODUCE_KNOWS_ABORTABLE_SINCE = 11
 PRODUCE_ADDS_SINCE = 12
 
 # Older clients do not retry the coordinator's own errors, but retry the code that replaces them here.
-_TRIED_AGAIN = frozenset(
+_RETRIED = frozenset(
     {
         ErrorCode.CONCURRENT_TRANSACTIONS,
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -44,7 +44,7 @@ def admit_batch(  # noqa: PLR0917
     try:
         return coordinator.admit(leading, producer, transactional_id, now, adds=adds)
     except Refused as refused:
-        raise as_produce_is_told(refused, version) from refused
+        raise to_produce_error(refused, version) from refused
 
 
 def admit_verified(verification: Verification, leading: Leading, version: int) -> None:
@@ -52,10 +52,10 @@ def admit_verified(verification: Verification, leading: Leading, version: int) -
     try:
         verification.check(leading)
     except Refused as refused:
-        raise as_produce_is_told(refused, version) from refused
+        raise to_produce_error(refused, version) from refused
 
 
-def as_produce_is_told(refused: Refused, version: int) -> Refused:
+def to_produce_error(refused: Refused, version: int) -> Refused:
     code = refused.code
     if code is ErrorCode.PRODUCER_FENCED:
         return Refused(ErrorCode.INVALID_PRODUCER_EPOCH, refused.detail)
@@ -63,7 +63,7 @@ def as_produce_is_told(refused: Refused, version: int) -> Refused:
         return Refused(ErrorCode.INVALID_TXN_STATE, refused.detail)
     if code is ErrorCode.CONCURRENT_TRANSACTIONS and version >= PRODUCE_ADDS_SINCE:
         return refused
-    if code in _TRIED_AGAIN:
+    if code in _RETRIED:
         text = f"failed to verify that the partition is part of the transaction: {refused}"
         return Refused(ErrorCode.NOT_ENOUGH_REPLICAS, text)
     return refused

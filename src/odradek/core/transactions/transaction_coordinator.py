@@ -39,15 +39,19 @@ class TransactionCoordinator:
     """The transaction coordinator of one broker."""
 
     def __init__(
-        self, runtime: Runtime, ask: Callable[[Load], None], ask_ids: Callable[[], None], write_marker: WriteMarker
+        self,
+        runtime: Runtime,
+        request_load: Callable[[Load], None],
+        request_ids: Callable[[], None],
+        write_marker: WriteMarker,
     ) -> None:
         self.runtime = runtime
-        self.ids = ProducerIds(ask_ids)
+        self.ids = ProducerIds(request_ids)
         self.completions = Completions(runtime, write_marker)
         self.markers = self.completions.markers
         self.may_hang = False  # Transactions left open by an unclean shutdown remain to be checked.
         self._write_marker = write_marker
-        self.shards = Shards(TRANSACTION_STATE, self._make, ask, runtime)
+        self.shards = Shards(TRANSACTION_STATE, self._make, request_load, runtime)
         self.states = TransactionStateManager(runtime, self.shards, self.ids, self.completions)
         self.additions = AddPartitionsToTxnManager(runtime, self.shards.elsewhere, self._answer)
         configs = runtime.configs
@@ -78,20 +82,20 @@ class TransactionCoordinator:
         promise: Promise[InitProducerIdResult] = Promise()
 
         def use(producer_id: ProducerId | None) -> None:
-            began = (
+            result = (
                 NO_IDS
                 if producer_id is None
                 else InitProducerIdResult(ErrorCode.NONE, ProducerIdAndEpoch(producer_id, ProducerEpoch(0)))
             )
-            promise.keep(self.runtime.purgatory, began)
+            promise.keep(self.runtime.purgatory, result)
 
         self.ids.allocate_id(use)
         return promise
 
-    def init_producer_id(self, asked: InitProducerId, now: Moment) -> Promise[InitProducerIdResult]:
+    def init_producer_id(self, request: InitProducerId, now: Moment) -> Promise[InitProducerIdResult]:
         """Begin an InitProducerId, or raise Refused(NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS)."""
-        self.shards.find_shard(asked.transactional_id)
-        beginning = PendingInitProducerId(self.states, asked)
+        self.shards.find_shard(request.transactional_id)
+        beginning = PendingInitProducerId(self.states, request)
         beginning.advance(now)
         return beginning.promise
 
@@ -109,10 +113,10 @@ class TransactionCoordinator:
 
         Returns None if they had joined it safely before. Raises Refused.
         """
-        shard, was = self.states.find_transaction(transactional_id)
-        touched = rules.touches(was, producer, partitions, version, now.wall)
-        assert touched.client == producer and len(touched.partitions) >= len(was.partitions)
-        if touched is not was:
+        shard, current = self.states.find_transaction(transactional_id)
+        touched = rules.add_partitions(current, producer, partitions, version, now.wall)
+        assert touched.client == producer and len(touched.partitions) >= len(current.partitions)
+        if touched is not current:
             self.joins.wrote(transactional_id, shard.put(touched, now))
         self.joins.confirmed(transactional_id, partitions)
         return self.unsafe_join(transactional_id)

@@ -23,10 +23,10 @@ class ResumeCallback(Protocol):
 
 
 class Completion(NamedTuple):
-    """A callback for the end of a decided transaction; `lost` is called if its coordinator ends first."""
+    """A callback for the end of a decided transaction; `on_lost` is called if its coordinator ends first."""
 
     step: Step
-    lost: Callable[[], None]
+    on_lost: Callable[[], None]
 
 
 class TransactionShard:
@@ -59,19 +59,21 @@ class TransactionShard:
     def after_completion(self, transactional_id: str, then: Completion) -> None:
         """Call `then` when the decided transaction is complete, or if the shard ends first."""
         if self.is_over:  # The write of the decision has found that it ended.
-            then.lost()
+            then.on_lost()
             return
         assert self.transactions[transactional_id].is_decided, "only a decided transaction is waited for"
         self._waiting.setdefault(transactional_id, []).append(then)
 
     def completed(self, transaction: Transaction, now: Moment) -> None:
         """Write that a transaction is complete and notify its waiters, or raise Refused."""
-        was = self.transactions[transaction.id]
-        assert COMPLETE_AFTER.get(was.state) is transaction.state, "a transaction is completed once, as it was decided"
+        current = self.transactions[transaction.id]
+        assert COMPLETE_AFTER.get(current.state) is transaction.state, (
+            "a transaction is completed once, as it was decided"
+        )
         assert not transaction.partitions, "a complete transaction has no partition left to mark"
         self.put(transaction, now)
-        for one in self._waiting.pop(transaction.id, ()):
-            one.step(now)
+        for completion in self._waiting.pop(transaction.id, ()):
+            completion.step(now)
 
     # The methods of a Shard.
 
@@ -107,6 +109,6 @@ class TransactionShard:
         assert not self.is_over
         self.is_over = True
         waiting, self._waiting = self._waiting, {}
-        for one in [one for some in waiting.values() for one in some]:
-            one.lost()
+        for completion in [completion for completions in waiting.values() for completion in completions]:
+            completion.on_lost()
         assert not self._waiting, "nothing waits for the transactions of an ended shard"

@@ -52,13 +52,13 @@ class TransactionStateManager:
 
     def greatest_id(self) -> int:
         """Return the greatest known producer id, or -1 if there is none."""
-        known = (one for shard in self.shards for one in shard.transactions.values())
-        return max((max(one.producer_id, one.next_id) for one in known), default=-1)
+        known = (transaction for shard in self.shards for transaction in shard.transactions.values())
+        return max((max(transaction.producer_id, transaction.next_id) for transaction in known), default=-1)
 
     def abort(self, transactional_id: str, now: Moment, then: Completion | None = None) -> None:
         """Abort an open transaction and fence its producer, or raise Refused."""
-        shard, was = self.find_transaction(transactional_id)
-        self.completions.decide(shard, rules.fenced(was, now.wall), now, then)
+        shard, current = self.find_transaction(transactional_id)
+        self.completions.decide(shard, rules.fenced(current, now.wall), now, then)
 
     def run_housekeeping(self, now: Moment) -> Iterator[None]:
         """Abort overdue transactions and remove expired transactional ids, in slices, when either is due."""

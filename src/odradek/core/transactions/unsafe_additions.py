@@ -25,7 +25,7 @@ class UnsafeAdditions:
         self._lost_since: dict[str, int] = {}  # The time when `expire_lost_writes` first saw it (steady clock).
 
     def wrote(self, transactional_id: str, written: PendingWrite) -> None:
-        self._look(transactional_id)
+        self._check_last(transactional_id)
         self._last[transactional_id] = written
 
     def unsafe(self, transactional_id: str) -> PendingWrite | None:
@@ -33,12 +33,12 @@ class UnsafeAdditions:
         written = self._last.get(transactional_id)
         if written is None or written.is_safe:
             return None
-        self._look(transactional_id)
+        self._check_last(transactional_id)
         return written
 
     def is_in_doubt(self, transactional_id: str, name: TopicPartition) -> bool:
         """Return whether the partition's join may be lost."""
-        self._look(transactional_id)
+        self._check_last(transactional_id)
         confirmed = self.lost.get(transactional_id)
         return confirmed is not None and name not in confirmed
 
@@ -50,14 +50,14 @@ class UnsafeAdditions:
 
     def expire_lost_writes(self, now: Moment) -> None:
         for transactional_id in list(self._last):
-            self._look(transactional_id)
+            self._check_last(transactional_id)
         self._last = {name: written for name, written in self._last.items() if not written.is_safe}
         for name in list(self.lost):
             if now.steady - self._lost_since.setdefault(name, now.steady) >= self._forgotten_after_ms:
                 del self.lost[name], self._lost_since[name]
         assert len(self._lost_since) == len(self.lost), "every lost write has a time at which it is dropped"
 
-    def _look(self, transactional_id: str) -> None:
+    def _check_last(self, transactional_id: str) -> None:
         """Record the last write as lost if it has failed."""
         written = self._last.get(transactional_id)
         if written is not None and written.failure is not None:

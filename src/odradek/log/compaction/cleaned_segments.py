@@ -67,8 +67,8 @@ class CleanedSegments:
 
     def end_aborted(self, aborted: list[AbortedTxn]) -> None:
         """Add aborted transactions whose markers were added last."""
-        for one in aborted:
-            self._segments[-1].transactions.add(one)
+        for txn in aborted:
+            self._segments[-1].transactions.add(txn)
 
     def write(self) -> None:
         """Write the added batches."""
@@ -103,5 +103,5 @@ class CleanedSegments:
         self._pieces = []
         for segment in self._segments:
             segment.release()
-            segment.unmake_files()
+            segment.delete_files()
             self._disk.unlink(segment.transactions.path)

@@ -26,8 +26,8 @@ class CleanedTransactions:
 
     def __init__(self, aborted: Iterable[AbortedTxn]) -> None:
         """Begin with the aborted transactions that overlap the range to read, in any order."""
-        self._to_come = [(one.first_offset, one) for one in aborted]
-        heapify(self._to_come)
+        self._upcoming = [(txn.first_offset, txn) for txn in aborted]
+        heapify(self._upcoming)
         self._aborted: dict[ProducerId, _AbortedTransactionMetadata] = {}
         self._committed: set[ProducerId] = set()
         self._noted: set[ProducerId] = set()  # By a snapshot that stays.
@@ -74,8 +74,8 @@ class CleanedTransactions:
         return kept
 
     def _begin_up_to(self, offset: Offset) -> None:
-        while self._to_come and self._to_come[0][0] <= offset:
-            _, aborted = heappop(self._to_come)
+        while self._upcoming and self._upcoming[0][0] <= offset:
+            _, aborted = heappop(self._upcoming)
             self._aborted.setdefault(aborted.producer_id, _AbortedTransactionMetadata(aborted))
 
 

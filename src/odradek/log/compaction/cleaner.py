@@ -28,7 +28,7 @@ from odradek.log.files.disk import DiskFailed
 from odradek.log.files.disk_failures import LogDamaged
 from odradek.log.files.log_config import LogConfig
 from odradek.log.log.log import Log
-from odradek.log.producers.snapshots import left_open
+from odradek.log.producers.snapshots import open_producers
 from odradek.log.removal.swap import CleanedDisk, Publication
 from odradek.log.segment.chunks import Chunk, OldFormat, chunks
 from odradek.log.segment.scan import Damaged
@@ -161,7 +161,7 @@ class Cleaning:
             while True:
                 if chunk.has_plain_next:  # Finding no run costs 0.8 µs.
                     size = runs.run(chunk.at, chunk.next_offset, offsets.room(options.load_factor))
-                    chunk.pass_by(size, runs.next_offset)
+                    chunk.skip(size, runs.next_offset)
                     self.end = Offset(max(self.end, runs.next_offset))
                 batch = chunk.next()
                 if batch is None:
@@ -208,7 +208,7 @@ class Cleaning:
                 for source in sources:
                     is_changed |= self._clean_segment(source, cleaned, throttle, ends_group=source is last)
             if cleaned.lacks_beginning:
-                self._drop_none(dropped_before)
+                self._restore_dropped_count(dropped_before)
             if cleaned.lacks_beginning or not is_changed:
                 self.kept_bytes += sum(source.size for source in sources)
                 cleaned.discard()
@@ -218,7 +218,7 @@ class Cleaning:
             assert segments[0].base_offset == base, "the new segments begin where their sources do"
             self._publish([segment.base_offset for segment in segments])
         except BaseException:
-            if self._publication is None:  # Otherwise take_back must follow, in its order.
+            if self._publication is None:  # Otherwise undo_publication must follow, in its order.
                 with suppress(DiskFailed):
                     cleaned.discard()
             raise
@@ -231,7 +231,7 @@ class Cleaning:
         """Write the kept part of one segment; return whether it differs from the segment in any byte."""
         assert self._batches is not None, "the offset map is built before segments are cleaned"
         batches, rules, is_changed = self._batches, self._options.rules, False
-        batches.transactions.begins_segment(left_open(self._disk, self._directory, source.base_offset))
+        batches.transactions.begins_segment(open_producers(self._disk, self._directory, source.base_offset))
         for chunk in self._chunks(source, throttle):
             before = cleaned.size
             batches.runs.begin_chunk(chunk.data, chunk.end_offset)
@@ -254,7 +254,7 @@ class Cleaning:
         self.dropped_records = batches.dropped_records
         return is_changed
 
-    def _drop_none(self, before: int) -> None:
+    def _restore_dropped_count(self, before: int) -> None:
         """Take back the count of dropped records, since their segments stay as they are."""
         assert self._batches is not None, "the offset map is built before segments are cleaned"
         self.dropped_records = self._batches.dropped_records = before
@@ -263,7 +263,7 @@ class Cleaning:
         """Clean the plain batches that come next in the chunk; return whether records were dropped."""
         runs = batches.runs
         size = runs.run(chunk.at, chunk.next_offset, self._options.rules.now, keeps_last, *cleaned.room)
-        chunk.pass_by(size, runs.next_offset)
+        chunk.skip(size, runs.next_offset)
         if runs.last_offset >= 0:
             cleaned.add(runs.kept(), Offset(runs.base_offset), Offset(runs.last_offset))
         batches.dropped_records += runs.dropped
@@ -278,10 +278,10 @@ class Cleaning:
         if not publication.run():
             raise CleaningAborted
 
-    def take_back(self) -> None:
+    def undo_publication(self) -> None:
         """Unlink .swap files that the log does not use.  Raise DiskFailed if that fails."""
         if self._publication is not None:
-            self._publication.take_back()
+            self._publication.undo()
 
     def swapped_in(self) -> None:
         """Record that the log uses the last group's segments."""

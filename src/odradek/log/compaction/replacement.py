@@ -17,7 +17,7 @@ def may_be_cleaned(log: Log) -> bool:
     No other pass may be in progress, and a power failure must not restore a file that the log no longer contains.
     Next to such a restored segment, which the pass did not read, the dropped records would be missing.
     """
-    is_in_order = not (log.compaction.is_swapping or log.owes or log.reaper.is_retiring(log.directory))
+    is_in_order = not (log.compaction.is_swapping or log.has_pending_work or log.reaper.is_retiring(log.directory))
     return is_in_order and log.compaction.cleaning is None
 
 
@@ -36,7 +36,7 @@ def swap_in(log: Log, sources: Sequence[Segment], segments: Sequence[Segment], n
     assert not any(one in log.durability.unsynced for one in sources), "compacted segments are synced"
     swap = log.compaction.begin_swap(sources, segments)
     for segment in segments:
-        segment.on(SwapDisk(log.disk, swap))
+        segment.use_disk(SwapDisk(log.disk, swap))
     for source in sources:
         source.release()
     log.segments = [*log.segments[:first], *segments, *log.segments[behind:]]
@@ -49,4 +49,4 @@ def swap_in(log: Log, sources: Sequence[Segment], segments: Sequence[Segment], n
 
 def drop_cleaned(log: Log, cleaning: CleaningPass) -> None:
     """Unlink the files of an unsuccessful pass before any other work on the log's files."""
-    log.owe(cleaning.take_back)
+    log.add_pending_work(cleaning.undo_publication)

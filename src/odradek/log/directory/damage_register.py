@@ -73,24 +73,24 @@ class DamageRegister:
         except BadCheckpoint as bad:
             self._written = None
             return [str(bad)]
-        self._loaded = {name: list(some) for name, some in groupby(sorted(self._written), _PARTITION)}
+        self._loaded = {name: list(damages) for name, damages in groupby(sorted(self._written), _PARTITION)}
         return []
 
     def missing(self, partition: TopicPartition) -> list[Offset]:
         """Return the base offsets of a log's first segments that were missing before; call before opening it."""
-        names = (one.file for one in self._loaded.get(partition, ()) if one.why == MISSING)
+        names = (damage.file for damage in self._loaded.get(partition, ()) if damage.why == MISSING)
         return [parsed[0] for name in names if (parsed := parse_segment_file(name)) is not None]
 
-    def miss(self, partition: TopicPartition, file: str, following: Offset, now_ms: TimestampMs) -> None:
+    def note_missing(self, partition: TopicPartition, file: str, following: Offset, now_ms: TimestampMs) -> None:
         """Record that a log without its first segments can't be opened; the next start could not know this."""
         known = self._loaded.setdefault(partition, [])
-        if not any(one.file == file and one.why == MISSING for one in known):
+        if not any(damage.file == file and damage.why == MISSING for damage in known):
             known.append(KnownDamage(partition, file, 0, following, now_ms, MISSING))
 
     def watch(self, partition: TopicPartition, log: Log) -> None:
         """Register a log for damage reports, and mark its stored damages that still exist as not served."""
         log.on_damage = partial(self._damaged.add, partition)
-        _find_again(log, self._loaded.pop(partition, ()))
+        _reload(log, self._loaded.pop(partition, ()))
         if log.damaged_places:
             self._damaged.add(partition)
 
@@ -118,12 +118,15 @@ class DamageRegister:
     def _known(
         self, now_ms: TimestampMs, logs: Mapping[TopicPartition, Log], offline: Collection[TopicPartition]
     ) -> list[KnownDamage]:
-        since = {(one.partition, one.file, one.position): one.since_ms for one in self._written or ()}
+        since = {(damage.partition, damage.file, damage.position): damage.since_ms for damage in self._written or ()}
         self._damaged = {name for name in self._damaged if name in logs and logs[name].damaged_places}
-        known = [one for name in self._damaged for one in _of(name, logs[name], now_ms)]
-        known = [one._replace(since_ms=since.get((one.partition, one.file, one.position), now_ms)) for one in known]
+        known = [damage for name in self._damaged for damage in _of(name, logs[name], now_ms)]
+        known = [
+            damage._replace(since_ms=since.get((damage.partition, damage.file, damage.position), now_ms))
+            for damage in known
+        ]
         # Damages of a log that could not be opened are kept for it.
-        known += [one for name, some in self._loaded.items() if name in offline for one in some]
+        known += [damage for name, damages in self._loaded.items() if name in offline for damage in damages]
         return sorted(known)
 
 
@@ -133,7 +136,7 @@ def _of(partition: TopicPartition, log: Log, now_ms: TimestampMs) -> Iterator[Kn
             yield KnownDamage(partition, segment.name, one.start, one.following, now_ms, one.why)
 
 
-def _find_again(log: Log, known: Iterable[KnownDamage]) -> None:
+def _reload(log: Log, known: Iterable[KnownDamage]) -> None:
     for one in known:
         segment = next((each for each in log.segments if each.name == one.file), None)
         if segment is None or one.position >= segment.size:

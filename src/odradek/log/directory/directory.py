@@ -29,7 +29,7 @@ from odradek.log.log.durability import close_log, flush_now
 from odradek.log.log.log import Log
 from odradek.log.producers.producer_state import ProducerStateEntry
 from odradek.log.recovery.missing_segments import noted_text
-from odradek.log.removal.reaper import NOBODY_ELSE, DirectoryRetirement, DueRemovals, Reaper
+from odradek.log.removal.reaper import NO_LOCK, DirectoryRetirement, DueRemovals, Reaper
 from odradek.log.segment.checkpoints import write_segments, write_topic_id
 
 # As Kafka's, except for the line end.  By it the next start knows that no other broker used the directory since, and
@@ -83,7 +83,7 @@ class LogDirectory:
         self.damages = DamageRegister(disk, path)
         self.noted: dict[TopicPartition, str] = {}  # The segments of each log at the last clean shutdown.
         self.checkpoints = Checkpointing(disk, path, turns, logs=self.logs, offline=self.offline, reaper=self.reaper)
-        self._doubt: OSError | None = None  # A failure in the directory that no probe has investigated yet.
+        self._unprobed: OSError | None = None  # A failure in the directory that no probe has investigated yet.
         self._probe: Probe | None = None
         self._room: Probe | None = None  # The last probe for room, while a log waits for some.
         self._closings: list[LogClose] = []
@@ -93,7 +93,7 @@ class LogDirectory:
     @classmethod
     def broken(cls, disk: Disk, path: str, why: str) -> LogDirectory:
         """Return a directory that could not be opened; its content is unknown."""
-        directory = cls(disk, path, None, None, NOBODY_ELSE)
+        directory = cls(disk, path, None, None, NO_LOCK)
         directory.failure = why
         return directory
 
@@ -110,32 +110,32 @@ class LogDirectory:
             if not failure.is_full:  # Otherwise the next open retries the sync.
                 self.offline[partition] = str(failure)
                 del self.logs[partition]
-                self.doubt(failure)
+                self.note_failure(failure)
 
     def add(self, partition: TopicPartition, log: Log) -> None:
         assert log.directory == self.path_of(partition), "a start finds a log by the name of its directory"
         log.on_recovery_point_lowered = lambda _: self.checkpoints.write_now()
-        log.on_failure = self.doubt
+        log.on_failure = self.note_failure
         self.damages.watch(partition, log)
         self.logs[partition] = log
         self._begun.discard(partition)
 
-    def had_no_room(self, partition: TopicPartition, failed: DiskFailed, again: Open) -> None:
-        """Record that a log is offline for lack of room or of a descriptor; `again` tries to open it."""
+    def open_later(self, partition: TopicPartition, failed: DiskFailed, open_log: Open) -> None:
+        """Record that a log is offline for lack of room or of a descriptor; `open_log` tries to open it."""
         assert failed.is_full, "more room does not repair any other failure"
         self.offline[partition] = str(failed)
-        self._unopened[partition] = failed, again
+        self._unopened[partition] = failed, open_log
         self.await_room()
 
-    def open_again(self, partition: TopicPartition, config: LogConfig, now_ms: TimestampMs) -> None:
+    def retry_open(self, partition: TopicPartition, config: LogConfig, now_ms: TimestampMs) -> None:
         """Open a log that the start had no room for; do nothing for other logs.
 
         Raise DiskFailed while there is no room; the call may then be repeated.
         """
         if partition in self._unopened and self.has_room:
-            _, again = self._unopened.pop(partition)
+            _, open_log = self._unopened.pop(partition)
             del self.offline[partition]
-            again(config, now_ms)
+            open_log(config, now_ms)
         if partition in self._unopened:
             failed, _ = self._unopened[partition]
             raise DiskFailed.of(failed, failed.filename)
@@ -275,7 +275,7 @@ class LogDirectory:
         begin_with(future, producers)
         return future
 
-    def take_in(self, partition: TopicPartition, future: Log) -> None:
+    def adopt_future(self, partition: TopicPartition, future: Log) -> None:
         """Give the copy of a log the partition's name, durably.
 
         Raise DiskFailed on failure; then the copy is useless.
@@ -297,7 +297,7 @@ class LogDirectory:
         self.futures.pop(partition, None)
         self.add(partition, future)
 
-    def let_go(self, partition: TopicPartition, now_ms: TimestampMs) -> None:
+    def delete_moved(self, partition: TopicPartition, now_ms: TimestampMs) -> None:
         """Delete a log that moved to another directory, so that not even a power failure restores it."""
         self.delete(partition, now_ms)
         with suppress(DiskFailed):  # If the next start finds both logs, the other one is newer.
@@ -314,16 +314,16 @@ class LogDirectory:
 
     # ------------------------------------------------------------------ failure of the directory
 
-    def doubt(self, failed: OSError) -> None:
+    def note_failure(self, failed: OSError) -> None:
         """Record a failure in the directory; a probe must then test the whole directory."""
-        self._doubt = failed
+        self._unprobed = failed
 
     def begin_probe(self) -> Probe | None:
         """Return a probe of the directory, to be run() in a thread; None without a failure to investigate."""
-        failed = self._doubt or self.checkpoints.failure
+        failed = self._unprobed or self.checkpoints.failure
         if self.failure is not None or failed is None or (isinstance(failed, DiskFailed) and failed.is_full):
             return None
-        self._doubt = self.checkpoints.failure = None
+        self._unprobed = self.checkpoints.failure = None
         self._probe = Probe(self.disk, self.path)
         return self._probe
 

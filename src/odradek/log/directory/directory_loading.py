@@ -20,7 +20,7 @@ from odradek.log.files.disk_failures import SegmentMissing
 from odradek.log.files.log_config import LogConfig
 from odradek.log.files.meta_properties import claim
 from odradek.log.log.log import FIRST_OFFSET, Log
-from odradek.log.removal.reaper import NOBODY_ELSE
+from odradek.log.removal.reaper import NO_LOCK
 from odradek.log.segment.checkpoints import BadCheckpoint, read_segments
 
 Each: TypeAlias = Callable[[Callable[[Callable[[], None]], None], list[Callable[[], None]]], Iterable[None]]
@@ -41,7 +41,7 @@ def open_log_directory(
     broker_id: BrokerId,
     cluster_id: str | None,
     config_of: Callable[[TopicName], LogConfig],
-    turns: AbstractContextManager[object] = NOBODY_ELSE,
+    turns: AbstractContextManager[object] = NO_LOCK,
     each: Each = map,
 ) -> LogDirectory:
     """Open a data directory, and create it if it does not exist.
@@ -145,11 +145,11 @@ def _load_partition(
         )
     except (DiskFailed, SegmentMissing, BadCheckpoint) as failure:
         if isinstance(failure, DiskFailed) and failure.is_full:
-            directory.had_no_room(partition, failure, partial(_load_partition, directory, partition, offsets))
+            directory.open_later(partition, failure, partial(_load_partition, directory, partition, offsets))
         else:
             directory.offline[partition] = str(failure)
         if isinstance(failure, SegmentMissing) and failure.lost is not None:
-            directory.damages.miss(partition, failure.lost[0], Offset(failure.lost[1]), now_ms)
+            directory.damages.note_missing(partition, failure.lost[0], Offset(failure.lost[1]), now_ms)
         return
     log.compaction.cleaned_to = compacted.get(partition, FIRST_OFFSET)
     if log.aside is not None:

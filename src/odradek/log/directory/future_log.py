@@ -59,6 +59,6 @@ def rename_log(log: Log, directory: str) -> None:
         raise
     log.directory = directory
     for segment in log.segments:
-        segment.moved_to(directory)
-    log.snapshots.moved_to(directory)
-    log.epochs.moved_to(directory)
+        segment.set_directory(directory)
+    log.snapshots.set_directory(directory)
+    log.epochs.set_directory(directory)

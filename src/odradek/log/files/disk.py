@@ -327,7 +327,7 @@ class RealFile:
 NO_DESCRIPTOR = -1
 
 
-def _tell_nobody(descriptor: int) -> None:
+def _ignore_descriptor(descriptor: int) -> None:
     """Ignore a descriptor; the default if no one counts descriptors."""
 
 
@@ -340,7 +340,7 @@ class RealDisk:
 
     has_syncs = True
 
-    def __init__(self, opened: Callable[[int], None] = _tell_nobody) -> None:
+    def __init__(self, opened: Callable[[int], None] = _ignore_descriptor) -> None:
         self._opened = opened
 
     def open(self, path: str) -> File:

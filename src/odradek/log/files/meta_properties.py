@@ -24,7 +24,7 @@ from odradek.log.files.log_file_names import BOOT, IDENTITY, META_PROPERTIES, PA
 FILE_BYTES_MAX = 64 * 1024
 _ID_KEYS = {"0": "broker.id", "1": "node.id"}
 _CLUSTER = "cluster.id"
-_WAY_OUT = "restore it from a copy, or rewrite it with a newline after the last line"
+_ADVICE = "restore it from a copy, or rewrite it with a newline after the last line"
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _LINE = re.compile(r"((?:\\.|[^\\=:\s])*)\s*[=:\s]?\s*(.*)", re.DOTALL)
@@ -131,7 +131,7 @@ def _read(disk: Disk, directory: str) -> dict[str, str] | None:
     if id_key not in properties:
         raise _not_whole(path, f"has no {id_key}")
     if not _is_id(properties[id_key]):
-        raise WrongDirectory(f"{path} has {id_key}={properties[id_key][:20]!a}, not a valid broker id: {_WAY_OUT}")
+        raise WrongDirectory(f"{path} has {id_key}={properties[id_key][:20]!a}, not a valid broker id: {_ADVICE}")
     if not properties.get(_CLUSTER) and (version == "1" or _had_cluster(disk, directory)):
         raise _not_whole(path, f"has no {_CLUSTER}")
     _check_noted(disk, directory, id_key, properties)
@@ -139,7 +139,7 @@ def _read(disk: Disk, directory: str) -> dict[str, str] | None:
 
 
 def _not_whole(path: str, why: str) -> WrongDirectory:
-    return WrongDirectory(f"{path} {why}, so it is incomplete and may name another broker: {_WAY_OUT}")
+    return WrongDirectory(f"{path} {why}, so it is incomplete and may name another broker: {_ADVICE}")
 
 
 def _is_id(number: str) -> bool:
@@ -169,10 +169,10 @@ def _check_same(directory: str, key: str, stored: str | None, noted: str) -> Non
         )
 
 
-def _check(path: str, key: str, stored: str | None, ours: str | None) -> None:
-    if stored is not None and ours is not None and stored != ours:
+def _check(path: str, key: str, stored: str | None, expected: str | None) -> None:
+    if stored is not None and expected is not None and stored != expected:
         raise WrongDirectory(
-            f"{path} has {key}={stored}, but this broker has {key}={ours}: correct log.dirs, or use {key}={stored}"
+            f"{path} has {key}={stored}, but this broker has {key}={expected}: correct log.dirs, or use {key}={stored}"
         )
 
 

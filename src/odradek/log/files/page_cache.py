@@ -111,16 +111,16 @@ def begin_to_read(descriptor: int, position: int, size: int) -> None:
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_SEQUENTIAL)
         return
     end = position + size
-    _ask_for(descriptor, position, end)
+    _prefetch(descriptor, position, end)
     if position and is_absent(descriptor, position - 1, 1):
         return
     start = ahead = min(end + AHEAD_BYTES, os.fstat(descriptor).st_size)
     while start > end and is_absent(descriptor, start - 1, 1):  # The pieces were requested in order.
         start = max(start - AHEAD_PIECE_BYTES, end)
-    _ask_for(descriptor, start, ahead)
+    _prefetch(descriptor, start, ahead)
 
 
-def _ask_for(descriptor: int, start: int, end: int) -> None:
+def _prefetch(descriptor: int, start: int, end: int) -> None:
     for at in range(start, end, AHEAD_PIECE_BYTES):
         os.posix_fadvise(descriptor, at, min(AHEAD_PIECE_BYTES, end - at), os.POSIX_FADV_WILLNEED)
 

@@ -29,8 +29,8 @@ class PendingWork:
 
     def forget(self, works: Iterable[Work]) -> None:
         """Drop work on files that will be deleted, because a permanent failure would block later work."""
-        gone = list(works)
-        self._works = deque(work for work in self._works if work not in gone)
+        dropped = list(works)
+        self._works = deque(work for work in self._works if work not in dropped)
 
     def settle(self) -> None:
         """Run the pending work in order, up to the first failure.  Raise DiskFailed for that failure."""

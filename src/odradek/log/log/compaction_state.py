@@ -21,7 +21,7 @@ class CleaningPass(Protocol):
     def withdraw(self) -> None:
         """Stop the pass, whichever thread runs it."""
 
-    def take_back(self) -> None:
+    def undo_publication(self) -> None:
         """Unlink the files of the pass that the log does not use.  Raise DiskFailed if that fails."""
 
 
@@ -67,4 +67,4 @@ class CompactionState:
         """Stop the current pass, if any, and unlink its files.  Raise DiskFailed if that fails."""
         if self.cleaning is not None:
             self.cleaning.withdraw()
-            self.cleaning.take_back()
+            self.cleaning.undo_publication()

@@ -34,9 +34,9 @@ def needs_flush(log: Log, now_ms: TimestampMs) -> bool:
 
 def begin_flush(log: Log) -> Flush:
     """Return a flush of everything appended so far, with sealed segments' indexes and new file names."""
-    log.owed.settle()
+    log.pending_work.settle()
     durability = log.durability
-    durability.under_way = [flush for flush in durability.under_way if not flush.was_put_off]
+    durability.under_way = [flush for flush in durability.under_way if not flush.was_postponed]
     files, paths, directories = [], [], []
     for segment in durability.unsynced:
         files.append(segment.file)

@@ -34,14 +34,14 @@ class DurabilityState:
             flush.sealed &= kept  # The last one is active again.
         self.changes += 1
 
-    def forget(self, gone: frozenset[Segment]) -> None:
+    def forget(self, deleted: frozenset[Segment]) -> None:
         """Forget segments that the log deleted at its start."""
-        self.unsynced = [segment for segment in self.unsynced if segment not in gone]
+        self.unsynced = [segment for segment in self.unsynced if segment not in deleted]
 
     def on_flushed(self, flush: Flush) -> None:
         """Record the work of a completed flush."""
         assert flush in self.under_way, "a flush completes once, in the log that began it"
-        assert not flush.has_failed and not flush.was_put_off, "only a successful flush is recorded"
+        assert not flush.has_failed and not flush.was_postponed, "only a successful flush is recorded"
         assert flush.changes <= self.changes, "a flush covers no later directory changes"
         self.under_way.remove(flush)
         if self.unsynced:

@@ -37,7 +37,7 @@ class Flush:
         "epoch_changes",
         "has_failed",
         "sealed",
-        "was_put_off",
+        "was_postponed",
     )
 
     def __init__(
@@ -59,7 +59,7 @@ class Flush:
         self.changes = 0  # Changes of the log's directory that the flush covers; set by the log, as is epoch_changes.
         self.epoch_changes = 0
         self.has_failed = False  # If True, a later successful sync proves nothing: the kernel has dropped the pages.
-        self.was_put_off = False  # No descriptor was available; another flush will follow.
+        self.was_postponed = False  # No descriptor was available; another flush will follow.
 
     @property
     def count(self) -> int:
@@ -81,12 +81,12 @@ class Flush:
             for file in self._files:
                 file.sync()
             for path in self._paths:
-                self._if_there(lambda path: self._disk.open(path).sync(), path)
+                self._sync_existing(lambda path: self._disk.open(path).sync(), path)
             for directory in self._directories:
-                self._if_there(self._disk.sync_directory, directory)
+                self._sync_existing(self._disk.sync_directory, directory)
         except DiskFailed as failure:
-            self.was_put_off = failure.is_out_of_files
-            self.has_failed = not self.was_put_off
+            self.was_postponed = failure.is_out_of_files
+            self.has_failed = not self.was_postponed
             raise
 
     def descriptors(self) -> list[int] | None:
@@ -111,7 +111,7 @@ class Flush:
                 self.has_failed = True
                 raise DiskFailed(error, os.strerror(error), file.path)
 
-    def _if_there(self, sync: Callable[[str], None], path: str) -> None:
+    def _sync_existing(self, sync: Callable[[str], None], path: str) -> None:
         try:
             sync(path)
         except DiskFailed as failure:

@@ -86,7 +86,7 @@ class Log:
         self.sealed_open: list[Segment] = []
         self._is_prepared = False
         self.cuts = 0  # Truncations since the log was opened: offsets and positions may have other records since.
-        self.owed = PendingWork()
+        self.pending_work = PendingWork()
         self.aborted_transactions = AbortedTransactions(loaded.snapshots, loaded.segments, loaded.end_offset)
         self.on_recovery_point_lowered: Callable[[Offset], None] | None = None  # Called first; may raise DiskFailed.
         self.on_failure: Callable[[OSError], None] | None = None  # Called when a failure takes the log offline.
@@ -234,7 +234,7 @@ class Log:
             active.append(batches, self.config)
         except DiskFailed:
             if self.end_offset < active.base_offset:
-                self._take_back_roll()
+                self._undo_roll()
             raise
         assert active.size == before + size, "an append writes all of its bytes"
         self.end_offset = end
@@ -254,7 +254,7 @@ class Log:
         """Settle what is owed and make the active segment ready for an append, unless that is done already."""
         if self._is_prepared:
             return
-        self.owed.settle()
+        self.pending_work.settle()
         self.active.prepare(self.config)
         self._is_prepared = True
 
@@ -266,7 +266,7 @@ class Log:
         if old.base_offset == base_offset:
             return
         self.withdraw_arrival()
-        self.owed.settle()
+        self.pending_work.settle()
         old.seal()
         segment = Segment(self.disk, self.directory, base_offset, now_ms)
         try:
@@ -274,7 +274,7 @@ class Log:
         except DiskFailed:
             # A half-made segment would hide what is appended before the roll succeeds.  So would one that a power
             # failure brings back, because recovery trusts everything before it and below the recovery point.
-            self.owe(segment.unmake_files, partial(self.disk.sync_directory, self.directory))
+            self.add_pending_work(segment.delete_files, partial(self.disk.sync_directory, self.directory))
             raise
         self.durability.changes += 1
         self.snapshots.try_to_write(base_offset, list(self.producers))
@@ -284,15 +284,15 @@ class Log:
         self._is_prepared = True
         self._touch(old)
 
-    def _take_back_roll(self) -> None:
+    def _undo_roll(self) -> None:
         """Drop the segment that was begun behind a gap if no batch followed: the next may be before it."""
         begun = self.active
         begun.release()
         self.activate(self.segments[:-1])
         self.sealed_open = [segment for segment in self.sealed_open if segment is not self.active]
         self.durability.keep(self.end_offset, frozenset(self.segments[:-1]))
-        snapshot = self.snapshots.forgotten([begun.base_offset])
-        self.owe(begun.unmake_files, snapshot, partial(self.disk.sync_directory, self.directory))
+        snapshot = self.snapshots.deletion_of([begun.base_offset])
+        self.add_pending_work(begun.delete_files, snapshot, partial(self.disk.sync_directory, self.directory))
         assert self.active.base_offset <= self.end_offset, "the log ends in the active segment"
 
     # ------------------------------------------------------------------ streaming append
@@ -309,28 +309,28 @@ class Log:
         """Cancel a streaming append unless it was withdrawn already.  Raise DiskFailed if that fails."""
         if arrival is self.arrival:
             self.arrival = arrival.withdraw = None
-            self.active.give_up()
+            self.active.abort_front()
 
     # ------------------------------------------------------------------ pending work
 
     @property
-    def owes(self) -> bool:
+    def has_pending_work(self) -> bool:
         """Return whether work on the log's files was refused by the disk and must be repeated."""
-        return bool(self.owed) or not self.epochs.is_written
+        return bool(self.pending_work) or not self.epochs.is_written
 
     def settle(self) -> None:
         """Repeat file work that the disk refused before.  Raise DiskFailed if the disk refuses again."""
-        self.owed.settle()
+        self.pending_work.settle()
         if not self.epochs.is_written:
             self.epochs.write()
-        assert not self.owes
+        assert not self.has_pending_work
 
-    def owe(self, *works: Work) -> None:
+    def add_pending_work(self, *works: Work) -> None:
         """Queue work required before the next append, and run it now if the disk permits."""
-        self.owed.add(*works)
+        self.pending_work.add(*works)
         self._is_prepared = False
         with suppress(DiskFailed):
-            self.owed.settle()
+            self.pending_work.settle()
 
     def activate(self, segments: list[Segment]) -> None:
         assert len(segments) < 2 or segments[-2].base_offset < segments[-1].base_offset, "the segments of a log ascend"
@@ -367,7 +367,7 @@ class Log:
                 end = self.end_offset if segment is self.active else self.segments[number + 1].base_offset
                 found = slice_of(segment, start, max_bytes, upto, end, cached)
                 if segment.damages:
-                    self._tell_damage()
+                    self._report_damage()
                 if segment is self.active or end >= upto or not is_hollow(found, segment, cached):
                     return found
             number += 1  # The rest of that segment was compacted away.
@@ -375,15 +375,17 @@ class Log:
 
     def note_damage(self, damage: LogDamaged) -> bool:
         """Record a position without a whole batch and stop serving it; return False if it was known."""
-        is_new = any(one.note_damage(damage.position, damage.why) for one in self.segments if one.path == damage.path)
-        self._tell_damage()
+        is_new = any(
+            segment.note_damage(damage.position, damage.why) for segment in self.segments if segment.path == damage.path
+        )
+        self._report_damage()
         return is_new
 
     def was_cut(self, path: str) -> bool:
         """Return whether the segment file was cut since the log was opened, so earlier reads may be obsolete."""
-        return any(one.was_cut for one in self.segments if one.path == path)
+        return any(segment.was_cut for segment in self.segments if segment.path == path)
 
-    def _tell_damage(self) -> None:
+    def _report_damage(self) -> None:
         if self.on_damage is not None:
             self.on_damage()
 

@@ -110,27 +110,27 @@ def delete_below_start(log: Log, now_ms: TimestampMs, *, is_start_durable: bool 
     count = bisect_right(log.segments, log.start_offset, key=_BASE_OFFSET) - 1
     if count <= 0 or log.compaction.is_swapping:  # Files without their final names can't be renamed again.
         return 0
-    doomed, kept = log.segments[:count], log.segments[count:]
+    deleted, kept = log.segments[:count], log.segments[count:]
     snapshot = None
     if len(log.producers):
         snapshot = keep_snapshot(log.snapshots, log.segments, kept[0].base_offset)
     assert kept[0].base_offset <= log.start_offset, "no record from the log start offset on is deleted"
     assert kept[-1] is log.active, "the active segment is never deleted"
     log.segments = kept
-    gone = frozenset(doomed)
-    log.durability.forget(gone)
-    log.sealed_open = [segment for segment in log.sealed_open if segment not in gone]
-    log.reaper.retire(retirement(log, doomed, now_ms, snapshot, syncs_each=not is_start_durable))
+    deleted_set = frozenset(deleted)
+    log.durability.forget(deleted_set)
+    log.sealed_open = [segment for segment in log.sealed_open if segment not in deleted_set]
+    log.reaper.retire(retirement(log, deleted, now_ms, snapshot, syncs_each=not is_start_durable))
     return count
 
 
 def retirement(
-    log: Log, gone: Sequence[Segment], now_ms: TimestampMs, snapshot: str | None = None, *, syncs_each: bool = False
+    log: Log, deleted: Sequence[Segment], now_ms: TimestampMs, snapshot: str | None = None, *, syncs_each: bool = False
 ) -> SegmentRetirement:
     """Close segments that the log no longer contains; return the reaper's work on their files."""
-    for segment in gone:
+    for segment in deleted:
         segment.release()
-    base_offsets = [segment.base_offset for segment in gone]
+    base_offsets = [segment.base_offset for segment in deleted]
     log.snapshots.forget(base_offsets)
     due = TimestampMs(now_ms + log.config.file_delete_delay_ms)
     return SegmentRetirement(log.directory, base_offsets, due, snapshot, syncs_each=syncs_each)

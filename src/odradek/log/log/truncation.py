@@ -42,13 +42,13 @@ def truncate_to(log: Log, offset: Offset, now_ms: TimestampMs, aside: Quarantine
     producers.take_ended(log.producers, end)
     cut = None if place is None else kept[-1].cut_before(place)  # Last, since the reads before may rebuild an index.
     _lower_recovery_point(log, end)
-    gone = log.segments[: len(kept) - 1 : -1]
-    log.owed.forget(segment.cut_files for segment in gone)
+    dropped = log.segments[: len(kept) - 1 : -1]
+    log.pending_work.forget(segment.cut_files for segment in dropped)
     works = [*_end_cleaning(log, end)]
     if aside is None:
-        works.append(_retired_now(log, gone, now_ms, syncs_each=True))
+        works.append(_retirement_work(log, dropped, now_ms, syncs_each=True))
     else:
-        works.append(renames(log.disk, log.directory, gone[::-1], aside, syncs_each=True))
+        works.append(renames(log.disk, log.directory, dropped[::-1], aside, syncs_each=True))
     if cut is not None:
         kept[-1].shorten(cut)
         works.append(kept[-1].cut_files)
@@ -57,7 +57,7 @@ def truncate_to(log: Log, offset: Offset, now_ms: TimestampMs, aside: Quarantine
     log.start_offset = Offset(min(log.start_offset, log.end_offset))
     log.activate(kept)
     log.sealed_open = [segment for segment in log.sealed_open if segment in kept[:-1]]
-    _truncated(log, works, producers)
+    _finish_truncation(log, works, producers)
     assert log.start_offset <= log.end_offset <= offset, "a truncated log ends at or below the target offset"
     assert log.recovery_point <= log.end_offset, "a truncation lowers the recovery point to the log end offset"
     return True
@@ -73,12 +73,12 @@ def truncate_fully(log: Log, start: Offset, now_ms: TimestampMs) -> None:
     # The lowest end of the log that an interrupted truncation can leave.
     _lower_recovery_point(log, min(start, log.start_offset))
     segment = Segment(log.disk, log.directory, start, now_ms)
-    log.owed.forget(segment.cut_files for segment in log.segments)
+    log.pending_work.forget(segment.cut_files for segment in log.segments)
     works: list[Work] = [
         *_end_cleaning(log, start),
-        log.snapshots.forgotten(log.snapshots.offsets),  # No state of old producers may survive.
+        log.snapshots.deletion_of(log.snapshots.offsets),  # No state of old producers may survive.
         partial(log.reaper.finish, log.directory),  # A retirement may hold names that are needed again.
-        _retired_now(log, log.segments[::-1], now_ms),
+        _retirement_work(log, log.segments[::-1], now_ms),
         partial(segment.make_files, log.config),
         partial(log.disk.sync_directory, log.directory),
     ]
@@ -86,7 +86,7 @@ def truncate_fully(log: Log, start: Offset, now_ms: TimestampMs) -> None:
     log.start_offset = log.end_offset = start
     log.sealed_open = []
     log.epochs.clear()
-    _truncated(log, works, ProducerStateManager())
+    _finish_truncation(log, works, ProducerStateManager())
     log.recovery_point = start
     assert log.epochs.latest < 0 and not len(log.producers), "nothing of the former log survives"
 
@@ -112,19 +112,19 @@ def _end_cleaning(log: Log, end: Offset) -> Sequence[Work]:
     compaction = log.compaction
     if compaction.cleaning is not None:
         compaction.cleaning.withdraw()
-        works.append(compaction.cleaning.take_back)
+        works.append(compaction.cleaning.undo_publication)
     if compaction.is_swapping:
         works.append(partial(log.reaper.finish, log.directory))
     compaction.cleaned_to = Offset(min(compaction.cleaned_to, end))
     return works
 
 
-def _retired_now(log: Log, segments: Sequence[Segment], now_ms: TimestampMs, *, syncs_each: bool = False) -> Work:
+def _retirement_work(log: Log, segments: Sequence[Segment], now_ms: TimestampMs, *, syncs_each: bool = False) -> Work:
     """Return the work that deletes the segments' files, in this order, before the next append."""
     return partial(log.reaper.retire_now, retirement(log, segments, now_ms, syncs_each=syncs_each))
 
 
-def _truncated(log: Log, works: Sequence[Work], producers: ProducerStateManager) -> None:
+def _finish_truncation(log: Log, works: Sequence[Work], producers: ProducerStateManager) -> None:
     end = log.end_offset
     log.cuts += 1
     log.recovery_point = Offset(min(log.recovery_point, end))
@@ -132,4 +132,4 @@ def _truncated(log: Log, works: Sequence[Work], producers: ProducerStateManager)
     log.durability.keep(end, frozenset(log.segments[:-1]))
     log.producers = producers
     assert not any(flush.end_offset > end for flush in log.durability.under_way), "a flush covers no later appends"
-    log.owe(*works, log.snapshots.forgotten(log.snapshots.beyond(end)))
+    log.add_pending_work(*works, log.snapshots.deletion_of(log.snapshots.beyond(end)))

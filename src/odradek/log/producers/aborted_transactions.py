@@ -60,8 +60,8 @@ class AbortedTransactions:
         upto = _end_of(records, ahead, upto, cached)
         found: list[AbortedTxn] = []
         for segment in ahead:
-            these, is_all = self._overlapping(segments, segment, offset, upto, cached)
-            found += these
+            overlapping, is_all = self._overlapping(segments, segment, offset, upto, cached)
+            found += overlapping
             if is_all:
                 break
         return found
@@ -75,7 +75,7 @@ class AbortedTransactions:
             return segment.transactions.overlapping(offset, upto, cached=cached)
         except Damaged as damage:
             _LOG.warning("rebuilding transaction index %s: %s", damage.path, damage.why)
-            self._make_again(segments, segment)
+            self._rebuild(segments, segment)
         try:
             return segment.transactions.overlapping(offset, upto, cached=cached)
         except Damaged as damage:
@@ -86,9 +86,9 @@ class AbortedTransactions:
         try:
             segments[-1].transactions.truncate_to(end)
         except Damaged:
-            self._make_again(segments, segments[-1])
+            self._rebuild(segments, segments[-1])
 
-    def _make_again(self, segments: Sequence[Segment], segment: Segment) -> None:
+    def _rebuild(self, segments: Sequence[Segment], segment: Segment) -> None:
         segment.transactions.replace(aborted_in(self._snapshots, segments, segment))
 
 

@@ -117,7 +117,7 @@ class LeaderEpochFileCache:
         self._set(list(entries))
         self.write()
 
-    def moved_to(self, directory: str) -> None:
+    def set_directory(self, directory: str) -> None:
         """Use this directory from now on."""
         self._directory = directory
 

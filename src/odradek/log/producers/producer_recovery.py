@@ -29,11 +29,11 @@ class ProducerWalk:
         self.producers = producers
         self.aborted: list[AbortedTxn] = []  # Until take_aborted.
 
-    def passed(self, runs: Runs) -> None:
+    def process(self, runs: Runs) -> None:
         """Process one run of batches; call this after each run."""
         if runs.control is not None:
             self.apply_runs(runs)
-            self._ended(Batch.trusted(runs.control))
+            self._apply_end_marker(Batch.trusted(runs.control))
 
     def apply_runs(self, runs: Runs) -> None:
         """Apply the tallies per producer that the runs have collected since the last call."""
@@ -41,8 +41,8 @@ class ProducerWalk:
             known = self.producers.get(ProducerId(tally.producer_id)) or ProducerStateEntry(
                 ProducerId(tally.producer_id)
             )
-            goes_on = tally.epoch == known.epoch and not tally.has_new_epoch
-            batches = (*known.batches, *tally.batches()) if goes_on else tally.batches()
+            continues_epoch = tally.epoch == known.epoch and not tally.has_new_epoch
+            batches = (*known.batches, *tally.batches()) if continues_epoch else tally.batches()
             first_offset = known.first_offset if known.has_open_transaction else Offset(tally.first_transactional)
             producer = ProducerStateEntry(
                 known.id,
@@ -59,7 +59,7 @@ class ProducerWalk:
         aborted, self.aborted = self.aborted, []
         return aborted
 
-    def _ended(self, batch: Batch) -> None:
+    def _apply_end_marker(self, batch: Batch) -> None:
         marker = end_marker(batch)
         ended = None if marker is None else self.producers.apply_end_marker(marker, batch)
         if ended is not None and not ended.is_commit:
@@ -96,7 +96,7 @@ def _walk_segment(segment: Segment, start: Offset, end: Offset | None, walk: Pro
     runs = Runs(segment.base_offset, segment.base_offset, NO_EPOCH, INT32_MAX)
     with suppress(Damaged):
         for run in walk_runs(segment.file, place, upto, runs):
-            walk.passed(runs)
+            walk.process(runs)
             place = run.end_position
     walk.apply_runs(runs)
     if not was_open:

@@ -145,7 +145,7 @@ class ProducerStateManager:
         self._ended: list[CompletedTxn] = []  # Markers not known to be below the high watermark.
         self.awaited: dict[ProducerId, VerificationStateEntry] = {}
         self.first_unstable = NOTHING_UNSTABLE
-        self._look()
+        self._update_first_unstable()
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -162,7 +162,7 @@ class ProducerStateManager:
         assert len(found) == len(self._open), "a producer with an open transaction is known"
         return found
 
-    def _look(self) -> None:
+    def _update_first_unstable(self) -> None:
         first_open = min(self._open.values(), default=NOTHING_UNSTABLE)
         self.first_unstable = min((ended.first_offset for ended in self._ended), default=first_open)
         self.first_unstable = min(self.first_unstable, first_open)
@@ -222,7 +222,7 @@ class ProducerStateManager:
         if self._ended:
             before = self.first_unstable
             self._ended = [ended for ended in self._ended if ended.last_offset >= high_watermark]
-            self._look()
+            self._update_first_unstable()
             assert before <= self.first_unstable, "what is stable stays stable"
 
     def take_ended(self, before: ProducerStateManager, end: Offset) -> None:
@@ -232,7 +232,7 @@ class ProducerStateManager:
         transaction stable at once.
         """
         self._ended = [ended for ended in before._ended if ended.last_offset < end]
-        self._look()
+        self._update_first_unstable()
 
     def await_first(self, batch: BatchHeader, *, from_zero: bool, now: TimestampMs) -> None:
         """Record a batch that begins a transaction if the coordinator admits it (see VerificationStateEntry)."""
@@ -249,8 +249,8 @@ class ProducerStateManager:
 
     def expire(self, now: TimestampMs, idle_ms: int) -> None:
         """Drop producers without an open transaction and without writes for `idle_ms`, by record timestamps."""
-        gone = [one.id for one in self if one.first_offset < 0 and now - one.last_timestamp >= idle_ms]
-        for producer_id in gone:
+        expired = [one.id for one in self if one.first_offset < 0 and now - one.last_timestamp >= idle_ms]
+        for producer_id in expired:
             del self._by_id[producer_id]
         assert len(self._open) <= len(self._by_id), "a producer with an open transaction never expires"
         for producer_id in [key for key, one in self.awaited.items() if now - one.since_ms >= idle_ms]:

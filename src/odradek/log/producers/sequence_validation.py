@@ -93,8 +93,8 @@ def check_marker(known: ProducerStateEntry, epoch: ProducerEpoch, marker: EndMar
     open one.  Without an open transaction it repeats the last marker after a coordinator's crash, and is written
     again.
     """
-    is_again = epoch == known.epoch and not known.has_open_transaction
-    if epoch < known.epoch or (transaction_version >= EPOCH_BUMPED_SINCE and epoch == known.epoch and not is_again):
+    is_repeated = epoch == known.epoch and not known.has_open_transaction
+    if epoch < known.epoch or (transaction_version >= EPOCH_BUMPED_SINCE and epoch == known.epoch and not is_repeated):
         text = f"marker epoch {epoch} of producer {known.id} is smaller than the last seen epoch {known.epoch}"
         raise Refused(ErrorCode.INVALID_PRODUCER_EPOCH, text)
     if marker.coordinator_epoch < known.coordinator_epoch:

@@ -60,7 +60,7 @@ class Snapshots:
     def path(self, offset: Offset) -> str:
         return f"{self._directory}/{segment_stem(offset)}{SNAPSHOT}"
 
-    def moved_to(self, directory: str) -> None:
+    def set_directory(self, directory: str) -> None:
         """Use this directory from now on."""
         self._directory = directory
 
@@ -116,15 +116,15 @@ class Snapshots:
         return [], NO_OFFSET
 
     def delete(self, offsets: Iterable[Offset]) -> None:
-        gone = set(offsets)
-        self.forget(gone)
-        self.unlink(gone)
+        removed = set(offsets)
+        self.forget(removed)
+        self.unlink(removed)
 
-    def forgotten(self, offsets: Iterable[Offset]) -> Work:
+    def deletion_of(self, offsets: Iterable[Offset]) -> Work:
         """Forget the snapshots as of these offsets, and return the work that unlinks them."""
-        gone = tuple(offsets)
-        self.forget(gone)
-        return partial(self.unlink, gone)
+        removed = tuple(offsets)
+        self.forget(removed)
+        return partial(self.unlink, removed)
 
     def unlink(self, offsets: Iterable[Offset]) -> None:
         """Unlink the files of forgotten snapshots."""
@@ -155,7 +155,7 @@ class Snapshots:
         self.offsets = [offset for offset in self.offsets if offset not in offsets]
 
 
-def left_open(disk: Disk, directory: str, offset: Offset) -> list[ProducerId]:
+def open_producers(disk: Disk, directory: str, offset: Offset) -> list[ProducerId]:
     """Return the producers with an open transaction in the snapshot as of `offset`.
 
     Return none without a good snapshot.  This may run in any thread.  Raise DiskFailed if the disk fails.

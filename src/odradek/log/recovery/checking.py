@@ -13,7 +13,7 @@ from odradek.log.segment.segment import Segment
 from odradek.record.kernels.runs import Runs
 from odradek.record.record_batch import MAGIC
 
-WRITTEN_AGAIN_BYTES_MAX = 64 * MIB  # Per log; more would delay the start too long.
+REWRITTEN_BYTES_MAX = 64 * MIB  # Per log; more would delay the start too long.
 
 
 def first_unsynced(segments: list[Segment], recovery_point: Offset) -> int:
@@ -47,19 +47,19 @@ def check(opening: LogOpenParams, segments: list[Segment], first: int, snapshots
             break
     for segment in segments[first:-1]:
         segment.seal()
-    _write_again(opening, segments[first:])
+    _rewrite(opening, segments[first:])
     assert first < len(segments), "the segment where the check began stays, perhaps empty"
     return scan
 
 
-def _write_again(opening: LogOpenParams, segments: list[Segment]) -> None:
+def _rewrite(opening: LogOpenParams, segments: list[Segment]) -> None:
     """Rewrite data that may not be on the disk, so that the next sync includes it.
 
     After a failed sync, the page cache may hold the only copy and consider it written (ext4).  The log would serve
     this data and treat it as durable until the kernel reclaims the memory.
     """
     places = [(segment, _first_unsafe(segment, opening.recovery_point)) for segment in segments]
-    if sum(segment.size - start for segment, start in places) > WRITTEN_AGAIN_BYTES_MAX:
+    if sum(segment.size - start for segment, start in places) > REWRITTEN_BYTES_MAX:
         return
     for segment, start in places:
         for position in range(start, segment.size, CHECK_CHUNK_BYTES):
@@ -102,7 +102,7 @@ def _check_segment(opening: LogOpenParams, segment: Segment, scan: Scan) -> tupl
             segment.index(place, config)
             segment.max_timestamp_offset = Offset(runs.max_timestamp_offset)
             good, end = place.end_position, Offset(place.last_offset + 1)
-            scan.walk.passed(runs)
+            scan.walk.process(runs)
             if place.leader_epoch > latest:
                 latest = place.leader_epoch
                 scan.epochs.append((latest, place.base_offset))
@@ -121,11 +121,13 @@ def _cut_off(opening: LogOpenParams, segments: list[Segment], place: tuple[int, 
     segment, later = segments[number], segments[number + 1 :]
     assert 0 <= position <= segment.size, "the log is cut within a segment, or at its end"
     del segments[number + 1 :]
-    scan.lost_bytes += segment.size - position + sum(one.size for one in later)
+    scan.lost_bytes += segment.size - position + sum(dropped.size for dropped in later)
     aside = QuarantinedData(scan.end_offset, why)
     is_torn = scan.end_offset >= opening.synced and not opening.repairs
-    for one in (segment, *later):
-        found = survey(one.file, position if one is segment else 0, one.size, scan.end_offset, one.base_offset)
+    for dropped in (segment, *later):
+        found = survey(
+            dropped.file, position if dropped is segment else 0, dropped.size, scan.end_offset, dropped.base_offset
+        )
         is_torn &= found.is_searched and not found.records
         aside.records += found.records
         aside.is_all &= found.is_all

@@ -52,32 +52,32 @@ def noted_text(segments: Sequence[Segment]) -> str:
     return " ".join([str(segment.base_offset) for segment in segments if segment.size])
 
 
-def spoken_of(noted: str, segments: Sequence[Segment], others: Collection[Offset]) -> set[Offset]:
+def find_traces(noted: str, segments: Sequence[Segment], others: Collection[Offset]) -> set[Offset]:
     """Return the base offsets of missing segments that were listed or that have other files."""
     if not others and noted == noted_text(segments):
         return set()
-    spoken = {Offset(int(offset)) for offset in noted.split()} | set(others)
-    return spoken - {segment.base_offset for segment in segments}
+    traces = {Offset(int(offset)) for offset in noted.split()} | set(others)
+    return traces - {segment.base_offset for segment in segments}
 
 
-def gaps(directory: str, segments: Sequence[Segment], spoken: Collection[Offset], start: Offset) -> list[Gap]:
+def gaps(directory: str, segments: Sequence[Segment], traces: Collection[Offset], start: Offset) -> list[Gap]:
     """Return the gaps above the log's start; a gap after an unreadable segment is not detected."""
     found: list[Gap] = []
-    if not spoken:
+    if not traces:
         return found
     for segment, following in pairwise(segments):
         if following.base_offset <= start:
             continue
-        between = [offset for offset in spoken if segment.base_offset < offset < following.base_offset]
+        between = [offset for offset in traces if segment.base_offset < offset < following.base_offset]
         end = _end_of(segment) if between else None
         if end is not None and (gap := gap_between(directory, end, following.base_offset, between)):
             found.append(gap)
     return found
 
 
-def gap_between(directory: str, end: Offset, following: Offset, spoken: Collection[Offset]) -> Gap | None:
+def gap_between(directory: str, end: Offset, following: Offset, traces: Collection[Offset]) -> Gap | None:
     """Return the gap between a segment's end and the next segment; None if no segment is missing."""
-    missing = min((offset for offset in spoken if end <= offset < following), default=None)
+    missing = min((offset for offset in traces if end <= offset < following), default=None)
     return None if missing is None else Gap(f"{directory}/{segment_stem(missing)}{LOG}", end, following)
 
 

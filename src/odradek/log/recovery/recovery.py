@@ -26,7 +26,7 @@ from odradek.log.producers.producer_recovery import ProducerWalk, aborted_in, ke
 from odradek.log.producers.producer_state import ProducerStateManager
 from odradek.log.producers.snapshots import Snapshots, make_safe
 from odradek.log.recovery.checking import check, first_unsynced, remove
-from odradek.log.recovery.missing_segments import gap_before, gaps, spoken_of
+from odradek.log.recovery.missing_segments import find_traces, gap_before, gaps
 from odradek.log.recovery.opening import LoadedLog, LogOpenParams, Scan
 from odradek.log.recovery.stray_files import LogFiles, SegmentFiles, found_files, unlink_all
 from odradek.log.segment.checkpoints import BadCheckpoint, read_epochs, read_topic_id
@@ -36,7 +36,7 @@ from odradek.log.segment.segment import Segment
 
 _LOG = logging.getLogger(__name__)
 _BASE_OFFSET = attrgetter("base_offset")
-WAY_OUT = "restore the file, or truncate the log there with `odradek log verify --repair`"
+ADVICE = "restore the file, or truncate the log there with `odradek log verify --repair`"
 
 
 def load(opening: LogOpenParams) -> LoadedLog:
@@ -96,12 +96,12 @@ def _put_in_order(opening: LogOpenParams, files: LogFiles) -> list[Segment]:
     empty = [segment for segment in found[1:-1] if not segment.size]
     segments = [segment for segment in found if segment not in empty] if empty else found
     hollow = {one.base_offset for one in empty if files.segments[one.base_offset].get(OFFSET_INDEX)}
-    spoken = spoken_of(opening.noted, segments, files.orphans.keys() | hollow)
+    traces = find_traces(opening.noted, segments, files.orphans.keys() | hollow)
     if not opening.was_compacted and (opening.repairs or not opening.config.cleanup_compact):
-        seen = gaps(opening.directory, segments, spoken, opening.start_offset)
+        seen = gaps(opening.directory, segments, traces, opening.start_offset)
         opening.gaps = [gap for gap in seen if opening.clean_shutdown or gap.end < opening.synced or opening.repairs]
         if opening.gaps and not opening.repairs:
-            raise SegmentMissing(f"{opening.gaps[0]}; {WAY_OUT}")
+            raise SegmentMissing(f"{opening.gaps[0]}; {ADVICE}")
         _check_front(opening, segments, files)
     unlink_all(opening.disk, opening.directory, files.orphans)
     remove(opening, empty)
@@ -114,18 +114,18 @@ def _check_front(opening: LogOpenParams, segments: list[Segment], files: LogFile
         return  # This is reported as a log that ends too early.
     first = segments[0] if segments[0].size else segments[min(1, len(segments) - 1)]
     hollow = files.segments[segments[0].base_offset].get(OFFSET_INDEX, 0)  # Its log may have lost all its bytes.
-    spoken = {*files.orphans, segments[0].base_offset} if hollow else {*files.orphans}
+    traces = {*files.orphans, segments[0].base_offset} if hollow else {*files.orphans}
     is_sure = opening.clean_shutdown or opening.repairs
-    lost = {*opening.lost, *spoken} if is_sure else opening.lost
+    lost = {*opening.lost, *traces} if is_sure else opening.lost
     gap = gap_before(opening.directory, first.base_offset, lost, opening.start_offset)
     if gap is None:
-        doubtful = gap_before(opening.directory, first.base_offset, spoken, opening.start_offset)
+        doubtful = gap_before(opening.directory, first.base_offset, traces, opening.start_offset)
         if doubtful is not None:  # A power failure may restore parts of deleted logs.
             _LOG.warning("%s; the log starts after it", doubtful)
         return
     if not opening.repairs:
-        way_out = f"restore the file, or start the log at offset {gap.following} with `odradek log verify --repair`"
-        raise SegmentMissing(f"{gap}; {way_out}", (gap.missing.rpartition("/")[2], gap.following))
+        advice = f"restore the file, or start the log at offset {gap.following} with `odradek log verify --repair`"
+        raise SegmentMissing(f"{gap}; {advice}", (gap.missing.rpartition("/")[2], gap.following))
     assert gap.following > opening.start_offset, "a repair advances the log start offset"
     opening.start_offset = gap.following
 

@@ -25,7 +25,7 @@ from odradek.log.producers.snapshots import make_safe
 RETRY_MS = 5 * SECOND_MS  # After a failure; doubled after each further one.
 RETRY_MS_MAX = 300 * SECOND_MS
 WORKS_PER_ROUND_MAX = 256
-NOBODY_ELSE: AbstractContextManager[object] = nullcontext()
+NO_LOCK: AbstractContextManager[object] = nullcontext()
 
 
 class RemovalWork:
@@ -100,7 +100,7 @@ class Retirement(RemovalWork):
         self.directory = directory
         self.is_withdrawn = False  # If True, other files may have its names by now.
 
-    def again(self) -> Retirement:
+    def restarted(self) -> Retirement:
         """Return the same work, not started."""
         raise NotImplementedError
 
@@ -133,7 +133,7 @@ class SegmentRetirement(Retirement):
         self._unlink_ms = unlink_ms
         self._renamed: list[str] = []
 
-    def again(self) -> Retirement:
+    def restarted(self) -> Retirement:
         return SegmentRetirement(
             self.directory, self._base_offsets, self._unlink_ms, self._snapshot, syncs_each=self._syncs_each
         )
@@ -141,7 +141,7 @@ class SegmentRetirement(Retirement):
     def run(self, disk: Disk, turns: AbstractContextManager[object]) -> None:
         snapshot = self._snapshot
         if snapshot is not None:
-            _if_there(lambda: make_safe(disk, snapshot))
+            _if_exists(lambda: make_safe(disk, snapshot))
         with turns:
             if self.is_withdrawn:
                 return
@@ -150,10 +150,10 @@ class SegmentRetirement(Retirement):
                     self._rename(disk, f"{self.directory}/{segment_stem(base_offset)}{suffix}")
                 if self._syncs_each:
                     disk.sync_directory(self.directory)
-        _if_there(lambda: disk.sync_directory(self.directory))
+        _if_exists(lambda: disk.sync_directory(self.directory))
 
     def _rename(self, disk: Disk, path: str) -> None:
-        if renamed_if_there(disk, path, path + DELETED):
+        if rename_if_exists(disk, path, path + DELETED):
             self._renamed.append(path + DELETED)
 
     def follow_ups(self) -> Sequence[RemovalWork]:
@@ -172,13 +172,13 @@ class DirectoryRetirement(Retirement):
         self._unlink_ms = unlink_ms
         self._is_renamed = False
 
-    def again(self) -> Retirement:
+    def restarted(self) -> Retirement:
         return DirectoryRetirement(self.directory, self._name, self._unlink_ms)
 
     def run(self, disk: Disk, turns: AbstractContextManager[object]) -> None:
         with turns:
             if not self.is_withdrawn and not self._is_renamed:
-                self._is_renamed = renamed_if_there(disk, self.directory, self._name)
+                self._is_renamed = rename_if_exists(disk, self.directory, self._name)
 
     def follow_ups(self) -> Sequence[RemovalWork]:
         if self._unlink_ms is None or not self._is_renamed:
@@ -204,7 +204,7 @@ class DueRemovals:
     def run(self) -> None:
         """Run all items.  Raise the first DiskFailed of an item that had not failed before."""
         to_do, self._to_do = self._to_do, []
-        untold: DiskFailed | None = None
+        first_failure: DiskFailed | None = None
         try:
             for work in to_do:
                 try:
@@ -213,13 +213,13 @@ class DueRemovals:
                 except DiskFailed as failure:
                     self.failed.append(work)
                     work.failures += 1
-                    if work.failures == 1 and untold is None:
-                        untold = failure
+                    if work.failures == 1 and first_failure is None:
+                        first_failure = failure
         finally:
             self.is_ended = True
         assert len(self.done) + len(self.failed) == len(self.works), "each work item of a round is done or has failed"
-        if untold is not None:
-            raise untold
+        if first_failure is not None:
+            raise first_failure
 
 
 class Reaper:
@@ -228,7 +228,7 @@ class Reaper:
     The next start finds the leftovers of a crash by their suffixes.
     """
 
-    def __init__(self, disk: Disk, turns: AbstractContextManager[object] = NOBODY_ELSE) -> None:
+    def __init__(self, disk: Disk, turns: AbstractContextManager[object] = NO_LOCK) -> None:
         self._disk = disk
         self.turns = turns  # Held around renames of names that a log may need again.
         self._waiting: list[tuple[TimestampMs, int, RemovalWork]] = []
@@ -280,7 +280,7 @@ class Reaper:
             retirement = found
             if self._reap is not None and not self._reap.is_ended and found in self._reap.works:
                 self._withdraw(found)  # Its progress in another thread is unknown.
-                retirement = found.again()
+                retirement = found.restarted()
                 self.retire(retirement)
             self.retire_now(retirement)
             self._withdraw(retirement)
@@ -319,7 +319,7 @@ class Reaper:
         """Return the work that is due; None if there is none, or if the last round still runs."""
         if self._reap is not None and not self._reap.is_ended:
             return None
-        self._take_back(now_ms)
+        self._requeue(now_ms)
         if now_ms < self._latest_ms:
             # The clock was set back, which would delay waiting work by the difference.  An equal shift keeps the heap.
             back = self._latest_ms - now_ms
@@ -331,7 +331,7 @@ class Reaper:
         self._reap = DueRemovals(self._disk, self.turns, works) if works else None
         return self._reap
 
-    def _take_back(self, now_ms: TimestampMs) -> None:
+    def _requeue(self, now_ms: TimestampMs) -> None:
         """Queue the failed items of the last round again, and the follow-ups of completed ones."""
         reap, self._reap = self._reap, None
         if reap is None:
@@ -349,11 +349,11 @@ class Reaper:
 
     def reap(self, now_ms: TimestampMs) -> int:
         """Run all work that is due; return the number of deleted files and directories."""
-        gone = 0
+        deleted = 0
         while (work := self.begin_reap(now_ms)) is not None:
             work.run()
-            gone += sum(done.count for done in work.done)
-        return gone
+            deleted += sum(done.count for done in work.done)
+        return deleted
 
 
 def _entries(disk: Disk, directory: str) -> list[Entry]:
@@ -366,12 +366,12 @@ def _entries(disk: Disk, directory: str) -> list[Entry]:
         raise
 
 
-def renamed_if_there(disk: Disk, old: str, new: str) -> bool:
+def rename_if_exists(disk: Disk, old: str, new: str) -> bool:
     """Rename a file or directory; return False if it does not exist."""
-    return _if_there(lambda: disk.rename(old, new))
+    return _if_exists(lambda: disk.rename(old, new))
 
 
-def _if_there(act: Callable[[], None]) -> bool:
+def _if_exists(act: Callable[[], None]) -> bool:
     """Call `act`; return False if the file does not exist."""
     try:
         act()

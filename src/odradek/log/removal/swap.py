@@ -21,7 +21,7 @@ from itertools import pairwise
 from odradek.base.units import Offset, TimestampMs
 from odradek.log.files.disk import Disk, DiskFailed, Entry, File, Lock
 from odradek.log.files.log_file_names import CLEANED, DELETED, LOG, SEGMENT_SUFFIXES, SNAPSHOT, SWAP, segment_stem
-from odradek.log.removal.reaper import FileRemoval, RemovalWork, Retirement, renamed_if_there
+from odradek.log.removal.reaper import FileRemoval, RemovalWork, Retirement, rename_if_exists
 
 
 class ViewedDisk:
@@ -122,7 +122,7 @@ class Publication:
         self.is_withdrawn = False
 
     def run(self) -> bool:
-        """Rename the files; return False if withdrawn.  Raise DiskFailed; then call `take_back`."""
+        """Rename the files; return False if withdrawn.  Raise DiskFailed; then call `undo`."""
         self._disk.sync_directory(self._directory)  # Without its .cleaned, a .swap would appear complete.
         for base in reversed(self._bases[1:]):
             self._rename(base)
@@ -131,7 +131,7 @@ class Publication:
         self._rename(self._bases[0])
         self._disk.sync_directory(self._directory)
         if self.is_withdrawn:
-            self.take_back()
+            self.undo()
         return not self.is_withdrawn
 
     def _rename(self, base: Offset) -> None:
@@ -139,17 +139,17 @@ class Publication:
             # The .log file is last: its .swap proves that the others exist.
             for suffix in reversed(SEGMENT_SUFFIXES) if not self.is_withdrawn else ():
                 path = f"{self._directory}/{segment_stem(base)}{suffix}"
-                renamed_if_there(self._disk, path + CLEANED, path + SWAP)
+                rename_if_exists(self._disk, path + CLEANED, path + SWAP)
 
     def withdraw(self) -> None:
-        """Stop further renames to .swap; call `take_back` before the log is written to."""
+        """Stop further renames to .swap; call `undo` before the log is written to."""
         with self._turns:
             self.is_withdrawn = True
 
-    def take_back(self) -> None:
+    def undo(self) -> None:
         """Unlink the files; a .cleaned at the first base keeps recovery from using a .swap."""
         first = f"{self._directory}/{segment_stem(self._bases[0])}{LOG}"
-        renamed_if_there(self._disk, first + SWAP, first + CLEANED)
+        rename_if_exists(self._disk, first + SWAP, first + CLEANED)
         self._disk.sync_directory(self._directory)
         for base in self._bases:
             for suffix in SEGMENT_SUFFIXES:
@@ -170,11 +170,11 @@ class SwapState:
     def __init__(self, bases: Sequence[Offset], sources: Sequence[Offset]) -> None:
         assert bases and bases[0] == sources[0], "the first new segment has the base offset of the first source"
         for offsets in (bases, sources):
-            assert all(one < following for one, following in pairwise(offsets)), "the segments of a log ascend"
+            assert all(offset < following for offset, following in pairwise(offsets)), "the segments of a log ascend"
         self.bases = bases
         self.sources = sources
         self.renamed: list[str] = []
-        self.sources_are_gone = False
+        self.sources_are_retired = False
         self.is_done = False
 
 
@@ -188,7 +188,7 @@ class Swap(Retirement):
         self._state = state
         self._unlink_ms = unlink_ms
 
-    def again(self) -> Retirement:
+    def restarted(self) -> Retirement:
         return Swap(self.directory, self._state, self._unlink_ms)
 
     def run(self, disk: Disk, turns: AbstractContextManager[object]) -> None:
@@ -196,37 +196,37 @@ class Swap(Retirement):
         with turns:
             if self.is_withdrawn or state.is_done:
                 return
-            if not state.sources_are_gone:  # Otherwise these names belong to the new segments.
+            if not state.sources_are_retired:  # Otherwise these names belong to the new segments.
                 self._retire_sources(disk)
-                state.sources_are_gone = True
+                state.sources_are_retired = True
         disk.sync_directory(self.directory)
         with turns:
             if self.is_withdrawn:
                 return
-            self._give_names(disk, SEGMENT_SUFFIXES[:1])
+            self._rename_to_final(disk, SEGMENT_SUFFIXES[:1])
         disk.sync_directory(self.directory)  # While a .log is .swap, an index without .swap belongs to a source.
         with turns:
             if self.is_withdrawn:
                 return
-            self._give_names(disk, SEGMENT_SUFFIXES[1:])
+            self._rename_to_final(disk, SEGMENT_SUFFIXES[1:])
             state.is_done = True
         disk.sync_directory(self.directory)
 
-    def _give_names(self, disk: Disk, suffixes: Sequence[str]) -> None:
-        assert self._state.sources_are_gone, "the sources still have these names"
+    def _rename_to_final(self, disk: Disk, suffixes: Sequence[str]) -> None:
+        assert self._state.sources_are_retired, "the sources still have these names"
         for base in self._state.bases:
             for suffix in suffixes:
                 path = f"{self.directory}/{segment_stem(base)}{suffix}"
-                renamed_if_there(disk, path + SWAP, path)
+                rename_if_exists(disk, path + SWAP, path)
 
     def _retire_sources(self, disk: Disk) -> None:
         state = self._state
-        assert not state.sources_are_gone, "the new segments have these names by now"
+        assert not state.sources_are_retired, "the new segments have these names by now"
         for base in state.sources:
             # Compaction does not change the snapshot as of an offset: delete it only if no new segment begins there.
             for suffix in SEGMENT_SUFFIXES if base in state.bases else (*SEGMENT_SUFFIXES, SNAPSHOT):
                 path = f"{self.directory}/{segment_stem(base)}{suffix}"
-                if renamed_if_there(disk, path, path + DELETED):
+                if rename_if_exists(disk, path, path + DELETED):
                     state.renamed.append(path + DELETED)
 
     def follow_ups(self) -> Sequence[RemovalWork]:

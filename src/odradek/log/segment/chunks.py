@@ -87,7 +87,7 @@ class Chunk:
         self.next_offset = batch.next_offset
         return batch
 
-    def pass_by(self, size: int, next_offset: int) -> None:
+    def skip(self, size: int, next_offset: int) -> None:
         """Skip whole batches that other code has read; `next_offset` follows their last offset."""
         assert 0 <= size <= len(self.data) - self.at, "only batches of this chunk are skipped"
         self.at += size
@@ -111,14 +111,14 @@ def chunks(file: File, size: int, base_offset: Offset, end_offset: Offset, chunk
     `size`, `base_offset` and `end_offset` describe the segment.  A chunk has `chunk_bytes`, or more for a larger batch.
     Raise Damaged if the file is shorter than `size`.
     """
-    position, wanted, next_offset = 0, max(chunk_bytes, HEADER_BYTES), base_offset
+    position, read_bytes, next_offset = 0, max(chunk_bytes, HEADER_BYTES), base_offset
     while position < size:
-        data = memoryview(file.pread(position, min(wanted, size - position)))
-        if len(data) < min(wanted, size - position):
+        data = memoryview(file.pread(position, min(read_bytes, size - position)))
+        if len(data) < min(read_bytes, size - position):
             raise Damaged(file.path, position + len(data), "end of file")
         is_last = position + len(data) == size
         chunk = Chunk(file.path, position, data, next_offset, end_offset, is_last=is_last)
         yield chunk
         position, next_offset = position + chunk.at, chunk.next_offset
-        wanted = max(chunk_bytes, HEADER_BYTES, chunk.size_of_next())
-        assert chunk.at or wanted > len(data), "each chunk takes the walk further, or the next one is larger"
+        read_bytes = max(chunk_bytes, HEADER_BYTES, chunk.size_of_next())
+        assert chunk.at or read_bytes > len(data), "each chunk takes the walk further, or the next one is larger"

@@ -82,7 +82,7 @@ class Index:
     def __len__(self) -> int:
         return self._stored + len(self._pending)
 
-    def on(self, disk: Disk) -> None:
+    def use_disk(self, disk: Disk) -> None:
         """Open the file through another disk from now on."""
         self._disk = disk
 
@@ -199,7 +199,7 @@ class Index:
         self._pending.clear()
         self._blocks = []
 
-    def _become(self, other: Index) -> None:
+    def _copy_from(self, other: Index) -> None:
         """Copy the other index as it is now; entries in the file stay valid until it is cut or cleared."""
         self._stored = other._stored
         self._pending = other._pending.copy()
@@ -243,7 +243,7 @@ class OffsetIndex(Index):
     def copy(self) -> OffsetIndex:
         """Return a copy for a reader in another thread, unaffected by later changes."""
         copy = OffsetIndex(self._disk, self.path, self.base_offset, 0)
-        copy._become(self)
+        copy._copy_from(self)
         return copy
 
     def count_before(self, position: int) -> int:
@@ -298,7 +298,7 @@ class TimeIndex(Index):
     def copy(self) -> TimeIndex:
         """Return a copy for a reader in another thread, unaffected by later changes."""
         copy = TimeIndex(self._disk, self.path, self.base_offset, 0)
-        copy._become(self)
+        copy._copy_from(self)
         return copy
 
     def count_below(self, offset: Offset) -> int:

@@ -275,7 +275,7 @@ class Search(NamedTuple):
         bytes_max = UNPACKED_BYTES_MAX if self.is_large else SEARCHED_UNPACKED_BYTES_MAX
         try:
             payload = unpack(batch, self.record_bytes_max, bytes_max)
-            found = survey(batch, payload, wanted=timestamp, start=self.start).found
+            found = survey(batch, payload, timestamp=timestamp, start=self.start).found
         except Refused:
             if not batch.is_intact:
                 raise segment.damaged(place) from None

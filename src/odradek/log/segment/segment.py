@@ -111,12 +111,12 @@ class Segment:
         self.offsets.clear()
         self.times.clear()
 
-    def unmake_files(self) -> None:
+    def delete_files(self) -> None:
         """Delete the files that make_files created before it failed."""
         for path in (self.path, self.offsets.path, self.times.path):
             self._disk.unlink(path)
 
-    def moved_to(self, directory: str) -> None:
+    def set_directory(self, directory: str) -> None:
         """Use the files in this directory from now on."""
         self.release()
         stem = f"{directory}/{segment_stem(self.base_offset)}"
@@ -125,12 +125,12 @@ class Segment:
         self.times.path = stem + TIME_INDEX
         self.transactions.path = stem + TRANSACTION_INDEX
 
-    def on(self, disk: Disk) -> None:
+    def use_disk(self, disk: Disk) -> None:
         """Open the files through another disk from now on, because they get new names (log/removal/swap.py)."""
         self._disk = disk
-        self.offsets.on(disk)
-        self.times.on(disk)
-        self.transactions.on(disk)
+        self.offsets.use_disk(disk)
+        self.times.use_disk(disk)
+        self.transactions.use_disk(disk)
 
     def modified_ms(self) -> TimestampMs:
         """Return the modification time of the .log file."""
@@ -245,7 +245,7 @@ class Segment:
         self._overhang = False
         self._added((batch,), config)
 
-    def give_up(self) -> None:
+    def abort_front(self) -> None:
         """Cut off the batch that was begun."""
         self._cut_overhang()
 
@@ -362,13 +362,13 @@ class Segment:
         except Damaged as damage:
             if self._is_known(damage.position):
                 raise self.failure(damage) from None
-            self.make_indexes_again(damage.why)
+            self.rebuild_invalid_indexes(damage.why)
         try:
             return self._search(offset, cached)
         except Damaged as damage:
             raise self.failure(damage) from None
 
-    def make_indexes_again(self, why: str) -> None:
+    def rebuild_invalid_indexes(self, why: str) -> None:
         """Rebuild invalid indexes from the log and write a log message."""
         _LOG.warning("rebuilding the indexes of %s, which do not match the log: %s", self.path, why)
         self.rebuild_indexes(LogConfig())
@@ -460,7 +460,7 @@ class Segment:
             self._first = start, place.end_position
         if border >= self._first[1]:
             return True
-        self.make_indexes_again(f"byte {border} is within a batch")
+        self.rebuild_invalid_indexes(f"byte {border} is within a batch")
         return False
 
     def _walk_to(self, start: int, target: int, limit: int, cached: bool) -> int:
@@ -502,7 +502,7 @@ class Segment:
         try:
             check_entry(self.offsets, number, self._opened(cached), self.size, cached=cached)
         except Damaged as damage:
-            self.make_indexes_again(damage.why)
+            self.rebuild_invalid_indexes(damage.why)
             return False
         return True
 
@@ -556,7 +556,7 @@ class Segment:
         if is_right:
             self.max_timestamp, self.max_timestamp_offset = timestamp, offset
         else:
-            self.make_indexes_again(f"the batch with offset {offset} does not have timestamp {timestamp}")
+            self.rebuild_invalid_indexes(f"the batch with offset {offset} does not have timestamp {timestamp}")
 
     def searched(self) -> SearchedSegment:
         """Return the segment as it is now, for a search by timestamp in a thread."""
@@ -584,7 +584,7 @@ class Segment:
             self.max_timestamp, self.max_timestamp_offset = largest
             self._max_known = True
         if searched.disagreement is not None:
-            self.make_indexes_again(searched.disagreement)
+            self.rebuild_invalid_indexes(searched.disagreement)
 
     def may_reach(self, timestamp: TimestampMs) -> bool:
         """Return False if all timestamps are known to be less, without reading a file."""

@@ -64,7 +64,7 @@ class TransactionIndex:
         copy._pending = list(self._pending)
         return copy
 
-    def on(self, disk: Disk) -> None:
+    def use_disk(self, disk: Disk) -> None:
         """Open the file through another disk from now on."""
         self._disk = disk
 

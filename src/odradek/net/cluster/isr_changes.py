@@ -69,7 +69,7 @@ class IsrChanges:
 
     def send_proposals(self) -> None:
         """Send proposals of leaders; called after every event, mostly with nothing to do."""
-        while self._manager.has_asked and not self._is_under_way:
+        while self._manager.has_proposals and not self._is_under_way:
             proposed = self._manager.take_proposals()
             if proposed:
                 self._is_under_way = True

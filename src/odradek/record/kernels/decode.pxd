@@ -67,12 +67,12 @@ cdef class Decoder:
     ) except? -2
     cdef reserve(self, Py_ssize_t count, Py_ssize_t size)
     cdef void cut(self, Py_ssize_t rows, Py_ssize_t headers) noexcept nogil
-    @cython.locals(end=Py_ssize_t, index=Py_ssize_t, length=cython.longlong, wanted=cython.int)
+    @cython.locals(end=Py_ssize_t, index=Py_ssize_t, length=cython.longlong, status=cython.int)
     cdef Py_ssize_t all_records(self, Payload source, Py_ssize_t count) except? -2
     @cython.locals(timestamp=cython.longlong, offset=cython.longlong)
     cdef inline int record(self, Payload source) except? -2
     @cython.locals(size=cython.longlong)
-    cdef inline void nullable(self, Payload source, Column column, bint wanted) noexcept nogil
+    cdef inline void nullable(self, Payload source, Column column, bint is_selected) noexcept nogil
     @cython.locals(count=cython.longlong, _=Py_ssize_t)
     cdef inline int some_headers(self, Payload source) except? -2
     @cython.locals(size=cython.longlong, position=Py_ssize_t)
@@ -89,7 +89,7 @@ cpdef long long longest(data) except? -2
 
 @cython.final
 cdef class Check:
-    cdef bint wants_keys
+    cdef bint needs_keys
     cdef readonly long long oldest, latest, newest
     cdef readonly Py_ssize_t faults, untimely
     cdef Py_ssize_t room
@@ -117,7 +117,7 @@ cdef class Survey:
     cdef readonly long long oldest, newest, found_offset, found_timestamp
     cdef readonly Py_ssize_t null_keys
     cdef readonly bint is_found
-    cdef long long wanted_timestamp, start
+    cdef long long target_timestamp, start
 
     cpdef seek(self, long long timestamp, long long start)
     @cython.locals(source=Payload, bad=Py_ssize_t)

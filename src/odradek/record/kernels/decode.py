@@ -288,10 +288,10 @@ class Decoder:
             if source.failed or length < 1 or length > end - source.position:
                 return index
             source.end = source.position + length
-            wanted = self.record(source)
-            if wanted < 0 or source.failed:
+            status = self.record(source)
+            if status < 0 or source.failed:
                 return index
-            if wanted == 0:
+            if status == 0:
                 return -1
             if source.position != source.end:
                 return index
@@ -318,9 +318,9 @@ class Decoder:
         self.nullable(source, self.values, self.with_value)
         return self.some_headers(source)
 
-    def nullable(self, source: Payload, column: Column, wanted: bool) -> None:
+    def nullable(self, source: Payload, column: Column, is_selected: bool) -> None:
         size = source.sized()
-        if wanted:
+        if is_selected:
             column.append(source, size)
         elif size > 0:
             source.position += size
@@ -366,8 +366,8 @@ def micros(timestamp: int) -> int:
     return timestamp * 1000
 
 
-def _capacity(wanted: int, before: int) -> int:
-    return max(wanted + (wanted >> 1), before, FIRST_CAPACITY)
+def _capacity(needed: int, before: int) -> int:
+    return max(needed + (needed >> 1), before, FIRST_CAPACITY)
 
 
 def longest(data: Bytes) -> int:
@@ -394,8 +394,8 @@ class Check:
     the greatest timestamp.
     """
 
-    def __init__(self, wants_keys: bool, oldest: int, latest: int) -> None:
-        self.wants_keys = wants_keys
+    def __init__(self, needs_keys: bool, oldest: int, latest: int) -> None:
+        self.needs_keys = needs_keys
         self.oldest = oldest
         self.latest = latest
         self.newest = INT64_MIN
@@ -451,7 +451,7 @@ class Check:
                 return index
             source.end = end
             self.newest = max(self.newest, timestamp)
-            if self.wants_keys and not has_key:
+            if self.needs_keys and not has_key:
                 self.add(-1 - index, timestamp)
             elif timestamp != NO_TIMESTAMP and (timestamp < self.oldest or timestamp > self.latest):
                 self.untimely += 1
@@ -479,7 +479,7 @@ class Survey:
 
     def seek(self, timestamp: int, start: int) -> None:
         """Search for the first record from offset `start` on with at least this timestamp."""
-        self.wanted_timestamp = timestamp
+        self.target_timestamp = timestamp
         self.start = start
 
     def run(self, data: Bytes, count: int, base_offset: int, base_timestamp: int) -> int:
@@ -515,7 +515,7 @@ class Survey:
             source.end = end
             self.oldest = min(self.oldest, timestamp)
             self.newest = max(self.newest, timestamp)
-            if timestamp >= self.wanted_timestamp and offset >= self.start and not self.is_found:
+            if timestamp >= self.target_timestamp and offset >= self.start and not self.is_found:
                 self.is_found = True
                 self.found_offset = offset
                 self.found_timestamp = timestamp

@@ -355,7 +355,7 @@ def test_closed_connections_leave_no_parked_requests(harness: Harness) -> None:
     assert not harness.broker.purgatory._by_key
     rounds(harness, 6)
     assert log_of(harness).log.compaction.cleaned_to == KEYS * TIMES
-    assert len(harness.broker.cleaner._asked) == 0
+    assert len(harness.broker.cleaner._requested) == 0
 
 
 def test_stop_completes_parked_requests(harness: Harness) -> None:
@@ -370,7 +370,7 @@ def test_thousands_of_requests_share_the_passes(harness: Harness) -> None:
     step = begun(harness)
     write(harness, "table")
     later = [sent(harness, ("table", 0)) for _ in range(1_000)]
-    asked = harness.broker.cleaner._asked
+    asked = harness.broker.cleaner._requested
     assert (len(asked), len(asked._next)) == (1, 1)
     harness.broker.on_event(step.run(lambda _: None), harness.now)
     completed: list[ParkedRequest[object]] = []

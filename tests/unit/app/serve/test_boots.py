@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from odradek.app.serve.boots import may_have_lost
-from odradek.log.directory.directory import NOBODY_ELSE, LogDirectory
+from odradek.log.directory.directory import NO_LOCK, LogDirectory
 from sim.simdisk import SimDisk
 
 BOOT, NEXT = "first", "second"
 
 
 def directory(disk: SimDisk, *, clean: bool = False) -> LogDirectory:
-    found = LogDirectory(disk, "", None, None, NOBODY_ELSE)
+    found = LogDirectory(disk, "", None, None, NO_LOCK)
     found.clean_shutdown = clean
     return found
 

@@ -35,14 +35,14 @@ def test_each_slice_deletes_segments_of_one_partition(tmp_path: Path) -> None:
         assert not any(log.start_offset for log in logs), "nobody is told before it is on the disk"
     writes = [effect for effect in harness.broker.take_effects() if isinstance(effect, WriteStarts)]
     assert len(writes) == 1, "one write is for all of them"
-    assert harness.broker.log_starts.are_moving and harness.broker.is_writing
+    assert harness.broker.log_starts.has_pending and harness.broker.is_writing
     wrote, gone = writes[0].run(), 0
     assert (tmp_path / "log-start-offset-checkpoint").read_text().count(" 1\n") == PARTITIONS
     for _ in harness.broker.log_starts.on_starts_written(wrote, later):
         before, gone = gone, sum(log.start_offset > 0 for log in logs)
         assert gone - before <= 1
     assert gone == PARTITIONS
-    assert not harness.broker.log_starts.are_moving
+    assert not harness.broker.log_starts.has_pending
     assert len(list(tmp_path.rglob("*.deleted"))) == 0, "files are a chore"
     harness.keep_house()
     assert len(list(tmp_path.rglob("*.log.deleted"))) == PARTITIONS
@@ -60,7 +60,7 @@ def test_each_slice_cleans_one_compacted_and_deleted_log(tmp_path: Path) -> None
     later = Moment(TimestampMs(harness.now.wall + 1_000_000), harness.now.steady + 1_000_000)
     asked = 0
     for _ in harness.broker.cleaner.schedule_passes(later, harness.broker.partitions):
-        before, asked = asked, sum(map(len, harness.broker.log_starts._asked.values()))
+        before, asked = asked, sum(map(len, harness.broker.log_starts._queued.values()))
         assert asked - before <= 1
     assert asked == PARTITIONS
     harness.settle()

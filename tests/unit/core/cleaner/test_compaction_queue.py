@@ -9,7 +9,7 @@ import pytest
 from odradek.base.units import LeaderEpoch, TopicName, TopicPartition
 from odradek.core.broker.effects import Changed
 from odradek.core.cleaner.cleaning_steps import Clean
-from odradek.core.cleaner.compaction_queue import ATTENDED_PER_SLICE
+from odradek.core.cleaner.compaction_queue import ADVANCED_PER_SLICE
 from odradek.core.cleaner.compaction_request import Compaction, CompactionResult
 from odradek.core.partition.partition import Partition
 from odradek.log.log.durability import flush_now, synced_to
@@ -120,13 +120,13 @@ def test_requested_compaction_follows_the_running_pass(harness: Harness) -> None
 
 def test_each_slice_starts_a_limited_number_of_compactions(harness: Harness) -> None:
     """Rolling a log takes some hundred microseconds, and an event must not take more than some milliseconds."""
-    partitions = table(harness, 3 * ATTENDED_PER_SLICE)
+    partitions = table(harness, 3 * ADVANCED_PER_SLICE)
     for partition in partitions:
         write(harness, partition)
     compactions = asked(harness, *partitions)
-    assert sum(one.to is not None for one in compactions) == ATTENDED_PER_SLICE
+    assert sum(one.to is not None for one in compactions) == ADVANCED_PER_SLICE
     harness.broker.cleaner.go_on(harness.now)
-    assert sum(one.to is not None for one in compactions) == 2 * ATTENDED_PER_SLICE
+    assert sum(one.to is not None for one in compactions) == 2 * ADVANCED_PER_SLICE
     harness.settle()
     assert all(won(one).removed_records == 4 * KEYS for one in compactions), "one event after the other goes on"
 
@@ -139,5 +139,5 @@ def test_compaction_of_a_deleted_partition_ends(harness: Harness) -> None:
     harness.settle()
     harness.keep_house()
     assert not isinstance(compaction.answer, CompactionResult)
-    assert not harness.broker.cleaner.waits_for_names
-    assert not harness.broker.cleaner._asked._unsynced
+    assert not harness.broker.cleaner.awaits_rename
+    assert not harness.broker.cleaner._requested._unsynced

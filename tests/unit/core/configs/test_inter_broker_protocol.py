@@ -12,7 +12,7 @@ from odradek.core.configs.broker_configs import BrokerConfigs
 from odradek.core.configs.definition import ConfigError
 from odradek.core.configs.inter_broker_protocol import (
     CHANGES,
-    OF_OURS_ALONE,
+    ODRADEK_CHANGES,
     InterBrokerProtocol,
     protocol,
     protocol_of,
@@ -95,7 +95,7 @@ def test_each_protocol_change_has_a_version_and_an_effect() -> None:
         assert version is not None and version.name == one.since
         before = protocol(METADATA_VERSIONS[version.rank - 1])
         assert all(getattr(before, name) != value for name, value in one.changes.items()), one
-    assert all(name in InterBrokerProtocol._fields for one in OF_OURS_ALONE for name in one.changes)
+    assert all(name in InterBrokerProtocol._fields for one in ODRADEK_CHANGES for name in one.changes)
 
 
 @pytest.mark.parametrize("texts", [{}, {KEY: "3.9"}, {KEY: "3.9-IV0"}])

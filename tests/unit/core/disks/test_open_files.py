@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from odradek.base.units import INT32_MAX, LeaderEpoch, TimestampMs, TopicPartition
-from odradek.core.disks.open_files import LOOKED_AT_MIN, OpenFiles
+from odradek.core.disks.open_files import COMPARED_MIN, OpenFiles
 from odradek.log.log.durability import begin_flush, end_flush, flush_now, has_open_files, is_flushed, release_files
 from odradek.log.log.flush import Flush
 from odradek.log.log.streaming_append import begin_arrival
@@ -108,7 +108,7 @@ def test_streaming_append_keeps_its_file_open(harness: Harness) -> None:
 def test_release_scan_resumes_after_the_last_log(tmp_path: Path) -> None:
     """A scan ends when it has found enough files, and the next scan resumes after it."""
     harness = Harness(tmp_path)
-    count = LOOKED_AT_MIN + 50
+    count = COMPARED_MIN + 50
     topic = CreatableTopic(name="t", num_partitions=count, replication_factor=1, assignments=[], configs=[])
     harness.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 5, CreateTopicsResponse)
     for age, partition in enumerate(harness.broker.partitions.values()):

@@ -9,7 +9,7 @@ import pytest
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import TimestampMs, TopicName
 from odradek.core.coordinators.shards import Shards
-from odradek.core.coordinators.state_log import NOBODY
+from odradek.core.coordinators.state_log import NON_TRANSACTIONAL
 from odradek.core.groups.classic import ClassicGroup
 from odradek.core.groups.classic.classic_group_records import value_of
 from odradek.core.groups.classic.classic_group_states import NEXT, Event, State
@@ -238,7 +238,7 @@ def replayed(harness: Harness, *values: GroupMetadataValue | None, version: int 
     here: GroupShard = shards(harness)._make(shard(harness).log.leading)
     for one in values:
         key, encoded = encode(GroupMetadataKey(group="g"), one, version)
-        here.replay(key, encoded, NOBODY)
+        here.replay(key, encoded, NON_TRANSACTIONAL)
     here.on_loaded(harness.now)
     return here
 
@@ -295,7 +295,7 @@ LEFT = "00030008636f6e73756d657200000004ffffffff000001a200e6e12300000000"
 def test_group_records_match_apache_kafka(harness: Harness, written: str, state: str, generation: int) -> None:
     key, encoded = bytes.fromhex("0002000167"), bytes.fromhex(written)
     here: GroupShard = shards(harness)._make(shard(harness).log.leading)
-    here.replay(key, encoded, NOBODY)
+    here.replay(key, encoded, NON_TRANSACTIONAL)
     group = here.groups["g"]
     assert isinstance(group, ClassicGroup)
     assert (group.state, group.generation) == (state, generation)
@@ -364,6 +364,6 @@ def test_failed_write_of_a_static_replacement_changes_nothing(harness: Harness) 
 
 
 def test_every_state_is_reachable_and_can_end() -> None:
-    assert all(events.get(Event.GONE) is State.DEAD for events in NEXT.values())
+    assert all(events.get(Event.REMOVED) is State.DEAD for events in NEXT.values())
     reached = {state for events in NEXT.values() for state in events.values()}
     assert reached == set(State)

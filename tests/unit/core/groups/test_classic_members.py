@@ -44,19 +44,19 @@ def members(*some: Member) -> Members:
 )
 def test_protocol_with_most_votes_is_chosen(offers: list[str], chosen: str) -> None:
     voters = [member(str(number), *offer.split()) for number, offer in enumerate(offers)]
-    assert elected(voters) == members(*voters).chosen_protocol() == chosen
+    assert elected(voters) == members(*voters).select_protocol() == chosen
 
 
 def test_group_works_by_protocols_that_all_members_support() -> None:
     group = members(member("a", "range", "sticky"), member("b", "sticky", "new"))
-    assert group.can_work_by((("other", b""), ("sticky", b"")))
-    assert not group.can_work_by((("range", b""), ("new", b"")))
+    assert group.supports_protocols((("other", b""), ("sticky", b"")))
+    assert not group.supports_protocols((("range", b""), ("new", b"")))
     group.remove("b")
-    assert group.can_work_by((("range", b""),))
+    assert group.supports_protocols((("range", b""),))
     only = group.get("a")
     assert only is not None
     group.change_protocols(only, (("new", b"n"),))
-    assert group.can_work_by((("new", b""),)) and not group.can_work_by((("range", b""),))
+    assert group.supports_protocols((("new", b""),)) and not group.supports_protocols((("range", b""),))
     assert (only.metadata("new"), only.metadata("range"), only.metadata(None)) == (b"n", b"", b"")
 
 
@@ -67,7 +67,7 @@ def test_protocols_without_supporters_take_no_memory() -> None:
         group.change_protocols(one := next(iter(group)), ((f"protocol-{number}", b""), ("range", b"")))
         assert one.protocols[0][0] == f"protocol-{number}"
     assert sys.getsizeof(group._supporters) < 2 * before
-    assert group.chosen_protocol() == "range"
+    assert group.select_protocol() == "range"
 
 
 def test_next_member_leads_after_the_leader_leaves() -> None:

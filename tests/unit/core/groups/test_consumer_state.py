@@ -192,7 +192,7 @@ def test_member_assignment_may_precede_its_subscription() -> None:
     """In a partly compacted log the subscription record may follow the assignment record."""
     state = GroupState(GROUP)
     current = records.current(GROUP, "a", CurrentAssignment(2, 1))
-    said = records.said(GROUP, "a", ConsumerMemberMetadata(topics=frozenset({"t"})))
+    said = records.member_metadata(GROUP, "a", ConsumerMemberMetadata(topics=frozenset({"t"})))
     state.apply(current.key, current.value)
     assert not state.topics()
     state.apply(said.key, said.value)

@@ -12,7 +12,7 @@ import pytest
 
 from odradek.core.configs.broker_configs import BrokerConfigs
 from odradek.core.configs.inter_broker_protocol import protocol_of
-from odradek.core.coordinators.state_log import NOBODY
+from odradek.core.coordinators.state_log import NON_TRANSACTIONAL
 from odradek.core.groups.shard.group_shard import GroupShard
 from odradek.core.groups.shard.offsets import record_of, tombstones
 from odradek.record.internal.internal_codec import decode_key, decode_value, encode
@@ -64,7 +64,7 @@ def test_groups_of_kafka_remain_usable(harness: Harness) -> None:
     group = GroupOffsets(harness, "members")
     assert group.delete().name == "NON_EMPTY_GROUP"
     shard = shard_of(harness)
-    shard.write(tombstones(shard.offsets.places_of_group("txn")), harness.now, NOBODY)
+    shard.write(tombstones(shard.offsets.places_of_group("txn")), harness.now, NON_TRANSACTIONAL)
     harness.kill()
     harness.settle()
     assert "txn" not in shard_of(harness).offsets.groups()

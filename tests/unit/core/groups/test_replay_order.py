@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
-from odradek.core.coordinators.state_log import NOBODY
+from odradek.core.coordinators.state_log import NON_TRANSACTIONAL
 from odradek.core.groups.classic import ClassicGroup
 from odradek.core.groups.consumer import ConsumerGroup
 from odradek.core.groups.group_coordinator import REPLAYS
@@ -78,7 +78,7 @@ def replayed(world: World, records: Sequence[Record]) -> GroupShard:
     served = _shard(world)
     shard = GroupShard(served.log.leading, served.runtime, REPLAYS, ClassicGroup)
     for key, value in records:
-        shard.replay(key, value, NOBODY)
+        shard.replay(key, value, NON_TRANSACTIONAL)
     return shard
 
 

@@ -11,7 +11,7 @@ from odradek.base.errors import ErrorCode
 from odradek.base.units import SECOND_MS, BrokerId, Offset, TopicName
 from odradek.core.kernel.cluster_view import BrokerInfo
 from odradek.core.partition import alter_partition_manager as alter_partition
-from odradek.core.partition.alter_partition_manager import LOOKS_PER_LAG, SYNCED_MS
+from odradek.core.partition.alter_partition_manager import CHECKS_PER_LAG, SYNCED_MS
 from support.controlling import OTHER, Controlling
 from support.in_memory import US, Harness
 from support.logs import batch
@@ -39,11 +39,11 @@ def led(folder: Path, lag_ms_max: int) -> Harness:
 def test_lagging_follower_is_proposed_for_removal_soon(tmp_path: Path, lag_ms_max: int) -> None:
     harness = led(tmp_path, lag_ms_max)
     manager, passed = harness.broker.alter_partition, 0
-    while not manager.has_asked:
+    while not manager.has_proposals:
         harness.pass_time(SECOND_MS)
         passed += SECOND_MS
         harness.keep_house()
-        assert passed <= lag_ms_max + lag_ms_max // LOOKS_PER_LAG + 2 * SECOND_MS
+        assert passed <= lag_ms_max + lag_ms_max // CHECKS_PER_LAG + 2 * SECOND_MS
     assert passed > lag_ms_max
     assert [one.proposal.isr for one in manager.take_proposals()] == [(US,)] * PARTITIONS
 
@@ -61,7 +61,7 @@ def test_leader_syncs_before_it_proposes_itself_as_the_only_isr_member(tmp_path:
     whole(manager.shrink(harness.now))
     assert [one.leading.name.partition for one in manager.take_proposals()] == [1, 2, 3, 4]
     harness.pass_time(SYNCED_MS)
-    assert not manager.has_asked, "nothing was synced"
+    assert not manager.has_proposals, "nothing was synced"
     harness.settle()
     assert leading.positions.durable_end == leading.log.end_offset
     harness.pass_time(SYNCED_MS)
@@ -69,13 +69,13 @@ def test_leader_syncs_before_it_proposes_itself_as_the_only_isr_member(tmp_path:
 
 
 def test_each_request_has_a_limited_number_of_proposals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(alter_partition, "ASKED_AT_ONCE", 2)
+    monkeypatch.setattr(alter_partition, "PROPOSALS_PER_REQUEST_MAX", 2)
     harness = led(tmp_path, 2000)
     harness.pass_time(5000)
     manager = harness.broker.alter_partition
     whole(manager.shrink(harness.now))
     taken: list[list[int]] = []
-    while manager.has_asked:
+    while manager.has_proposals:
         taken.append([one.leading.name.partition for one in manager.take_proposals()])
     assert taken == [[0, 1], [2, 3], [4]]
 
@@ -87,7 +87,7 @@ def test_former_leader_proposes_no_change(tmp_path: Path) -> None:
     whole(manager.shrink(harness.now))
     assert Controlling(harness).leads(T, 0, leader=BrokerId(-1), epoch=1, replicas=(US, OTHER)) == {}
     assert [one.leading.name.partition for one in manager.take_proposals()] == [1, 2, 3, 4]
-    assert not manager.has_asked
+    assert not manager.has_proposals
 
 
 def test_isr_changes_and_failures_are_counted(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def damage(led: Led, offset: int, byte: int = LENGTH, *, is_noticed: bool = True
     path.write_bytes(data)
     if is_noticed:
         assert log.active.note_damage(place.position, "it was flipped")
-        log._tell_damage()
+        log._report_damage()
 
 
 def rounds(led: Led, count: int = 2) -> int:

@@ -25,7 +25,7 @@ NAME = TopicPartition(TopicName("t"), 0)
 T0 = 1_700_000_000_000
 NOW = Moment(TimestampMs(T0), 0)
 LARGE = Random(1).randbytes(ingress.READ_AT_ONCE_BYTES_MAX)
-MIDDLING = LARGE[: ingress.PACKED_ANEW_AT_ONCE_BYTES_MAX]
+MIDDLING = LARGE[: ingress.RECOMPRESSED_AT_ONCE_BYTES_MAX]
 
 
 def configs_of(**changed: str) -> TopicConfigs:

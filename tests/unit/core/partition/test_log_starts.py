@@ -142,4 +142,4 @@ def test_no_second_write_follows_after_the_log_went_offline(harness: Harness) ->
     write = retained(harness)
     partition_of(harness).take_offline()
     end(harness, write)
-    assert not harness.broker.log_starts.are_moving
+    assert not harness.broker.log_starts.has_pending

@@ -103,7 +103,7 @@ def test_huge_transaction_is_split_and_does_not_delay_others(
 
 
 def test_many_transactions_of_one_response_end_in_slices(elsewhere: Elsewhere) -> None:
-    count = 2 * marker_channel.TAKEN_IN_AT_ONCE
+    count = 2 * marker_channel.PROCESSED_AT_ONCE
     producers = [elsewhere.begun(f"p{index}") for index in range(count)]
     first = elsewhere.begun("first")
     elsewhere.decided(first, T1)
@@ -112,7 +112,7 @@ def test_many_transactions_of_one_response_end_in_slices(elsewhere: Elsewhere) -
         elsewhere.decided(producer, T1)
     elsewhere.answers(effect)
     elsewhere.answers(elsewhere.asked_alone())
-    assert sum(map(is_complete, producers)) == marker_channel.TAKEN_IN_AT_ONCE
+    assert sum(map(is_complete, producers)) == marker_channel.PROCESSED_AT_ONCE
     elsewhere.passes(1)
     assert all(map(is_complete, producers))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from odradek.base.units import ProducerId
-from odradek.core.transactions.producer_ids import LEFT_TO_ASK, ProducerIdBlock, ProducerIds
+from odradek.core.transactions.producer_ids import REQUEST_BELOW, ProducerIdBlock, ProducerIds
 
 
 def block(first: int, count: int) -> ProducerIdBlock:
@@ -27,7 +27,7 @@ def test_next_block_is_requested_before_the_last_is_exhausted() -> None:
     ids.on_block_allocated(block(0, 1000))
     for _ in range(1000):
         ids.allocate_id(given.append)
-    assert asked == [0, 1001 - LEFT_TO_ASK]
+    assert asked == [0, 1001 - REQUEST_BELOW]
     ids.on_block_allocated(block(7000, 1000))
     ids.allocate_id(given.append)
     assert given == [*range(1000), 7000]

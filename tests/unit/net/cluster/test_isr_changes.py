@@ -365,7 +365,7 @@ def test_proposals_during_a_request_are_batched_into_the_next(tmp_path: Path) ->
         world.time_passes(LAG_MS_MAX + 1000)
         world.harness.keep_house()
         world.settle()
-        assert world.broker.alter_partition.has_asked
+        assert world.broker.alter_partition.has_proposals
         world.may_answer.set()
         await world.becomes(US)
         await until(lambda: all(_isr_of(world, index) == (US,) for index in range(PARTITIONS)))
@@ -427,7 +427,7 @@ def test_partition_with_another_leader_in_the_tree_is_not_written(tmp_path: Path
         theirs = layout.encode_partition_state(layout.PartitionState(OTHER, 5, 1, (OTHER,)))  # type: ignore[arg-type]
         world.tree.set(STATE, theirs)
         world.follower_falls_behind()
-        await until(lambda: not world.broker.alter_partition.has_asked)
+        await until(lambda: not world.broker.alter_partition.has_proposals)
         for _ in range(20):
             await asyncio.sleep(0.01)
             world.time_passes(100)

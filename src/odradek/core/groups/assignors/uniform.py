@@ -34,9 +34,9 @@ def assign(members: Mapping[str, MemberSpec], counts: Mapping[Uuid, int]) -> dic
     quotas = _quotas(loads, sum(counts.values()))
     for member_id, load in loads.items():
         if load > quotas[member_id]:
-            kept[member_id] = _cut(kept[member_id], quotas[member_id], left)
+            kept[member_id] = _trim_to_quota(kept[member_id], quotas[member_id], left)
     missing = {member_id: quota - loads[member_id] for member_id, quota in quotas.items() if quota > loads[member_id]}
-    for member_id, given in _handed_out(missing, in_order(left)).items():
+    for member_id, given in _distribute(missing, in_order(left)).items():
         kept[member_id] = assignment_of([*in_order(kept[member_id]), *given])
     assert kept.keys() == members.keys()
     return kept
@@ -45,15 +45,15 @@ def assign(members: Mapping[str, MemberSpec], counts: Mapping[Uuid, int]) -> dic
 def _quotas(loads: Mapping[str, int], total: int) -> dict[str, int]:
     """Return each member's quota; one extra partition goes to members above the minimum, then by id."""
     least, extra = divmod(total, len(loads))
-    having = [member_id for member_id, load in loads.items() if load > least]
-    others = [member_id for member_id, load in loads.items() if load <= least]
+    above_least = [member_id for member_id, load in loads.items() if load > least]
+    not_above = [member_id for member_id, load in loads.items() if load <= least]
     quotas = dict.fromkeys(loads, least)
-    quotas.update(dict.fromkeys([*having, *others][:extra], least + 1))
+    quotas.update(dict.fromkeys([*above_least, *not_above][:extra], least + 1))
     assert sum(quotas.values()) == total
     return quotas
 
 
-def _cut(owned: Assignment, quota: int, left: Mapping[Uuid, set[int]]) -> Assignment:
+def _trim_to_quota(owned: Assignment, quota: int, left: Mapping[Uuid, set[int]]) -> Assignment:
     """Return the partitions that a member keeps within its quota; the rest is added to `left`."""
     listed = in_order(owned)
     for topic, partition in listed[quota:]:
@@ -61,7 +61,7 @@ def _cut(owned: Assignment, quota: int, left: Mapping[Uuid, set[int]]) -> Assign
     return assignment_of(listed[:quota])
 
 
-def _handed_out(missing: Mapping[str, int], left: Owned) -> dict[str, Owned]:
+def _distribute(missing: Mapping[str, int], left: Owned) -> dict[str, Owned]:
     """Distribute partitions in turn, so that each topic is spread over many members."""
     given: dict[str, Owned] = {member_id: [] for member_id in missing}
     partitions = iter(left)
@@ -80,7 +80,7 @@ def _handed_out(missing: Mapping[str, int], left: Owned) -> dict[str, Owned]:
 def _assign_mixed(members: Mapping[str, MemberSpec], counts: Mapping[Uuid, int]) -> dict[str, Assignment]:
     balancing = _Balancing(members, counts)
     for topic in balancing.topics:
-        balancing.hand_out(topic)
+        balancing.distribute(topic)
     balancing.balance()
     return balancing.assignments()
 
@@ -103,24 +103,24 @@ class _Balancing:
         kept, _ = kept_partitions(members, counts)
         for place, owned in enumerate(kept.values()):
             for topic, partition in in_order(owned):
-                self._give(topic, partition, place)
+                self._assign(topic, partition, place)
         self._moves_left = MOVES_PER_PARTITION_MAX * sum(counts.values())
         # Topics with the highest load per subscriber come first, because later topics can still even it out.
         self.topics = sorted(counts, key=lambda topic: (-counts[topic] / len(self._subscribers[topic]), topic))
 
-    def _give(self, topic: Uuid, partition: int, place: int) -> None:
+    def _assign(self, topic: Uuid, partition: int, place: int) -> None:
         assert partition not in self._taken[topic], "a partition has one owner"
         self._owned[topic].setdefault(place, []).append(partition)
         self._taken[topic].add(partition)
         self._loads[place] += 1
 
-    def hand_out(self, topic: Uuid) -> None:
+    def distribute(self, topic: Uuid) -> None:
         least = [(self._loads[place], place) for place in self._subscribers[topic]]
         heapify(least)
         for partition in range(self._counts[topic]):
             if partition not in self._taken[topic]:
                 load, place = heappop(least)
-                self._give(topic, partition, place)
+                self._assign(topic, partition, place)
                 heappush(least, (load + 1, place))
         assert len(self._taken[topic]) == self._counts[topic], "every partition has an owner"
 

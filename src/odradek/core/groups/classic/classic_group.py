@@ -26,7 +26,7 @@ class ClassicGroup(Rebalancing):
 
     # The subscribed topics of this generation, computed on first use; None if a subscription can't be read.
     _topics: frozenset[str] | None = None
-    _has_looked = False
+    _are_topics_cached = False
 
     @property
     def type(self) -> str:
@@ -104,17 +104,17 @@ class ClassicGroup(Rebalancing):
             return frozenset()
         if self.protocol_name is None:
             return None
-        if not self._has_looked:
-            self._has_looked = True
+        if not self._are_topics_cached:
+            self._are_topics_cached = True
             try:
-                topics = [decode_topics(one.metadata(self.protocol_name)) for one in self.members]
+                topics = [decode_topics(member.metadata(self.protocol_name)) for member in self.members]
                 self._topics = frozenset(chain.from_iterable(topics))
             except Refused:
                 self._topics = None
         return self._topics
 
     def generation_changed(self) -> None:
-        self._has_looked = False
+        self._are_topics_cached = False
 
     # Records.
 
@@ -129,11 +129,11 @@ class ClassicGroup(Rebalancing):
         self.generation = value.generation
         self._since = None if value.current_state_timestamp < 0 else TimestampMs(value.current_state_timestamp)
         self.members = Members(self.shard.runtime.purgatory)
-        for one in value.members:
-            if self._is_here(one):
+        for stored in value.members:
+            if self._is_present(stored):
                 continue  # A broker never writes the same instance twice.
-            member = Member(one.member_id, join_of(value, one), self.session(one.member_id))
-            member.assignment = bytes(one.assignment)
+            member = Member(stored.member_id, join_of(value, stored), self.session(stored.member_id))
+            member.assignment = bytes(stored.assignment)
             member.is_new = False
             self.members.add(member)
         if value.leader in self.members:
@@ -141,7 +141,7 @@ class ClassicGroup(Rebalancing):
         self.phase = State.STABLE if self.members else State.EMPTY
         self.generation_changed()
 
-    def _is_here(self, member: MemberMetadata) -> bool:
+    def _is_present(self, member: MemberMetadata) -> bool:
         instance_id = member.group_instance_id
         return member.member_id in self.members or (
             instance_id is not None and self.members.static(instance_id) is not None
@@ -165,4 +165,4 @@ class ClassicGroup(Rebalancing):
             self.members.answer_join(member, JoinGroupResult(ErrorCode.NOT_COORDINATOR, member.id))
             self.members.answer_sync(member, SyncGroupResult(ErrorCode.NOT_COORDINATOR))
         assert not self.members.waiting and not self.members.pending, "no request waits for a group that is gone"
-        self.phase = NEXT[self.phase][Event.GONE]
+        self.phase = NEXT[self.phase][Event.REMOVED]

@@ -20,13 +20,13 @@ class Event(Enum):
     ALL_JOINED = "all members have joined"
     ALL_LEFT = "no member has joined"
     ASSIGNED = "the assignment of the leader is written"
-    GONE = "the group was deleted or has moved"
+    REMOVED = "the group was deleted or has moved"
 
 
 NEXT: dict[State, dict[Event, State]] = {
-    State.EMPTY: {Event.REBALANCE: State.PREPARING, Event.GONE: State.DEAD},
-    State.PREPARING: {Event.ALL_JOINED: State.COMPLETING, Event.ALL_LEFT: State.EMPTY, Event.GONE: State.DEAD},
-    State.COMPLETING: {Event.REBALANCE: State.PREPARING, Event.ASSIGNED: State.STABLE, Event.GONE: State.DEAD},
-    State.STABLE: {Event.REBALANCE: State.PREPARING, Event.GONE: State.DEAD},
-    State.DEAD: {Event.GONE: State.DEAD},
+    State.EMPTY: {Event.REBALANCE: State.PREPARING, Event.REMOVED: State.DEAD},
+    State.PREPARING: {Event.ALL_JOINED: State.COMPLETING, Event.ALL_LEFT: State.EMPTY, Event.REMOVED: State.DEAD},
+    State.COMPLETING: {Event.REBALANCE: State.PREPARING, Event.ASSIGNED: State.STABLE, Event.REMOVED: State.DEAD},
+    State.STABLE: {Event.REBALANCE: State.PREPARING, Event.REMOVED: State.DEAD},
+    State.DEAD: {Event.REMOVED: State.DEAD},
 }

@@ -13,17 +13,17 @@ from odradek.core.kernel.moment import Moment
 
 def leave(group: ClassicGroup, leavers: Sequence[Leaver], now: Moment) -> LeaveGroupResult:
     """Remove each leaver, with its own error code; the other members are asked once to rejoin."""
-    codes, gone = [], []
+    codes, left = [], []
     for leaver in leavers:
         try:
-            gone.extend(_leave(group, leaver))
+            left.extend(_leave(group, leaver))
             codes.append(ErrorCode.NONE)
         except Refused as refused:
             codes.append(refused.code)
-    if gone:
-        group.rebalance(f"left: {listed(gone)}", now)
+    if left:
+        group.rebalance(f"left: {listed(left)}", now)
     else:
-        group.pending_went(now)
+        group.on_pending_removed(now)
     return LeaveGroupResult(codes, group.written)
 
 

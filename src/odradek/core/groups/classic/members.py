@@ -130,7 +130,7 @@ class Members:
         member = self._members.pop(member_id)
         self.answer_join(member, JoinGroupResult(ErrorCode.UNKNOWN_MEMBER_ID, ""))
         self.answer_sync(member, SyncGroupResult(ErrorCode.UNKNOWN_MEMBER_ID))
-        self._leave_out(member)
+        self._exclude(member)
         if member.instance_id is not None:
             del self._static[member.instance_id]
         if self.leader == member_id:
@@ -145,7 +145,7 @@ class Members:
         self.answer_join(old, JoinGroupResult(ErrorCode.FENCED_INSTANCE_ID, old.id))
         self.answer_sync(old, SyncGroupResult(ErrorCode.FENCED_INSTANCE_ID))
         del self._members[old.id]
-        self._leave_out(old)
+        self._exclude(old)
         self._members[new.id] = new
         self._supporters.update(name for name, _ in new.protocols)
         self._static[old.instance_id] = new.id
@@ -160,7 +160,7 @@ class Members:
         assert len(self.unsynced) <= members and len(self._static) <= members
         assert self.leader in self._members if members else self.leader is None
 
-    def _leave_out(self, member: Member) -> None:
+    def _exclude(self, member: Member) -> None:
         assert member.id not in self._members and member.joining is None and member.syncing is None
         member.session.cancel()
         self.unsynced.discard(member.id)
@@ -187,11 +187,11 @@ class Members:
             if not self._supporters[name]:
                 del self._supporters[name]
 
-    def can_work_by(self, protocols: Protocols) -> bool:
+    def supports_protocols(self, protocols: Protocols) -> bool:
         """Return whether all members support one of these protocols."""
         return any(self._supporters[name] == len(self._members) for name, _ in protocols)
 
-    def chosen_protocol(self) -> str:
+    def select_protocol(self) -> str:
         """Elect the protocol: each member votes for the first in its list that all support."""
         common = [name for name, count in self._supporters.items() if count == len(self._members)]
         chosen = common[0] if len(common) == 1 else elected(list(self))

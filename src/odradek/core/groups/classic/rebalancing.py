@@ -80,14 +80,14 @@ class Rebalancing:
 
     def forget_pending(self, member_id: str, now: Moment) -> None:
         self.members.forget_pending(member_id)
-        self.pending_went(now)
+        self.on_pending_removed(now)
 
-    def pending_went(self, now: Moment) -> None:
+    def on_pending_removed(self, now: Moment) -> None:
         """Continue after pending members were removed.
 
         Drops a group without members, pending members and persistent state.
         """
-        self.go_on(now)
+        self.maybe_complete_join(now)
         is_used = self.phase is not State.EMPTY or self.members.pending or self._is_kept
         offsets = self.shard.offsets
         if not (is_used or offsets.of_group(self.id) or offsets.has_pending_of(self.id)):
@@ -117,7 +117,7 @@ class Rebalancing:
     def rebalance(self, reason: str, now: Moment) -> None:
         """Begin a rebalance, or continue the current one."""
         if Event.REBALANCE not in NEXT[self.phase]:
-            self.go_on(now)
+            self.maybe_complete_join(now)
             return
         self.telling.finish(now)
         if self.phase is State.COMPLETING:
@@ -131,12 +131,12 @@ class Rebalancing:
             self._await_others(delay, max(self.members.rebalance_timeout_ms - delay, 0), now)
         else:
             self._set_timer(self.members.rebalance_timeout_ms, self._complete_join, now)
-            self.go_on(now)
+            self.maybe_complete_join(now)
 
     def _await_others(self, delay: int, remaining: int, now: Moment) -> None:
         """Wait `delay` for more members of a first rebalance, and at most `remaining` longer while more join."""
 
-        def waited(later: Moment) -> None:
+        def on_delay_over(later: Moment) -> None:
             if self._has_newcomers and remaining > 0:
                 self._has_newcomers = False
                 self._await_others(min(delay, remaining), max(remaining - delay, 0), later)
@@ -144,11 +144,11 @@ class Rebalancing:
                 self._complete_join(later)
 
         if delay > 0:
-            self._set_timer(delay, waited, now)
+            self._set_timer(delay, on_delay_over, now)
         else:
-            waited(now)
+            on_delay_over(now)
 
-    def go_on(self, now: Moment) -> None:
+    def maybe_complete_join(self, now: Moment) -> None:
         """Complete the join phase if all members have joined; called when one has joined or left."""
         if self.phase is State.PREPARING and not self._is_first and self.members.have_all_joined:
             if len(self.members) > MEMBERS_PER_TURN:  # In a turn of its own, because it takes a while.
@@ -187,20 +187,20 @@ class Rebalancing:
         members = self.members
         assert members.waiting, "at least the leader has joined"
         self.move(Event.ALL_JOINED, now)
-        self.protocol_name = members.chosen_protocol()
+        self.protocol_name = members.select_protocol()
         self.is_assigned = False
         members.unsynced = {member.id for member in members}
-        everybody, told = self.everybody(), self.joined("")
+        all_members, response = self.joined_members(), self.joined("")
 
         def answer_member(member: Member, later: Moment) -> None:
             if members.get(member.id) is member:
-                shown = everybody if member.id == told.leader else ()
-                members.answer_join(member, told._replace(member_id=member.id, members=shown))
+                shown = all_members if member.id == response.leader else ()
+                members.answer_join(member, response._replace(member_id=member.id, members=shown))
                 member.is_new = False
                 member.renew_session(later)
 
         self._set_timer(members.rebalance_timeout_ms, self._sync_timed_out, now)
-        leader = members.get(told.leader)
+        leader = members.get(response.leader)
         assert leader is not None, "a generation with members has a leader"
         # The leader first, because it has to assign.
         self.telling.answer_members(
@@ -216,10 +216,10 @@ class Rebalancing:
         except Refused as refused:  # After a restart the members reappear and leave when their sessions end.
             _LOG.warning("group %r is empty, failed to write its state: %s", self.id, refused)
 
-    def everybody(self) -> tuple[JoinedMember, ...]:
+    def joined_members(self) -> tuple[JoinedMember, ...]:
         """Return all members as the leader sees them."""
         protocol = self.protocol_name
-        return tuple(JoinedMember(one.id, one.instance_id, one.metadata(protocol)) for one in self.members)
+        return tuple(JoinedMember(member.id, member.instance_id, member.metadata(protocol)) for member in self.members)
 
     def joined(self, member_id: str, members: tuple[JoinedMember, ...] = ()) -> JoinGroupResult:
         """Return the JoinGroup answer for a member of this generation."""

@@ -14,15 +14,15 @@ from odradek.core.kernel.moment import Moment
 from odradek.core.kernel.promise import Promise
 
 
-def sync(group: ClassicGroup, asked: SyncGroup, now: Moment) -> Promise[SyncGroupResult]:
+def sync(group: ClassicGroup, request: SyncGroup, now: Moment) -> Promise[SyncGroupResult]:
     """Accept the assignments from the leader; every other member waits for its share.
 
     Raises Refused: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, INCONSISTENT_GROUP_PROTOCOL,
     REBALANCE_IN_PROGRESS.
     """
-    member = group.member(asked.member_id, asked.instance_id, asked.generation)
-    _check_protocol(asked.protocol_type, group.protocol_type or None)
-    _check_protocol(asked.protocol_name, group.protocol_name)
+    member = group.member(request.member_id, request.instance_id, request.generation)
+    _check_protocol(request.protocol_type, group.protocol_type or None)
+    _check_protocol(request.protocol_name, group.protocol_name)
     if group.phase is State.PREPARING:
         raise Refused(ErrorCode.REBALANCE_IN_PROGRESS)
     group.synced(member.id)
@@ -36,13 +36,13 @@ def sync(group: ClassicGroup, asked: SyncGroup, now: Moment) -> Promise[SyncGrou
         member.syncing = Promise()
     promise = member.syncing
     if group.members.leader == member.id:
-        _assign(group, asked.assignments, now)
+        _assign(group, request.assignments, now)
     return promise
 
 
-def _check_protocol(asked: str | None, present: str | None) -> None:
-    if asked is not None and present is not None and asked != present:
-        raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"{asked!r} does not match the group's {present!r}")
+def _check_protocol(requested: str | None, present: str | None) -> None:
+    if requested is not None and present is not None and requested != present:
+        raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"{requested!r} does not match the group's {present!r}")
 
 
 def _assign(group: ClassicGroup, assignments: Mapping[str, bytes], now: Moment) -> None:
@@ -61,15 +61,15 @@ def _assign(group: ClassicGroup, assignments: Mapping[str, bytes], now: Moment) 
     def is_current() -> bool:
         return group.phase is State.COMPLETING and group.generation == generation
 
-    def safe(later: Moment) -> None:
+    def on_safe(later: Moment) -> None:
         if is_current():
             _hand_out(group, assignments, later)
 
-    def lost(later: Moment) -> None:
+    def on_lost(later: Moment) -> None:
         if is_current():
             group.lose_assignments(ErrorCode.NOT_COORDINATOR, later)
 
-    group.shard.runtime.steps.when_safe(written, safe, now, lost)
+    group.shard.runtime.steps.when_safe(written, on_safe, now, on_lost)
 
 
 def _hand_out(group: ClassicGroup, assignments: Mapping[str, bytes], now: Moment) -> None:
@@ -88,13 +88,13 @@ def _share(group: ClassicGroup, member: Member) -> SyncGroupResult:
     return SyncGroupResult(ErrorCode.NONE, group.protocol_type, group.protocol_name, member.assignment)
 
 
-def heartbeat(group: ClassicGroup, asked: Heartbeat, now: Moment) -> None:
+def heartbeat(group: ClassicGroup, request: Heartbeat, now: Moment) -> None:
     """Restart the member's session.
 
     Raises Refused: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, or REBALANCE_IN_PROGRESS to make it
     rejoin.
     """
-    member = group.member(asked.member_id, asked.instance_id, asked.generation)
+    member = group.member(request.member_id, request.instance_id, request.generation)
     if member.joining is None:  # A new member that waits has a longer session.
         group.end_if_long_over(member, now)
         member.renew_session(now)

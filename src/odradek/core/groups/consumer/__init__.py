@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from odradek.core.groups.consumer.consumer_group import ConsumerGroup
-from odradek.core.groups.consumer.fencing import rang
+from odradek.core.groups.consumer.fencing import on_timer_expired
 from odradek.record.internal.consumer_group_metadata import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupMemberMetadataKey,
@@ -39,7 +39,7 @@ def _replay(shard: GroupShard, key: object, value: object | None) -> None:
         if value is None:
             return
         # A group with only offsets has no record whose tombstone would end it.
-        group = shard.groups[key.group_id] = ConsumerGroup(key.group_id, shard, rang)
+        group = shard.groups[key.group_id] = ConsumerGroup(key.group_id, shard, on_timer_expired)
     if value is None and isinstance(key, ConsumerGroupMetadataKey):
         group.on_unloaded()
         del shard.groups[key.group_id]

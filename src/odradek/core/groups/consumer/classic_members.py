@@ -24,7 +24,7 @@ from odradek.core.groups.classic.messages import (
     SyncGroupResult,
 )
 from odradek.core.groups.consumer import fencing, heartbeating, migration
-from odradek.core.groups.consumer import member_lookup as joining
+from odradek.core.groups.consumer import member_lookup as lookup
 from odradek.core.groups.consumer import rebalance_steps as steps
 from odradek.core.groups.consumer.consumer_group import ConsumerGroup, MemberTimer
 from odradek.core.groups.consumer.consumer_group_state import GroupState
@@ -40,19 +40,19 @@ if TYPE_CHECKING:
     from odradek.core.coordinators.runtime import Runtime
 
 
-def join(group: ConsumerGroup, asked: JoinGroup, now: Moment) -> Promise[JoinGroupResult]:
+def join(group: ConsumerGroup, request: JoinGroup, now: Moment) -> Promise[JoinGroupResult]:
     """Join the group, or raise Refused (GROUP_MAX_SIZE_REACHED, ...) and leave the group unchanged."""
     runtime, draft = group.shard.runtime, Draft(group.shard, group.id, group)
-    draft.sees = asked.sees
-    member_id = asked.member_id or to_text(runtime.entropy.new_uuid())
-    joining.check_room(draft, member_id, asked.instance_id)
-    subscription = _checked(draft.state, asked)
-    if asked.needs_member_id and not asked.member_id and asked.instance_id is None:
-        return _kept(runtime, JoinGroupResult(ErrorCode.MEMBER_ID_REQUIRED, member_id))
-    replaced = draft.state.static_member(asked.instance_id)
-    before = _member(draft, asked, member_id)
-    has_resubscribed = heartbeating.subscribe(draft, before, _said(before, asked, subscription), now)
-    steps.resolve_again(draft, now)
+    draft.sees = request.sees
+    member_id = request.member_id or to_text(runtime.entropy.new_uuid())
+    lookup.check_room(draft, member_id, request.instance_id)
+    subscription = _checked(draft.state, request)
+    if request.needs_member_id and not request.member_id and request.instance_id is None:
+        return _kept_promise(runtime, JoinGroupResult(ErrorCode.MEMBER_ID_REQUIRED, member_id))
+    replaced = draft.state.static_member(request.instance_id)
+    before = _member(draft, request, member_id)
+    has_resubscribed = heartbeating.subscribe(draft, before, _metadata_of(before, request, subscription), now)
+    steps.refresh_regexes(draft, now)
     steps.raise_epoch(draft)
     owned = migration.by_id(subscription.owned_partitions, draft.view)
     if replaced is not None and not replaced.is_classic and migration.can_downgrade(draft):
@@ -71,53 +71,55 @@ def join(group: ConsumerGroup, asked: JoinGroup, now: Moment) -> Promise[JoinGro
     return _when_safe(runtime, written, _joined(member), now)
 
 
-def _checked(state: GroupState, asked: JoinGroup) -> ConsumerProtocolSubscription:
+def _checked(state: GroupState, request: JoinGroup) -> ConsumerProtocolSubscription:
     """Parse the first protocol's subscription; Refused(INCONSISTENT_GROUP_PROTOCOL) if that fails.
 
     All protocols of a member carry the same subscription.
     """
-    classic = [dict(member.said.classic.protocols) for member in state.classic_members if member.said.classic]
-    is_common = any(all(name in protocols for protocols in classic) for name, _ in asked.protocols)
-    if asked.protocol_type != CONSUMERS or not is_common:
+    classic = [dict(member.metadata.classic.protocols) for member in state.classic_members if member.metadata.classic]
+    is_common = any(all(name in protocols for protocols in classic) for name, _ in request.protocols)
+    if request.protocol_type != CONSUMERS or not is_common:
         raise Refused(
             ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
             "the protocol type is not consumer, or no protocol is supported by all members",
         )
     try:
-        return decode_subscription(asked.protocols[0][1])
+        return decode_subscription(request.protocols[0][1])
     except Refused as refused:
         raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"invalid subscription: {refused}") from refused
 
 
-def _member(draft: Draft, asked: JoinGroup, member_id: str) -> Member:
+def _member(draft: Draft, request: JoinGroup, member_id: str) -> Member:
     """Return the joining member, which may be new.
 
     Raises Refused(UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID).
     """
-    if asked.instance_id is None:
+    if request.instance_id is None:
         return draft.state.members.get(member_id) or Member(member_id)
-    if asked.member_id:
-        return draft.state.named(asked.member_id, asked.instance_id)
-    return joining.join_static(draft, member_id, asked.instance_id, is_classic=True)
+    if request.member_id:
+        return draft.state.named(request.member_id, request.instance_id)
+    return lookup.join_static(draft, member_id, request.instance_id, is_classic=True)
 
 
-def _said(before: Member, asked: JoinGroup, subscription: ConsumerProtocolSubscription) -> ConsumerMemberMetadata:
-    old = before.said
+def _metadata_of(
+    before: Member, request: JoinGroup, subscription: ConsumerProtocolSubscription
+) -> ConsumerMemberMetadata:
+    old = before.metadata
     return ConsumerMemberMetadata(
-        instance_id=old.instance_id if asked.instance_id is None else asked.instance_id,
+        instance_id=old.instance_id if request.instance_id is None else request.instance_id,
         rack_id=subscription.rack_id or old.rack_id,
-        client_id=asked.client_id,
-        client_host=asked.client_host,
+        client_id=request.client_id,
+        client_host=request.client_host,
         topics=frozenset(subscription.topics),
-        rebalance_timeout_ms=asked.rebalance_timeout_ms,
+        rebalance_timeout_ms=request.rebalance_timeout_ms,
         assignor=old.assignor,
-        classic=ClassicMember(asked.session_timeout_ms, asked.protocols),
+        classic=ClassicMember(request.session_timeout_ms, request.protocols),
     )
 
 
 def _joined(member: Member) -> JoinGroupResult:
-    assert member.said.classic is not None
-    name = member.said.classic.protocols[0][0]
+    assert member.metadata.classic is not None
+    name = member.metadata.classic.protocols[0][0]
     return JoinGroupResult(ErrorCode.NONE, member.id, member.current.epoch, CONSUMERS, name)
 
 
@@ -125,10 +127,10 @@ def _await_sync(group: ConsumerGroup, member: Member, now: Moment) -> None:
     group.cancel(MemberTimer.JOIN, member.id)
     group.cancel(MemberTimer.REBALANCE, member.id)
     group.renew_session(member, now)
-    group.set(MemberTimer.SYNC, member.id, member.said.rebalance_timeout_ms, now)
+    group.set(MemberTimer.SYNC, member.id, member.metadata.rebalance_timeout_ms, now)
 
 
-def _kept(runtime: Runtime, joined: JoinGroupResult) -> Promise[JoinGroupResult]:
+def _kept_promise(runtime: Runtime, joined: JoinGroupResult) -> Promise[JoinGroupResult]:
     promise = Promise[JoinGroupResult]()
     promise.keep(runtime.purgatory, joined)
     return promise
@@ -138,7 +140,7 @@ def _when_safe(
     runtime: Runtime, written: PendingWrite | None, joined: JoinGroupResult, now: Moment
 ) -> Promise[JoinGroupResult]:
     if written is None:
-        return _kept(runtime, joined)
+        return _kept_promise(runtime, joined)
     promise, lost = Promise[JoinGroupResult](), JoinGroupResult(ErrorCode.NOT_COORDINATOR, joined.member_id)
     runtime.steps.when_safe(
         written, lambda _: promise.keep(runtime.purgatory, joined), now, lambda _: promise.keep(runtime.purgatory, lost)
@@ -146,15 +148,15 @@ def _when_safe(
     return promise
 
 
-def sync(group: ConsumerGroup, asked: SyncGroup, now: Moment) -> Promise[SyncGroupResult]:
+def sync(group: ConsumerGroup, request: SyncGroup, now: Moment) -> Promise[SyncGroupResult]:
     """Answer with the member's assignment.
 
     Raises Refused: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, INCONSISTENT_GROUP_PROTOCOL, and
     REBALANCE_IN_PROGRESS if a newer assignment exists, for which the member has to rejoin.
     """
-    member, classic = _classic(group, asked.member_id, asked.instance_id, asked.generation)
+    member, classic = _classic(group, request.member_id, request.instance_id, request.generation)
     name, metadata = classic.protocols[0]
-    if asked.protocol_type not in (None, CONSUMERS) or asked.protocol_name not in (None, name):
+    if request.protocol_type not in (None, CONSUMERS) or request.protocol_name not in (None, name):
         raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"the member uses protocol {name!r} of type {CONSUMERS!r}")
     if group.kept.assigned.epoch > member.current.epoch and member.current.state is not MemberState.UNREVOKED:
         _await_join(group, member, now)
@@ -165,25 +167,25 @@ def sync(group: ConsumerGroup, asked: SyncGroup, now: Moment) -> Promise[SyncGro
     assignment = migration.assignment_bytes(member.current.assigned, metadata, runtime.view())
     promise = Promise[SyncGroupResult]()
     promise.keep(
-        runtime.purgatory, SyncGroupResult(ErrorCode.NONE, asked.protocol_type, asked.protocol_name, assignment)
+        runtime.purgatory, SyncGroupResult(ErrorCode.NONE, request.protocol_type, request.protocol_name, assignment)
     )
     return promise
 
 
-def heartbeat(group: ConsumerGroup, asked: Heartbeat, now: Moment) -> None:
+def heartbeat(group: ConsumerGroup, request: Heartbeat, now: Moment) -> None:
     """Renew the member's session, and require it to rejoin if it has a next step.
 
     Raises Refused: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, or REBALANCE_IN_PROGRESS to make it
     rejoin.
     """
-    member, _ = _classic(group, asked.member_id, asked.instance_id, asked.generation)
+    member, _ = _classic(group, request.member_id, request.instance_id, request.generation)
     group.renew_session(member, now)
-    if _has_a_next_step(group.kept, member):
+    if has_next_step(group.kept, member):
         _await_join(group, member, now)
         raise Refused(ErrorCode.REBALANCE_IN_PROGRESS)
 
 
-def _has_a_next_step(state: GroupState, member: Member) -> bool:
+def has_next_step(state: GroupState, member: Member) -> bool:
     current = member.current
     if current.epoch < state.assigned.epoch or current.state is MemberState.UNREVOKED:
         return True
@@ -201,7 +203,7 @@ def _waits_for_others(state: GroupState, member: Member) -> bool:
 def _await_join(group: ConsumerGroup, member: Member, now: Moment) -> None:
     """Set the deadline for the member to rejoin, counted from the first request to do so."""
     if not group.is_set(MemberTimer.JOIN, member.id):
-        group.set(MemberTimer.JOIN, member.id, member.said.rebalance_timeout_ms, now)
+        group.set(MemberTimer.JOIN, member.id, member.metadata.rebalance_timeout_ms, now)
 
 
 def _classic(
@@ -212,20 +214,20 @@ def _classic(
     Codes: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION.
     """
     member = group.kept.named(member_id, instance_id)
-    if member.said.classic is None:
+    if member.metadata.classic is None:
         raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"member {member.id!r} uses the consumer protocol")
     if generation != member.current.epoch:
         raise Refused(
             ErrorCode.ILLEGAL_GENERATION,
             f"generation {generation} is not the current generation {member.current.epoch}",
         )
-    return member, member.said.classic
+    return member, member.metadata.classic
 
 
 def leave(group: ConsumerGroup, leavers: Sequence[Leaver], now: Moment) -> LeaveGroupResult:
     """Remove members of either protocol, as an administrator does, or raise Refused and remove none."""
     codes: list[ErrorCode] = []
-    gone: dict[str, tuple[Member, str]] = {}
+    left: dict[str, tuple[Member, str]] = {}
     for leaver in leavers:
         try:
             member = _leaver(group, leaver)
@@ -233,11 +235,11 @@ def leave(group: ConsumerGroup, leavers: Sequence[Leaver], now: Moment) -> Leave
             codes.append(refused.code)
             continue
         codes.append(ErrorCode.NONE)
-        gone[member.id] = member, f"{member.id!r} ({leaver.reason})" if leaver.reason else repr(member.id)
-    if not gone:
+        left[member.id] = member, f"{member.id!r} ({leaver.reason})" if leaver.reason else repr(member.id)
+    if not left:
         return LeaveGroupResult(codes)
-    reason = f"left: {', '.join(text for _, text in gone.values())}"
-    return LeaveGroupResult(codes, fencing.remove(group, [member for member, _ in gone.values()], reason, now))
+    reason = f"left: {', '.join(text for _, text in left.values())}"
+    return LeaveGroupResult(codes, fencing.remove(group, [member for member, _ in left.values()], reason, now))
 
 
 def _leaver(group: ConsumerGroup, leaver: Leaver) -> Member:

@@ -32,14 +32,14 @@ class MemberTimer(Enum):
     SYNC = auto()  # Classic members: fetch the assignment.
 
 
-Rang = Callable[["ConsumerGroup", MemberTimer, str, Moment], None]
+OnExpired = Callable[["ConsumerGroup", MemberTimer, str, Moment], None]
 
 
 class ConsumerGroup:
-    """One consumer group; `kept` is its state in the log, alarms and history are in memory only."""
+    """One consumer group; `kept` is its state in the log, timers and history are in memory only."""
 
-    def __init__(self, group_id: str, shard: GroupShard, rang: Rang) -> None:
-        """Create the group; `rang` is called when a member misses a deadline."""
+    def __init__(self, group_id: str, shard: GroupShard, on_expired: OnExpired) -> None:
+        """Create the group; `on_expired` is called when a member misses a deadline."""
         self.id = group_id
         self.shard = shard
         self.kept = GroupState(group_id)
@@ -47,8 +47,8 @@ class ConsumerGroup:
         self._topics_seen: int | None = None  # The last version of the cluster's topics that was checked.
         self._regexes_seen: int | None = None
         self.resolved_at: int | None = None  # The last time regexes were matched against all topics (steady clock).
-        self._rang = rang
-        self._alarms: dict[tuple[MemberTimer, str], MemberSession] = {}
+        self._on_expired = on_expired
+        self._timers: dict[tuple[MemberTimer, str], MemberSession] = {}
 
     @property
     def type(self) -> str:
@@ -138,44 +138,44 @@ class ConsumerGroup:
         if member_id is not None and member_id not in self.kept.members:
             self._cancel_all(member_id)
 
-    def keep(self, state: GroupState, gone: Iterable[str]) -> None:
-        """Adopt a state that was written to the log, without the members `gone`."""
+    def keep(self, state: GroupState, removed: Iterable[str]) -> None:
+        """Adopt a state that was written to the log, without the members `removed`."""
         assert state.id == self.id and state.epoch >= self.kept.epoch, "the epoch of a group never goes back"
         self.kept = state
-        for member_id in gone:
+        for member_id in removed:
             self._cancel_all(member_id)
 
     def _cancel_all(self, member_id: str) -> None:
-        for alarm in MemberTimer:
-            self.cancel(alarm, member_id)
+        for timer in MemberTimer:
+            self.cancel(timer, member_id)
 
-    # Alarms.
+    # Timers.
 
-    def set(self, alarm: MemberTimer, member_id: str, ms: int, now: Moment) -> None:
-        """Set a member's alarm to `ms` from now, replacing an earlier setting."""
+    def set(self, timer: MemberTimer, member_id: str, ms: int, now: Moment) -> None:
+        """Set a member's timer to `ms` from now, replacing an earlier setting."""
         assert member_id in self.kept.members, "only members have alarms"
-        session = self._alarms.get((alarm, member_id))
+        session = self._timers.get((timer, member_id))
         if session is None:
-            session = MemberSession(self.shard.runtime.timers, lambda later: self._ring(alarm, member_id, later))
-            self._alarms[alarm, member_id] = session
+            session = MemberSession(self.shard.runtime.timers, lambda later: self._expire(timer, member_id, later))
+            self._timers[timer, member_id] = session
         session.extend(now, max(ms, 0))
 
-    def is_set(self, alarm: MemberTimer, member_id: str) -> bool:
-        return (alarm, member_id) in self._alarms
+    def is_set(self, timer: MemberTimer, member_id: str) -> bool:
+        return (timer, member_id) in self._timers
 
-    def cancel(self, alarm: MemberTimer, member_id: str) -> None:
-        session = self._alarms.pop((alarm, member_id), None)
+    def cancel(self, timer: MemberTimer, member_id: str) -> None:
+        session = self._timers.pop((timer, member_id), None)
         if session is not None:
             session.cancel()
 
-    def _ring(self, alarm: MemberTimer, member_id: str, now: Moment) -> None:
-        assert (alarm, member_id) in self._alarms and member_id in self.kept.members
-        del self._alarms[alarm, member_id]
-        self._rang(self, alarm, member_id, now)
+    def _expire(self, timer: MemberTimer, member_id: str, now: Moment) -> None:
+        assert (timer, member_id) in self._timers and member_id in self.kept.members
+        del self._timers[timer, member_id]
+        self._on_expired(self, timer, member_id, now)
 
     def renew_session(self, member: Member, now: Moment) -> None:
         """Restart the member's session timeout."""
-        classic = member.said.classic
+        classic = member.metadata.classic
         configs = self.shard.runtime.configs
         ms = configs.int("group.consumer.session.timeout.ms") if classic is None else classic.session_timeout_ms
         self.set(MemberTimer.SESSION, member.id, ms, now)
@@ -186,7 +186,7 @@ class ConsumerGroup:
         Classic members have a deadline to rejoin instead.
         """
         if member.current.state is MemberState.UNREVOKED and not member.is_classic:
-            self.set(MemberTimer.REBALANCE, member.id, member.said.rebalance_timeout_ms, now)
+            self.set(MemberTimer.REBALANCE, member.id, member.metadata.rebalance_timeout_ms, now)
         else:
             self.cancel(MemberTimer.REBALANCE, member.id)
 
@@ -216,9 +216,9 @@ class ConsumerGroup:
             self.await_revocation(member, now)
 
     def on_unloaded(self) -> None:
-        for session in self._alarms.values():
+        for session in self._timers.values():
             session.cancel()
-        self._alarms.clear()
+        self._timers.clear()
 
 
 def _stale(member: Member, *, is_transactional: bool) -> ErrorCode:

@@ -27,7 +27,7 @@ from odradek.record.internal.consumer_group_metadata import (
 NO_VERSION = 0
 
 
-def said(group_id: str, member_id: str, value: ConsumerMemberMetadata | None) -> StateRecord:
+def member_metadata(group_id: str, member_id: str, value: ConsumerMemberMetadata | None) -> StateRecord:
     key = ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id)
     return StateRecord(key, None if value is None else value.value())
 
@@ -70,7 +70,11 @@ def no_partition_metadata(group_id: str) -> StateRecord:
 
 
 def no_member(group_id: str, member_id: str) -> list[StateRecord]:
-    return [current(group_id, member_id, None), target(group_id, member_id, None), said(group_id, member_id, None)]
+    return [
+        current(group_id, member_id, None),
+        target(group_id, member_id, None),
+        member_metadata(group_id, member_id, None),
+    ]
 
 
 def tombstones(state: GroupState) -> Iterator[StateRecord]:
@@ -81,7 +85,7 @@ def tombstones(state: GroupState) -> Iterator[StateRecord]:
         yield target(state.id, member_id, None)
     yield StateRecord(ConsumerGroupTargetAssignmentMetadataKey(group_id=state.id), None)
     for member_id in state.members:
-        yield said(state.id, member_id, None)
+        yield member_metadata(state.id, member_id, None)
     for pattern in state.regexes:
         yield regex(state.id, pattern, None, 0)
     yield no_partition_metadata(state.id)

@@ -16,7 +16,7 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.base.uuids import Uuid
 from odradek.core.groups.assignors.spec import Assignment, Partitions
 from odradek.core.groups.consumer.consumer_member import (
-    GONE,
+    NO_CURRENT_ASSIGNMENT,
     ConsumerMemberMetadata,
     CurrentAssignment,
     Member,
@@ -79,7 +79,7 @@ class GroupState:
         match key:
             case ConsumerGroupMemberMetadataKey():
                 assert value is None or isinstance(value, ConsumerGroupMemberMetadataValue)
-                self._put_said(key.member_id, None if value is None else ConsumerMemberMetadata.of(value))
+                self._put_metadata(key.member_id, None if value is None else ConsumerMemberMetadata.of(value))
             case ConsumerGroupCurrentMemberAssignmentKey():
                 assert value is None or isinstance(value, ConsumerGroupCurrentMemberAssignmentValue)
                 self._put_current(key.member_id, None if value is None else CurrentAssignment.of(value))
@@ -106,23 +106,23 @@ class GroupState:
             case ConsumerGroupPartitionMetadataKey():
                 self.has_partition_metadata = value is not None
 
-    def _put_said(self, member_id: str, said: ConsumerMemberMetadata | None) -> None:
+    def _put_metadata(self, member_id: str, metadata: ConsumerMemberMetadata | None) -> None:
         old = self.members.get(member_id)
         if old is not None:
-            self._forget_said(old)
-        if said is not None:
-            self._put_new_said(Member(member_id, said) if old is None else old._replace(said=said))
+            self._forget_metadata(old)
+        if metadata is not None:
+            self._put_new_metadata(Member(member_id, metadata) if old is None else old._replace(metadata=metadata))
         elif old is not None:
             self._release(old)
             del self.members[member_id]
         self._check()
 
-    def _put_new_said(self, member: Member) -> None:
-        said = member.said
+    def _put_new_metadata(self, member: Member) -> None:
+        metadata = member.metadata
         self.members[member.id] = member
-        self.subscriptions[said.subscription] = self.subscriptions.get(said.subscription, 0) + 1
-        if said.instance_id is not None:
-            self.static[said.instance_id] = member.id
+        self.subscriptions[metadata.subscription] = self.subscriptions.get(metadata.subscription, 0) + 1
+        if metadata.instance_id is not None:
+            self.static[metadata.instance_id] = member.id
         self._check()
 
     def _check(self) -> None:
@@ -131,14 +131,14 @@ class GroupState:
         assert len(self.static) <= members and len(self.subscriptions) <= members
         assert bool(self.subscriptions) == bool(members)
 
-    def _forget_said(self, member: Member) -> None:
-        said = member.said
-        self.subscriptions[said.subscription] -= 1
-        assert self.subscriptions[said.subscription] >= 0
-        if not self.subscriptions[said.subscription]:
-            del self.subscriptions[said.subscription]
-        if said.instance_id is not None and self.static.get(said.instance_id) == member.id:
-            del self.static[said.instance_id]
+    def _forget_metadata(self, member: Member) -> None:
+        metadata = member.metadata
+        self.subscriptions[metadata.subscription] -= 1
+        assert self.subscriptions[metadata.subscription] >= 0
+        if not self.subscriptions[metadata.subscription]:
+            del self.subscriptions[metadata.subscription]
+        if metadata.instance_id is not None and self.static.get(metadata.instance_id) == member.id:
+            del self.static[metadata.instance_id]
 
     def _put_current(self, member_id: str, current: CurrentAssignment | None) -> None:
         old = self.members.get(member_id)
@@ -146,8 +146,8 @@ class GroupState:
             if current is None:
                 return
             old = Member(member_id)
-            self._put_new_said(old)
-        member = self.members[member_id] = old._replace(current=current or GONE)
+            self._put_new_metadata(old)
+        member = self.members[member_id] = old._replace(current=current or NO_CURRENT_ASSIGNMENT)
         if member.current.held != old.current.held:  # In most cases only the epoch changes.
             self._release(old)
             self.owners.update(dict.fromkeys(member.current.partitions(), member_id))
@@ -161,7 +161,9 @@ class GroupState:
         if value is None:
             self.targets.pop(member_id, None)
         else:
-            self.targets[member_id] = {Uuid(one.topic_id): Partitions(one.partitions) for one in value.topic_partitions}
+            self.targets[member_id] = {
+                Uuid(entry.topic_id): Partitions(entry.partitions) for entry in value.topic_partitions
+            }
 
     # Queries.
 
@@ -213,9 +215,11 @@ class GroupState:
     @property
     def preferred_assignor(self) -> str | None:
         """Return the assignor named by most members that name one, or None."""
-        votes = Counter(one.said.assignor for one in self.members.values() if one.said.assignor is not None)
+        votes = Counter(
+            member.metadata.assignor for member in self.members.values() if member.metadata.assignor is not None
+        )
         return max(sorted(votes), key=votes.__getitem__, default=None)
 
     @property
     def classic_members(self) -> Iterator[Member]:
-        return (one for one in self.members.values() if one.is_classic)
+        return (member for member in self.members.values() if member.is_classic)

@@ -150,19 +150,19 @@ class CurrentAssignment(NamedTuple):
                     yield topic, partition
 
 
-GONE = CurrentAssignment(UNKNOWN_EPOCH, UNKNOWN_EPOCH)
+NO_CURRENT_ASSIGNMENT = CurrentAssignment(UNKNOWN_EPOCH, UNKNOWN_EPOCH)
 
 
 class Member(NamedTuple):
     """One member, an immutable value."""
 
     id: str
-    said: ConsumerMemberMetadata = ConsumerMemberMetadata()
+    metadata: ConsumerMemberMetadata = ConsumerMemberMetadata()
     current: CurrentAssignment = CurrentAssignment()
 
     @property
     def is_classic(self) -> bool:
-        return self.said.classic is not None
+        return self.metadata.classic is not None
 
 
 def held_since(assignment: Assignment, epoch: int) -> Held:

@@ -37,9 +37,9 @@ class Draft:
         self.records: list[StateRecord] = []
         self.reasons: list[str] = []  # Reasons for a new group epoch.
         self.sees: Callable[[str], bool] | None = None  # Returns whether the requester may describe a topic; None: all.
-        self.has_looked_at_topics = self.has_looked_at_regexes = False
+        self.has_checked_topics = self.has_refreshed_regexes = False
         self._is_copy = group is None
-        self._gone: list[str] = []  # Ids of members that were removed.
+        self._removed: list[str] = []  # Ids of members that were removed.
 
     def add(self, *added: StateRecord) -> None:
         if not self._is_copy:
@@ -54,8 +54,8 @@ class Draft:
         assert not self.records
         self.records.extend(tombstones)
 
-    def put_said(self, member_id: str, said: ConsumerMemberMetadata) -> None:
-        self.add(records.said(self.state.id, member_id, said))
+    def put_metadata(self, member_id: str, metadata: ConsumerMemberMetadata) -> None:
+        self.add(records.member_metadata(self.state.id, member_id, metadata))
 
     def put_current(self, member_id: str, current: CurrentAssignment) -> None:
         self.add(records.current(self.state.id, member_id, current))
@@ -64,7 +64,7 @@ class Draft:
         assert member.id in self.state.members
         self.add(*records.no_member(self.state.id, member.id))
         assert member.id not in self.state.members
-        self._gone.append(member.id)
+        self._removed.append(member.id)
 
     @property
     def has_stale_topics(self) -> bool:
@@ -82,9 +82,9 @@ class Draft:
             group.rebalances.extend(history)
         if self.reasons:
             group.rebalances.add(group.id, Rebalance(now.wall, group.kept.epoch - 1, "; ".join(self.reasons)))
-        if self.has_looked_at_topics:
+        if self.has_checked_topics:
             group.note_topics_seen()
-        if self.has_looked_at_regexes:
+        if self.has_refreshed_regexes:
             group.note_regexes_resolved(now)
         return group, written
 
@@ -94,5 +94,5 @@ class Draft:
             return self.shard.write(self.records, now)
         assert self.shard.groups.get(self.group.id) is self.group, "a group that is gone is not written"
         written = self.shard.write_only(self.records, now)
-        self.group.keep(self.state, self._gone)
+        self.group.keep(self.state, self._removed)
         return written

@@ -16,9 +16,9 @@ from odradek.core.kernel.moment import Moment
 
 _LOG = logging.getLogger(__name__)
 
-AGAIN_MS = 500  # The delay before retrying a removal that could not be written.
+RETRY_MS = 500  # The delay before retrying a removal that could not be written.
 
-_TOO_LATE = {
+_REASONS = {
     MemberTimer.SESSION: "the session of member {!r} expired",
     MemberTimer.REBALANCE: "member {!r} did not revoke its partitions within the rebalance timeout",
     MemberTimer.JOIN: "member {!r} did not rejoin within the rebalance timeout",
@@ -26,29 +26,29 @@ _TOO_LATE = {
 }
 
 
-def rang(group: ConsumerGroup, alarm: MemberTimer, member_id: str, now: Moment) -> None:
-    """Remove a member after its alarm, or retry later if the log can't be written now."""
+def on_timer_expired(group: ConsumerGroup, timer: MemberTimer, member_id: str, now: Moment) -> None:
+    """Remove a member after its timer has fired, or retry later if the log can't be written now."""
     member = group.kept.members.get(member_id)
     if member is None or group.shard.groups.get(group.id) is not group:
         return
     try:
-        remove(group, [member], _TOO_LATE[alarm].format(member_id), now)
+        remove(group, [member], _REASONS[timer].format(member_id), now)
     except Refused as refused:
         _LOG.warning("failed to fence member %r of group %r (will retry): %s", member_id, group.id, refused)
-        group.set(alarm, member_id, AGAIN_MS, now)
+        group.set(timer, member_id, RETRY_MS, now)
 
 
 def remove(group: ConsumerGroup, members: Sequence[Member], reason: str, now: Moment) -> PendingWrite | None:
     """Remove members as one change, which frees their partitions, or raise Refused and remove none."""
     draft = Draft(group.shard, group.id, group)
-    gone = {member.id for member in members}
-    assert gone and len(gone) == len(members), "members are removed once"
-    if migration.can_downgrade(draft, gone):
-        return migration.downgrade(draft, gone, reason, now)
+    member_ids = {member.id for member in members}
+    assert member_ids and len(member_ids) == len(members), "members are removed once"
+    if migration.can_downgrade(draft, member_ids):
+        return migration.downgrade(draft, member_ids, reason, now)
     for member in members:
         draft.remove(member)
     for member in members:
-        steps.forget(draft, member.said.regex)
+        steps.forget(draft, member.metadata.regex)
     draft.reasons.append(reason)
     steps.raise_epoch(draft)
     steps.assign_nothing(draft)

@@ -46,7 +46,7 @@ def _replace(draft: Draft, old: Member, member_id: str) -> Member:
     target = draft.state.target_of(old.id)
     current = old.current._replace(epoch=0, previous_epoch=0)
     draft.remove(old)
-    draft.put_said(member_id, old.said)
+    draft.put_metadata(member_id, old.metadata)
     draft.add(records.target(draft.state.id, member_id, target))
     draft.put_current(member_id, current)
     return draft.state.members[member_id]

@@ -66,7 +66,7 @@ def _policy(draft: Draft) -> str:
 # From the classic to the consumer protocol.
 
 
-def opened(shard: GroupShard, group_id: str, *, may_make: bool) -> tuple[Draft, ClassicGroup | None]:
+def open_draft(shard: GroupShard, group_id: str, *, may_create: bool) -> tuple[Draft, ClassicGroup | None]:
     """Open a draft of a consumer group and return it with the classic group that it replaces, if any.
 
     Raises Refused(GROUP_ID_NOT_FOUND).
@@ -74,7 +74,7 @@ def opened(shard: GroupShard, group_id: str, *, may_make: bool) -> tuple[Draft, 
     group = shard.groups.get(group_id)
     if isinstance(group, ConsumerGroup):
         return Draft(shard, group_id, group), None
-    if not may_make:
+    if not may_create:
         raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
     draft = Draft(shard, group_id, None)
     if group is None:
@@ -83,7 +83,7 @@ def opened(shard: GroupShard, group_id: str, *, may_make: bool) -> tuple[Draft, 
     draft.replaces(group.tombstones())
     if not group.is_empty:
         _check_upgrade(draft, group)
-        _take_over(draft, group)
+        _convert(draft, group)
     return draft, group
 
 
@@ -123,19 +123,19 @@ def _cannot_upgrade(group: ClassicGroup, reason: str) -> None:
     raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, text)
 
 
-def _take_over(draft: Draft, group: ClassicGroup) -> None:
+def _convert(draft: Draft, group: ClassicGroup) -> None:
     """Convert a classic group: its generation becomes an epoch, its leader's assignment the target."""
     taken: set[tuple[Uuid, int]] = set()
     for member in group.members:
         try:
-            said, target = _said(group, member), _target(draft.view, member)
+            metadata, target = _metadata_of(group, member), _target(draft.view, member)
         except Refused as refused:
             _cannot_upgrade(group, f"the metadata of member {member.id} is invalid: {refused}")
         if target is None:
             _cannot_upgrade(group, "its members use a custom assignor, whose user data would be lost")
             continue
-        target = _untaken(target, taken)
-        draft.put_said(member.id, said)
+        target = _without_taken(target, taken)
+        draft.put_metadata(member.id, metadata)
         draft.add(records.target(group.id, member.id, target))
         held = held_since(target, group.generation)
         draft.put_current(member.id, CurrentAssignment(group.generation, group.generation, MemberState.STABLE, held))
@@ -146,7 +146,7 @@ def _take_over(draft: Draft, group: ClassicGroup) -> None:
     )
 
 
-def _said(group: ClassicGroup, member: ClassicGroupMember) -> ConsumerMemberMetadata:
+def _metadata_of(group: ClassicGroup, member: ClassicGroupMember) -> ConsumerMemberMetadata:
     metadata = member.metadata(group.protocol_name) or member.protocols[0][1]
     subscription = decode_subscription(metadata)
     return ConsumerMemberMetadata(
@@ -168,7 +168,7 @@ def _target(view: ClusterView, member: ClassicGroupMember) -> Assignment | None:
     return None if assignment.user_data else by_id(assignment.assigned_partitions, view)
 
 
-def _untaken(target: Assignment, taken: set[tuple[Uuid, int]]) -> Assignment:
+def _without_taken(target: Assignment, taken: set[tuple[Uuid, int]]) -> Assignment:
     """Return the target without taken partitions; a leader may have assigned one twice."""
     mine = {}
     for topic, partitions in target.items():
@@ -181,7 +181,7 @@ def _untaken(target: Assignment, taken: set[tuple[Uuid, int]]) -> Assignment:
 
 def by_id(listed: list[TopicPartition], view: ClusterView) -> Assignment:
     """Translate partitions from topic names to topic ids; unknown topics are omitted."""
-    found = ((view.topics.get(TopicName(one.topic)), one.partitions) for one in listed)
+    found = ((view.topics.get(TopicName(listed_topic.topic)), listed_topic.partitions) for listed_topic in listed)
     return {
         topic.id: Partitions(partitions) for topic, partitions in found if topic is not None and topic.id != ZERO_UUID
     }
@@ -190,22 +190,22 @@ def by_id(listed: list[TopicPartition], view: ClusterView) -> Assignment:
 # From the consumer to the classic protocol.
 
 
-def can_downgrade(draft: Draft, gone: Set[str] = frozenset()) -> bool:
-    """Return whether members remain without the `gone` ones, and all use the classic protocol."""
-    left = [member for member in draft.state.members.values() if member.id not in gone]
+def can_downgrade(draft: Draft, removed: Set[str] = frozenset()) -> bool:
+    """Return whether members remain without the `removed` ones, and all use the classic protocol."""
+    left = [member for member in draft.state.members.values() if member.id not in removed]
     if not left or not all(member.is_classic for member in left):
         return False
     return _policy(draft) in _DOWNGRADES and len(left) <= draft.configs.int("group.max.size")
 
 
-def downgrade(draft: Draft, gone: Set[str], reason: str | None, now: Moment) -> PendingWrite:
+def downgrade(draft: Draft, removed: Set[str], reason: str | None, now: Moment) -> PendingWrite:
     """Convert the group to a stable classic one with each member's target.
 
     With a reason, its members have to rejoin. Raises Refused and changes nothing.
     """
     shard, group = draft.shard, draft.group
     assert group is not None
-    members = [member for member in draft.state.members.values() if member.id not in gone]
+    members = [member for member in draft.state.members.values() if member.id not in removed]
     assert members, "an empty group has no protocol to convert to"
     key, value = GroupMetadataKey(group=group.id), _classic_value(draft, members, now)
     history = Rebalances()
@@ -234,15 +234,15 @@ def _classic_value(draft: Draft, members: list[Member], now: Moment) -> GroupMet
 
 
 def _classic_member(draft: Draft, member: Member, protocol: str) -> MemberMetadata:
-    assert member.said.classic is not None
-    metadata = dict(member.said.classic.protocols)[protocol]
+    assert member.metadata.classic is not None
+    metadata = dict(member.metadata.classic.protocols)[protocol]
     return MemberMetadata(
         member_id=member.id,
-        group_instance_id=member.said.instance_id,
-        client_id=member.said.client_id,
-        client_host=member.said.client_host,
-        rebalance_timeout=member.said.rebalance_timeout_ms,
-        session_timeout=member.said.classic.session_timeout_ms,
+        group_instance_id=member.metadata.instance_id,
+        client_id=member.metadata.client_id,
+        client_host=member.metadata.client_host,
+        rebalance_timeout=member.metadata.rebalance_timeout_ms,
+        session_timeout=member.metadata.classic.session_timeout_ms,
         subscription=metadata,
         assignment=assignment_bytes(draft.state.target_of(member.id), metadata, draft.view),
     )
@@ -260,7 +260,9 @@ def assignment_bytes(assignment: Mapping[Uuid, Iterable[int]], metadata: bytes, 
 
 def _elected(members: list[Member]) -> str:
     """Return the protocol with the most votes; members vote only for protocols that all support."""
-    protocols = [[name for name, _ in member.said.classic.protocols] for member in members if member.said.classic]
+    protocols = [
+        [name for name, _ in member.metadata.classic.protocols] for member in members if member.metadata.classic
+    ]
     supporters = Counter(name for names in protocols for name in names)
     votes = Counter(next(name for name in names if supporters[name] == len(protocols)) for names in protocols)
     return max(votes, key=votes.__getitem__)

@@ -41,7 +41,7 @@ def resolve(draft: Draft, before: ConsumerMemberMetadata, member: Member, now: M
 
     Raises Refused(INVALID_REGULAR_EXPRESSION).
     """
-    old, new = before.regex, member.said.regex
+    old, new = before.regex, member.metadata.regex
     if old == new:
         return False
     forget(draft, old)
@@ -57,13 +57,13 @@ def forget(draft: Draft, pattern: str) -> None:
         draft.add(records.regex(draft.state.id, pattern, None, 0))
 
 
-def resolve_again(draft: Draft, now: Moment) -> None:
+def refresh_regexes(draft: Draft, now: Moment) -> None:
     """Match all regexes against all topics if topics changed or the last match is too old."""
     group, patterns = draft.group, draft.state.patterns
     if group is None or not (patterns and _is_due(draft, now)):
         return
     changed = [pattern for pattern in patterns if _put(draft, pattern, now)]
-    draft.has_looked_at_regexes = True
+    draft.has_refreshed_regexes = True
     if changed:
         draft.reasons.append(f"the topics that match {', '.join(changed)} changed")
 
@@ -75,7 +75,7 @@ def _is_due(draft: Draft, now: Moment) -> bool:
         return True
     age = now.steady - group.resolved_at
     if group.has_stale_regexes:
-        return age >= topics.RESOLVE_AGAIN_MS_MIN
+        return age >= topics.REFRESH_REGEXES_MS_MIN
     return age >= draft.configs.int("group.consumer.regex.refresh.interval.ms")
 
 
@@ -103,7 +103,7 @@ def raise_epoch(draft: Draft) -> None:
         return
     state = draft.state
     new_hash = topics.metadata_hash(state.topics(), draft.view)
-    draft.has_looked_at_topics = True
+    draft.has_checked_topics = True
     if not draft.reasons and new_hash != state.metadata_hash:
         draft.reasons.append("the metadata of subscribed topics changed")
     if draft.reasons:
@@ -145,10 +145,12 @@ def assign(draft: Draft, now: Moment) -> None:
 
 def _targets(draft: Draft, name: str) -> dict[str, Assignment]:
     state = draft.state
-    wanted = {one: topics.ids(state.topics_of(one), draft.view) for one in state.subscriptions}
+    topic_ids = {
+        subscription: topics.ids(state.topics_of(subscription), draft.view) for subscription in state.subscriptions
+    }
     members = {
-        member_id: MemberSpec(wanted[said.subscription], state.target_of(member_id), said.instance_id)
-        for member_id, said, _ in state.members.values()
+        member_id: MemberSpec(topic_ids[metadata.subscription], state.target_of(member_id), metadata.instance_id)
+        for member_id, metadata, _ in state.members.values()
     }
     counts = {topic.id: len(topic.partitions) for topic in topics.present(state.topics(), draft.view)}
     return ASSIGNORS[name](members, counts)
@@ -166,7 +168,7 @@ def reconcile(draft: Draft, member_id: str, owned: Assignment | None, *, has_res
     aim = reconciling.ReconciliationInput(
         state.assigned.epoch,
         state.target_of(member_id),
-        topics.ids(state.topics_of(member.said.subscription), draft.view),
+        topics.ids(state.topics_of(member.metadata.subscription), draft.view),
         owned,
         has_resubscribed,
     )

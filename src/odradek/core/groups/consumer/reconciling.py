@@ -91,13 +91,13 @@ def _towards(current: CurrentAssignment, aim: ReconciliationInput, is_free: IsFr
 
 def _split(held: Held, target: Assignment) -> tuple[Held, Held]:
     """Split the member's partitions into kept and revoked ones."""
-    stays, goes = {}, {}
+    all_kept, all_revoked = {}, {}
     for topic, epochs in held.items():
-        wanted = target.get(topic, _NONE)
-        kept = {partition: epoch for partition, epoch in epochs.items() if partition in wanted}
-        gone = {partition: epoch for partition, epoch in epochs.items() if partition not in wanted}
+        targeted = target.get(topic, _NONE)
+        kept = {partition: epoch for partition, epoch in epochs.items() if partition in targeted}
+        revoked = {partition: epoch for partition, epoch in epochs.items() if partition not in targeted}
         if kept:
-            stays[topic] = kept
-        if gone:
-            goes[topic] = gone
-    return stays, goes
+            all_kept[topic] = kept
+        if revoked:
+            all_revoked[topic] = revoked
+    return all_kept, all_revoked

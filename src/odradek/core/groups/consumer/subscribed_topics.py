@@ -23,7 +23,7 @@ from odradek.core.kernel.patterns import Pattern
 _LOG = logging.getLogger(__name__)
 
 HASH_BYTES = 8
-RESOLVE_AGAIN_MS_MIN = 10 * SECOND_MS  # The minimum interval between two matches of all topics for one group.
+REFRESH_REGEXES_MS_MIN = 10 * SECOND_MS  # The minimum interval between two matches of all topics for one group.
 
 
 def present(names: Set[str], view: ClusterView) -> list[TopicInfo]:

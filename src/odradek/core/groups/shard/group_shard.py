@@ -12,7 +12,7 @@ from typing import TypeAlias
 from odradek.base.errors import ErrorCode, Refused
 from odradek.core.coordinators.durable import PendingWrite
 from odradek.core.coordinators.runtime import Runtime
-from odradek.core.coordinators.state_log import NOBODY, ProducerIdAndEpoch, StateLog, StateRecord
+from odradek.core.coordinators.state_log import NON_TRANSACTIONAL, ProducerIdAndEpoch, StateLog, StateRecord
 from odradek.core.groups.shard.group import Group
 from odradek.core.groups.shard.offsets import CommittedOffsets, GroupOffsets
 from odradek.core.kernel.moment import Moment
@@ -56,7 +56,9 @@ class GroupShard:
 
     # Writes.
 
-    def write(self, records: list[StateRecord], now: Moment, producer: ProducerIdAndEpoch = NOBODY) -> PendingWrite:
+    def write(
+        self, records: list[StateRecord], now: Moment, producer: ProducerIdAndEpoch = NON_TRANSACTIONAL
+    ) -> PendingWrite:
         """Write records to the log, then apply them, or raise Refused and change nothing."""
         written = self.log.append(records, now, producer)
         for record in records:

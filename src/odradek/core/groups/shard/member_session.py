@@ -12,11 +12,11 @@ class MemberSession:
     A heartbeat only moves the deadline. When the timer fires before the deadline, it is set again.
     """
 
-    __slots__ = ("_deadline", "_ended", "_timer", "_timers")
+    __slots__ = ("_deadline", "_on_ended", "_timer", "_timers")
 
-    def __init__(self, timers: Timers, ended: Action) -> None:
+    def __init__(self, timers: Timers, on_ended: Action) -> None:
         self._timers = timers
-        self._ended = ended
+        self._on_ended = on_ended
         self._deadline = 0
         self._timer: Timer | None = None
 
@@ -25,7 +25,7 @@ class MemberSession:
         self._deadline = now.steady + ms
         if self._timer is None or not self._timer.is_set or self._timer.due > self._deadline:
             self.cancel()
-            self._timer = self._timers.at(self._deadline, self._look)
+            self._timer = self._timers.at(self._deadline, self._on_timer)
         assert self._timer.is_set and self._timer.due <= self._deadline, "the timer fires before the session ends"
 
     def is_long_over(self, now: Moment, ms: int) -> bool:
@@ -36,9 +36,9 @@ class MemberSession:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _look(self, now: Moment) -> None:
+    def _on_timer(self, now: Moment) -> None:
         assert self._timer is not None and not self._timer.is_set, "a session has one timer"
         if now.steady < self._deadline:
-            self._timer = self._timers.at(self._deadline, self._look)
+            self._timer = self._timers.at(self._deadline, self._on_timer)
         else:
-            self._ended(now)
+            self._on_ended(now)

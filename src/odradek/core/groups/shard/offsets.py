@@ -60,7 +60,7 @@ class GroupOffsets:
         else:
             self._put(place, value)
             if key.group in self._open:
-                self._overtake(place, next(self._orders))
+                self._supersede(place, next(self._orders))
 
     def put_all(self, group: str, offsets: CommittedOffsets, producer_id: int) -> None:
         """Apply one commit of many offsets as `replay` would; the state takes ownership of the values."""
@@ -92,7 +92,7 @@ class GroupOffsets:
             for place, (order, value) in pending.items():
                 if value is not None:
                     self._put(place, value)
-                    self._overtake(place, order)
+                    self._supersede(place, order)
 
     def _put(self, place: GroupTopicPartition, value: OffsetCommitValue) -> None:
         group, topic, partition = place
@@ -118,7 +118,7 @@ class GroupOffsets:
         if value.metadata == last.metadata:
             value.metadata = last.metadata
 
-    def _overtake(self, place: GroupTopicPartition, order: int) -> None:
+    def _supersede(self, place: GroupTopicPartition, order: int) -> None:
         """Drop a partition's pending values written before `order`, because they never take effect."""
         for producer_id in self._open.get(place[0], ()):
             pending = self._pending[producer_id]
@@ -136,7 +136,7 @@ class GroupOffsets:
         self._groups.pop(group, None)
         for producer_id in self._open.pop(group, ()):
             assert self._pending[producer_id], "an open producer has pending offsets"
-            left = {place: one for place, one in self._pending[producer_id].items() if place[0] != group}
+            left = {place: pending for place, pending in self._pending[producer_id].items() if place[0] != group}
             if left:
                 self._pending[producer_id] = left
             else:
@@ -153,7 +153,7 @@ class GroupOffsets:
                 del self._groups[group]
         for producer_id in list(self._open.get(group, ())):
             pending = self._pending[producer_id]
-            if pending.pop(place, None) is not None and not any(one[0] == group for one in pending):
+            if pending.pop(place, None) is not None and not any(left[0] == group for left in pending):
                 self._close(group, producer_id)
                 if not pending:
                     del self._pending[producer_id]
@@ -218,13 +218,13 @@ class GroupOffsets:
 
         Offsets may be added and deleted between two of them.
         """
-        gone = frozenset(names)
+        deleted = frozenset(names)
         for group in list(self._groups):
-            for topic in sorted(gone.intersection(self.of_group(group))):
+            for topic in sorted(deleted.intersection(self.of_group(group))):
                 yield [(group, topic, partition) for partition in self.of_group(group).get(topic, ())]
             yield []
         for producer_id in list(self._pending):
-            yield [place for place in self._pending.get(producer_id, ()) if place[1] in gone]
+            yield [place for place in self._pending.get(producer_id, ()) if place[1] in deleted]
 
 
 def record_of(key: OffsetCommitKey, value: OffsetCommitValue) -> StateRecord:
