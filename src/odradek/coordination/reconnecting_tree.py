@@ -42,9 +42,9 @@ class ReconnectingTree:
         self._has_ended = self._is_renewing = False
         self.renewed: Callable[[], None] = _nothing  # Called in a thread after a later session has begun.
         self._tree = opens()
-        self._tree.on_session(self._session_is)
+        self._tree.on_session(self._on_session_state)
 
-    def _session_is(self, state: SessionState) -> None:
+    def _on_session_state(self, state: SessionState) -> None:
         for listener in self._listeners:
             listener(state)
         if state is not SessionState.EXPIRED or self._closed.is_set():
@@ -52,8 +52,8 @@ class ReconnectingTree:
         with self._lock:
             self._has_ended = True
             # If a session ends while `renewed` runs, its caller renews it. Two threads would open a session each.
-            begins, self._is_renewing = not self._is_renewing, True
-        if begins:
+            must_start, self._is_renewing = not self._is_renewing, True
+        if must_start:
             threading.Thread(target=self._renew, name="odradek-session", daemon=True).start()
 
     def _renew(self) -> None:
@@ -78,7 +78,7 @@ class ReconnectingTree:
                 return
             old, self._tree = self._tree, tree
             self._has_ended = False
-        tree.on_session(self._session_is)
+        tree.on_session(self._on_session_state)
         old.close()
 
     @property
