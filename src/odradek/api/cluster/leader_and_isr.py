@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 
 from odradek.api.cluster.controller_checks import assigned_error, sound_partitions
 from odradek.api.request.call import Call
-from odradek.api.request.inter_broker import by_length, carried_out, checked_asks, to_broker
+from odradek.api.request.inter_broker import authorized_queries, await_result, by_length, to_broker
 from odradek.api.request.outcome import Slices
 from odradek.api.request.sliced_answer import CHEAP, Parts, whole
 from odradek.api.request.topic_states import (
@@ -50,12 +50,12 @@ _error = maker(LeaderAndIsrPartitionError)
 
 
 def handle(call: Call, body: LeaderAndIsrRequest) -> Slices:
-    asks = checked_asks(call)
+    queries = authorized_queries(call)
     become = yield from parsed(body, call.peer.listener)
     sound, refused = yield from sound_partitions(become.partitions, become.topic_ids, assigned_error)
     sent = to_broker(call, body, become._replace(partitions=sound))
     call.leave((sent, become))
-    failed = yield from carried_out(asks.told.submit_question(sent), call)
+    failed = yield from await_result(queries.told.submit_question(sent), call)
     answer = yield from _answer(become, {**failed, **refused}, call.version)
     return by_length(answer, len(become.partitions))
 

@@ -62,7 +62,7 @@ def begin_large_produce(
 
 def _known(peer: Peer, request: Request, body_bytes: int) -> tuple[ProduceTemplate | None, int]:
     """Return the matching template with one partition, and the position of the records."""
-    for template in peer.produce_templates.that_begin(request):
+    for template in peer.produce_templates.find_by_beginning(request):
         start = template.known.only_records(request.body, body_bytes)
         if start:
             return template, start

@@ -95,8 +95,8 @@ def handle(call: Call, body: ProduceRequest) -> PendingProduce | ProduceResponse
     refusal = refusal_of_all(call, body, transactional)
     if refusal:
         return refuse(call, body, refusal)
-    if transactional and txn_verification.asks_first(call, body, transactional):
-        return _after_asking(call, body, transactional)
+    if transactional and txn_verification.must_verify_first(call, body, transactional):
+        return _after_verification(call, body, transactional)
     txn_verification.join_all(call, body, transactional)
     admitted = admit(call, body)
     return staged_in_slices(call, body, None) if admitted is None else _staged(call, body, admitted)
@@ -128,9 +128,9 @@ def _staged(
     return PendingProduce(call.now, body.acks, body.timeout_ms, _answer(responses=topics), appended)
 
 
-def _after_asking(call: Call, body: ProduceRequest, transactional: list[BatchHeader]) -> Slices:
+def _after_verification(call: Call, body: ProduceRequest, transactional: list[BatchHeader]) -> Slices:
     """Handle the request as `handle` does, after the transaction's coordinator has answered."""
-    verified = yield from txn_verification.asked(call, body, transactional)
+    verified = yield from txn_verification.verify_all(call, body, transactional)
     admitted = None if takes_long(call, body) else admit(call, body)
     if admitted is not None:
         return _staged(call, body, admitted, verified)

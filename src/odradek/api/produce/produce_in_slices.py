@@ -61,7 +61,7 @@ def in_slices(call: Call, body: ProduceRequest) -> Slices:
         if body.acks == ACKS_NONE:
             return None
         raise Refused(refusal)
-    verified = yield from txn_verification.asked(call, body, transactional)
+    verified = yield from txn_verification.verify_all(call, body, transactional)
     if verified is None:
         txn_verification.join_all(call, body, transactional)
     return (yield from staged_in_slices(call, body, verified))

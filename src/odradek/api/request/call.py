@@ -100,11 +100,11 @@ class Call:
     def __post_init__(self) -> None:
         self.admission = self.peer.admission  # The peer's admission is soon that of its next request.
 
-    def leave(self, made: object) -> None:
+    def leave(self, value: object) -> None:
         """Keep a value that the handler no longer needs after its last slice, for a thread to free."""
         if self.left is None:
             self.left = []
-        self.left.append(made)
+        self.left.append(value)
 
     @property
     def principal(self) -> Principal:

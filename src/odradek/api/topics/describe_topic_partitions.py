@@ -35,8 +35,8 @@ def handle(call: Call, body: DescribeTopicPartitionsRequest) -> Parts[DescribeTo
 def _answer(call: Call, body: DescribeTopicPartitionsRequest) -> Parts[DescribeTopicPartitionsResponse]:
     first, from_partition = _start(body)
     view = call.broker.view
-    asked: Iterable[str] = (topic.name for topic in body.topics) if body.topics else list(view.topics)
-    names = yield from in_order(asked)
+    requested: Iterable[str] = (topic.name for topic in body.topics) if body.topics else list(view.topics)
+    names = yield from in_order(requested)
     call.leave(names)
     places = range(bisect_left(names, first), len(names))
     limit = min(body.response_partition_limit, call.broker.configs.int("max.request.partition.size.limit"))
