@@ -59,15 +59,15 @@ class FetchSettings(NamedTuple):
 # Fetch.
 
 
-def fetch_version(asked: ReplicaFetch, newest: int) -> int:
+def fetch_version(request: ReplicaFetch, newest: int) -> int:
     """Return the version to send: one with names if a topic has no id (created before Kafka 2.8)."""
-    return newest if asked.by_id else min(newest, BY_ID_SINCE - 1)
+    return newest if request.by_id else min(newest, BY_ID_SINCE - 1)
 
 
-def fetch_message(asked: ReplicaFetch, settings: FetchSettings, version: int) -> FetchRequest:
+def fetch_message(request: ReplicaFetch, settings: FetchSettings, version: int) -> FetchRequest:
     """Return the message, with each topic once."""
     topics: dict[tuple[TopicName, Uuid], FetchTopic] = {}
-    for one in asked.named:
+    for one in request.named:
         assert isinstance(one.ask, Fetch), "a fetch session contains nothing else"
         name, key = one.name, (one.name.topic, one.topic_id)
         topic = topics.get(key)
@@ -83,18 +83,18 @@ def fetch_message(asked: ReplicaFetch, settings: FetchSettings, version: int) ->
                 partition_max_bytes=settings.partition_max_bytes,
             )
         )
-    says_state = version >= REPLICA_STATE_SINCE
+    has_replica_state = version >= REPLICA_STATE_SINCE
     state = ReplicaState(replica_id=settings.broker, replica_epoch=settings.broker_epoch)
     return FetchRequest(
-        replica_id=-1 if says_state else settings.broker,
-        replica_state=state if says_state else ReplicaState(),
+        replica_id=-1 if has_replica_state else settings.broker,
+        replica_state=state if has_replica_state else ReplicaState(),
         max_wait_ms=settings.max_wait_ms,
         min_bytes=settings.min_bytes,
         max_bytes=settings.max_bytes,
-        session_id=asked.session_id,
-        session_epoch=asked.session_epoch,
+        session_id=request.session_id,
+        session_epoch=request.session_epoch,
         topics=list(topics.values()),
-        forgotten_topics_data=_forgotten(asked.forgotten),  # Only sessions use these; a leader before v7 has none.
+        forgotten_topics_data=_forgotten(request.forgotten),  # Only sessions use these; a leader before v7 has none.
     )
 
 
@@ -136,9 +136,9 @@ def _fetched(data: PartitionData) -> Fetched:
 # OffsetForLeaderEpoch.
 
 
-def epochs_message(asked: LeaderEpochsRequest, broker: BrokerId) -> OffsetForLeaderEpochRequest:
+def epochs_message(request: LeaderEpochsRequest, broker: BrokerId) -> OffsetForLeaderEpochRequest:
     topics: dict[TopicName, OffsetForLeaderTopic] = {}
-    for name, one in asked.named.items():
+    for name, one in request.named.items():
         assert isinstance(one.ask, OffsetsForLeaderEpoch), "the request is an OffsetForLeaderEpoch"
         topic = topics.setdefault(name.topic, OffsetForLeaderTopic(topic=name.topic, partitions=[]))
         topic.partitions.append(
@@ -151,7 +151,7 @@ def epochs_message(asked: LeaderEpochsRequest, broker: BrokerId) -> OffsetForLea
     return OffsetForLeaderEpochRequest(replica_id=broker, topics=list(topics.values()))
 
 
-def epochs_ended(response: OffsetForLeaderEpochResponse) -> Iterator[tuple[TopicPartition, ErrorCode, EpochEnd]]:
+def epoch_ends(response: OffsetForLeaderEpochResponse) -> Iterator[tuple[TopicPartition, ErrorCode, EpochEnd]]:
     for topic in response.topics:
         for one in topic.partitions:
             end = EpochEnd(LeaderEpoch(one.leader_epoch), Offset(one.end_offset))
@@ -161,9 +161,9 @@ def epochs_ended(response: OffsetForLeaderEpochResponse) -> Iterator[tuple[Topic
 # ListOffsets.
 
 
-def offsets_message(asked: LeaderOffsetsRequest, broker: BrokerId, timestamp: int) -> ListOffsetsRequest:
+def offsets_message(request: LeaderOffsetsRequest, broker: BrokerId, timestamp: int) -> ListOffsetsRequest:
     topics: dict[TopicName, ListOffsetsTopic] = {}
-    for name, one in asked.named.items():
+    for name, one in request.named.items():
         topic = topics.setdefault(name.topic, ListOffsetsTopic(name=name.topic, partitions=[]))
         topic.partitions.append(
             ListOffsetsPartition(

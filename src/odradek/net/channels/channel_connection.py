@@ -118,8 +118,8 @@ class ChannelConnection(asyncio.BufferedProtocol):
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if self._config.receive_buffer_bytes >= 0:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._config.receive_buffer_bytes)
-        if self._config.asks_versions:
-            self._ask_versions(API_VERSIONS_VERSION)
+        if self._config.discovers_versions:
+            self._request_versions(API_VERSIONS_VERSION)
         else:
             self._open()
 
@@ -189,14 +189,14 @@ class ChannelConnection(asyncio.BufferedProtocol):
             if self._is_open:
                 self._owner.received(pending, frame)
             else:
-                self._take_versions(pending, frame)
+                self._on_versions(pending, frame)
 
     def _set_timer(self) -> None:
         """Set the timer for the oldest request in flight, unless a timer is set that will check again."""
         if self._timer is None and self._in_flight:
-            self._timer = self._loop.call_at(self._in_flight[0].deadline, self._look_at_deadline)
+            self._timer = self._loop.call_at(self._in_flight[0].deadline, self._check_deadline)
 
-    def _look_at_deadline(self) -> None:
+    def _check_deadline(self) -> None:
         self._timer = None
         if self._in_flight and self._in_flight[0].deadline <= self._loop.time():
             self._end(FailureReason.TIMED_OUT, f"no response within {self._config.request_timeout_ms} ms")
@@ -207,14 +207,14 @@ class ChannelConnection(asyncio.BufferedProtocol):
 
     # Versions (KIP-35, KIP-511).
 
-    def _ask_versions(self, version: int) -> None:
+    def _request_versions(self, version: int) -> None:
         message = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=__version__)
         builder = RequestBuilder.of(message, ApiVersionsResponse, version)
         self._write(PendingRequest(builder, lambda _: None), version, message)
 
-    def _take_versions(self, pending: PendingRequest[ApiVersionsResponse], frame: Buffer) -> None:
+    def _on_versions(self, pending: PendingRequest[ApiVersionsResponse], frame: Buffer) -> None:
         if pending.version and _error_code(frame) == ErrorCode.UNSUPPORTED_VERSION:  # The response has version 0.
-            self._ask_versions(0)
+            self._request_versions(0)
             return
         pending.decode(frame)
         response = cast(ApiVersionsResponse, pending.outcome)

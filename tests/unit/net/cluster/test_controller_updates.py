@@ -86,12 +86,12 @@ def test_waiting_request_is_applied_when_the_session_is_renewed(
         )
         told.add(update(5, before), ends.append)
         told.add(update(6, before + 1), ends.append)
-        told.go_on()
+        told.start_next()
         assert not ends, "the tree does not answer"
         tree.has_session = True
         broker.on_registered(before + 1)
         told.renewed()
-        told.go_on()
+        told.start_next()
         told.renewed()  # Nothing waits.
 
     asyncio.run(play())
@@ -134,7 +134,7 @@ def ends_of(harness: Harness, tree: Tree, *sent: ControlRequest) -> list[Errors 
         for one in sent:
             told.add(one, ends.append)
         for _ in sent:
-            told.go_on()
+            told.start_next()
             await asyncio.sleep(0)
             while shell.slices:
                 shell.do(shell.slices.popleft())
