@@ -159,8 +159,8 @@ def _copy_counts(source: Tree, target: Tree) -> None:
             target.set(layout.BROKER_SEQUENCE, b"")
     topics = source.exists(layout.TOPICS)
     if topics is not None and topics.cversion and not target.get(layout.TOPICS)[1].cversion:
-        passing = f"{layout.TOPICS}/passing"
-        target.multi([Create(passing), Delete(passing)])
+        placeholder = f"{layout.TOPICS}/passing"
+        target.multi([Create(placeholder), Delete(placeholder)])
 
 
 def _check_same(source: Tree, target: Tree, source_name: str) -> None:

@@ -216,7 +216,7 @@ class SqliteTree:
 
     @contextmanager
     def _write(self) -> Iterator[Writer]:
-        with self._lock, self._breaking():
+        with self._lock, self._refusing_after_failure():
             with self._transaction("BEGIN IMMEDIATE"):
                 zxid = self._current_zxid()
                 self._catch_up(zxid)
@@ -226,7 +226,7 @@ class SqliteTree:
             self._announce(zxid + 1, writer.changes)
 
     @contextmanager
-    def _breaking(self) -> Iterator[None]:
+    def _refusing_after_failure(self) -> Iterator[None]:
         """Refuse all later changes after a disk failure, because the result of the failed one is unknown."""
         if self._broken is not None:
             raise DiskBroken(detail=str(self._broken))

@@ -54,13 +54,13 @@ def restart_log(database: sqlite3.Connection) -> None:
 
 
 def _make_reserve(path: Path) -> None:
-    aside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
     try:
         os.posix_fallocate(descriptor, 0, RESERVE_BYTES)
-        aside.rename(path)
+        temporary.rename(path)
     except OSError:
-        aside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
     finally:
         os.close(descriptor)

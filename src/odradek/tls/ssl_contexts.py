@@ -36,12 +36,12 @@ def server_context(config: TlsConfig) -> ssl.SSLContext:
     """Create a server's context, or raise TlsConfigError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     _set_versions(context, config)
-    own = stores.identity(config)
-    if own is None:
+    identity = stores.identity(config)
+    if identity is None:
         raise TlsConfigError(
             f"{config.named('ssl.keystore.location')} is not set: a TLS listener requires a certificate."
         )
-    _load(context, own)
+    _load(context, identity)
     # A client that only writes and then closes has not read its session tickets. Its system would reset the connection,
     # and the last data would be lost. Few Kafka clients resume a session.
     context.num_tickets = 0
@@ -66,9 +66,9 @@ def client_context(config: TlsConfig) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     _set_versions(context, config, newest=config.protocol)
     context.check_hostname = config.checks_host_name
-    own = stores.identity(config)
-    if own is not None:
-        _load(context, own)
+    identity = stores.identity(config)
+    if identity is not None:
+        _load(context, identity)
     trusted = stores.trusted(config)
     if trusted is None:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
@@ -154,28 +154,28 @@ def _trust(context: ssl.SSLContext, certificates: str, config: TlsConfig) -> Non
         raise TlsConfigError(f"{where}{path} contains an invalid certificate.") from None
 
 
-def _load(context: ssl.SSLContext, own: Identity) -> None:
-    secret = own.key_password
+def _load(context: ssl.SSLContext, identity: Identity) -> None:
+    secret = identity.key_password
 
     def password() -> str:
         # OpenSSL would prompt on the terminal.
         return "" if secret is None else secret.reveal()
 
-    with _in_memory((own.chain + own.key).encode("latin-1")) as path:
+    with _in_memory((identity.chain + identity.key).encode("latin-1")) as path:
         try:
             context.load_cert_chain(path, password=password)
         except (ssl.SSLError, ValueError, OSError) as error:
-            raise TlsConfigError(_load_error(own, error)) from None
+            raise TlsConfigError(_load_error(identity, error)) from None
 
 
-def _load_error(own: Identity, error: Exception) -> str:
+def _load_error(identity: Identity, error: Exception) -> str:
     if getattr(error, "reason", None) == "KEY_VALUES_MISMATCH":
-        return f"{own.where}: the private key does not match the first certificate."
+        return f"{identity.where}: the private key does not match the first certificate."
     if getattr(error, "reason", None) in ("EE_KEY_TOO_SMALL", "CA_KEY_TOO_SMALL", "CA_MD_TOO_WEAK"):
-        return f"{own.where}: a certificate is too weak: it has a short key or an old signature algorithm."
-    if own.key_password is not None and "ENCRYPTED" in own.key:
-        return f"{own.where}: ssl.key.password does not decrypt the private key, or the certificate is invalid."
-    return f"{own.where}: the certificate or its private key is invalid."
+        return f"{identity.where}: a certificate is too weak: it has a short key or an old signature algorithm."
+    if identity.key_password is not None and "ENCRYPTED" in identity.key:
+        return f"{identity.where}: ssl.key.password does not decrypt the private key, or the certificate is invalid."
+    return f"{identity.where}: the certificate or its private key is invalid."
 
 
 @contextmanager

@@ -141,11 +141,11 @@ class Session:
         cipher = self._tls.cipher()
         return f"{self._tls.version()} {cipher[0]}" if cipher is not None else "no TLS"
 
-    def unfinished(self, what: str) -> str:
+    def unfinished(self, event: str) -> str:
         """Return the reason for an incomplete handshake for a log line: the peer "left" or "stopped"."""
         if self._has_received:
-            return f"the peer {what} during the TLS handshake"
-        return f"the peer {what} before sending data"
+            return f"the peer {event} during the TLS handshake"
+        return f"the peer {event} before sending data"
 
     def _do_handshake(self) -> None:
         try:
