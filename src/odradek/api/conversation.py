@@ -444,7 +444,7 @@ class Conversation:
             return None
         return large.finish(crc, tail, now)
 
-    def large_done(self, request: Request, outcome: StagedRequest, now: Moment, began: float) -> None:
+    def on_large_received(self, request: Request, outcome: StagedRequest, now: Moment, began: float) -> None:
         self._staged.append((request, outcome))
         self.commit(now, began)
 

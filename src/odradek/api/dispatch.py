@@ -85,9 +85,9 @@ def dispatch(broker: Broker, peer: Peer, request: Request, now: Moment) -> Outco
     if request.api_key != _PRODUCE:
         broker.commit(now)  # Every other request sees all batches produced before it.
     if peer.admission.is_plain:
-        take_plain = _PLAIN.get(request.api_key)
-        if take_plain is not None:
-            plain = take_plain(broker, peer, request, now)
+        handle_plain = _PLAIN.get(request.api_key)
+        if handle_plain is not None:
+            plain = handle_plain(broker, peer, request, now)
             if plain is not None:
                 return plain
     api = _apis(broker).get(request.api_key)
@@ -211,7 +211,7 @@ class _ApiRequest:
             return self._outcome(kept[0], answer)
         if answer is None and not is_large:
             return None
-        kept[:0], call.left = call.left or (), None
+        kept[:0], call.to_free = call.to_free or (), None
         kept.append(answer)
         del answer
         return (yield from self._finish(kept))

@@ -49,13 +49,13 @@ class ParsedAlterPartition(NamedTuple):
 def handle(call: Call, body: AlterPartitionRequest) -> Slices:
     queries = authorized_queries(call)
     names = call.broker.view.names
-    event, refused = yield from parsed(body, call.version, names)
-    call.leave(event)
+    event, refused = yield from parse(body, call.version, names)
+    call.free_later(event)
     yield from await_promise(queries.asked.submit_question(event), call)
     if event.error:
         raise Refused(event.error)
     answers: dict[TopicPartition, AlteredPartition] = {**refused, **(event.answer or {})}
-    call.leave(answers)
+    call.free_later(answers)
     topics = []
     for topic in body.topics:
         name = _name(topic, call.version, names)
@@ -103,10 +103,10 @@ def _partition_response(index: int, answer: AlteredPartition, version: int) -> R
 
 def from_message(request: AlterPartitionRequest, version: int, names: Names) -> ParsedAlterPartition:
     """Return the parsed request in one step, without slices."""
-    return whole(parsed(request, version, names))
+    return whole(parse(request, version, names))
 
 
-def parsed(request: AlterPartitionRequest, version: int, names: Names) -> Parts[ParsedAlterPartition]:
+def parse(request: AlterPartitionRequest, version: int, names: Names) -> Parts[ParsedAlterPartition]:
     """Return the leader's request; topics whose id is not among `names` are left out.
 
     An invalid recovery state is refused, because no broker could read it once written.

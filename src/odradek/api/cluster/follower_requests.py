@@ -94,11 +94,13 @@ def fetch_message(request: ReplicaFetch, settings: FetchSettings, version: int) 
         session_id=request.session_id,
         session_epoch=request.session_epoch,
         topics=list(topics.values()),
-        forgotten_topics_data=_forgotten(request.forgotten),  # Only sessions use these; a leader before v7 has none.
+        forgotten_topics_data=_forgotten_topics(
+            request.forgotten
+        ),  # Only sessions use these; a leader before v7 has none.
     )
 
 
-def _forgotten(forgotten: Iterable[PartitionRequest]) -> list[ForgottenTopic]:
+def _forgotten_topics(forgotten: Iterable[PartitionRequest]) -> list[ForgottenTopic]:
     topics: dict[tuple[TopicName, Uuid], ForgottenTopic] = {}
     for one in forgotten:
         key = one.name.topic, one.topic_id
@@ -109,7 +111,7 @@ def _forgotten(forgotten: Iterable[PartitionRequest]) -> list[ForgottenTopic]:
     return list(topics.values())
 
 
-def fetched(
+def fetch_results(
     response: FetchResponse, names: Mapping[Uuid, TopicName], version: int
 ) -> Iterator[tuple[TopicPartition, Fetched]]:
     """Yield the result of each partition in the response; `names` are those of the session's topics."""
@@ -117,10 +119,10 @@ def fetched(
         name = names.get(topic.topic_id) if version >= BY_ID_SINCE else TopicName(topic.topic)
         if name is not None:
             for one in topic.partitions:
-                yield TopicPartition(name, one.partition_index), _fetched(one)
+                yield TopicPartition(name, one.partition_index), _fetch_result(one)
 
 
-def _fetched(data: PartitionData) -> Fetched:
+def _fetch_result(data: PartitionData) -> Fetched:
     diverging = data.diverging_epoch
     records = data.records
     assert records is None or isinstance(records, bytes | bytearray | memoryview), "received records are in memory"

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from odradek.api.cluster.controller_checks import no_error, sound_partitions
+from odradek.api.cluster.controller_checks import no_error, valid_partitions
 from odradek.api.request.call import Call
 from odradek.api.request.inter_broker import authorized_queries, await_result, by_length, to_broker
 from odradek.api.request.outcome import PAUSE, Slices
@@ -41,12 +41,12 @@ _error = maker(StopReplicaPartitionError)
 
 def handle(call: Call, body: StopReplicaRequest) -> Slices:
     queries = authorized_queries(call)
-    stops = yield from parsed(body)
-    call.leave(stops)
+    stops = yield from parse(body)
+    call.free_later(stops)
     sent, all_refused = [], []
     for stop in stops:
-        sound, refused = yield from sound_partitions(stop.partitions, {}, no_error)
-        sent.append(to_broker(call, body, stop._replace(partitions=sound)))
+        valid, refused = yield from valid_partitions(stop.partitions, {}, no_error)
+        sent.append(to_broker(call, body, stop._replace(partitions=valid)))
         all_refused.append(refused)
     promises = [queries.told.submit_question(one) for one in sent]
     ends = []
@@ -100,10 +100,10 @@ def to_message(sent: ControlRequest, stop: StopReplicas, version: int) -> StopRe
 
 def from_message(request: StopReplicaRequest) -> tuple[StopReplicas, ...]:
     """Return the parsed request in one step, without slices."""
-    return whole(parsed(request))
+    return whole(parse(request))
 
 
-def parsed(request: StopReplicaRequest) -> Parts[tuple[StopReplicas, ...]]:
+def parse(request: StopReplicaRequest) -> Parts[tuple[StopReplicas, ...]]:
     """Return the controller's request: deletions after all others, and epoch -1 if the request has none.
 
     A request without partitions becomes one StopReplicas without partitions, which closes nothing.

@@ -11,7 +11,7 @@ first invalid partition or broker; all valid ones are applied.
 
 from __future__ import annotations
 
-from odradek.api.cluster.controller_checks import metadata_error, sound_brokers, sound_partitions
+from odradek.api.cluster.controller_checks import metadata_error, valid_brokers, valid_partitions
 from odradek.api.request.call import Call
 from odradek.api.request.inter_broker import authorized_queries, await_result, by_length, to_broker
 from odradek.api.request.outcome import Slices
@@ -38,11 +38,11 @@ _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")  # Indexed by th
 
 def handle(call: Call, body: UpdateMetadataRequest) -> Slices:
     queries = authorized_queries(call)
-    update = yield from parsed(body)
-    sound, refused = yield from sound_partitions(update.partitions, update.topic_ids, metadata_error)
-    known = yield from sound_brokers(update.brokers)
-    sent = to_broker(call, body, update._replace(partitions=sound, brokers=known))
-    call.leave((sent, update))
+    update = yield from parse(body)
+    valid, refused = yield from valid_partitions(update.partitions, update.topic_ids, metadata_error)
+    known = yield from valid_brokers(update.brokers)
+    sent = to_broker(call, body, update._replace(partitions=valid, brokers=known))
+    call.free_later((sent, update))
     yield from await_result(queries.told.submit_question(sent), call)
     bad_broker = ErrorCode.NONE if len(known) == len(update.brokers) else ErrorCode.INVALID_REQUEST
     code = next(iter(refused.values()), bad_broker)
@@ -107,10 +107,10 @@ def _state(partition: TopicPartition, metadata: PartitionMetadata) -> UpdateMeta
 
 def from_message(request: UpdateMetadataRequest) -> UpdateMetadata:
     """Return the parsed request in one step, without slices."""
-    return whole(parsed(request))
+    return whole(parse(request))
 
 
-def parsed(request: UpdateMetadataRequest) -> Parts[UpdateMetadata]:
+def parse(request: UpdateMetadataRequest) -> Parts[UpdateMetadata]:
     """Return the controller's request, without topics that have no id, as in older requests."""
     partitions, ids = yield from states_and_ids(request, _metadata)
     brokers = yield from each(request.live_brokers, _broker)

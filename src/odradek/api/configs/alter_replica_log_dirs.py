@@ -33,7 +33,7 @@ def _answer(call: Call, body: AlterReplicaLogDirsRequest) -> Parts[AlterReplicaL
     if not call.may(Operation.ALTER, ResourceType.CLUSTER):
         return refuse(call, body, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     targets: dict[TopicPartition, str] = {}  # If a partition is named twice, the last directory applies.
-    call.leave(targets)
+    call.free_later(targets)
     for directory in body.dirs:
         for topic in directory.topics:
             for index in topic.partitions:

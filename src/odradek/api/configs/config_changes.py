@@ -76,7 +76,7 @@ def apply_changes(
     replaces_all: bool = False,
 ) -> Slices:
     """Apply the `keys` of each resource; make the `answer` from the `resource_response` of each."""
-    validated, edits = yield from _validated(call, resources, keys, replaces_all)
+    validated, edits = yield from _validate(call, resources, keys, replaces_all)
     if not edits:
         return (yield from _answer(validated, None, resource_response, answer))
     client_fields = of_call(call, api)
@@ -103,13 +103,13 @@ def response_maker(kind: Callable[..., ResourceResponse]) -> Callable[[Resource,
     return result_of
 
 
-def _validated(
+def _validate(
     call: Call, resources: Sequence[R], keys: Callable[[R], list[Key]], replaces_all: bool
 ) -> Parts[tuple[Validated[R], dict[ConfigOwner, ConfigEdit]]]:
     named: Counter[tuple[int, str]] = Counter()
     validated: Validated[R] = []
     edits: dict[ConfigOwner, ConfigEdit] = {}
-    call.leave((named, validated, edits))
+    call.free_later((named, validated, edits))
     for number, resource in enumerate(resources, 1):
         named[resource.resource_type, resource.resource_name] += 1
         if not number % CHEAP:
@@ -123,7 +123,7 @@ def _validated(
                 raise Refused(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
             if len(resource.configs) > KEYS_MAX:
                 raise Refused(ErrorCode.INVALID_REQUEST, f"a resource has more than {KEYS_MAX} keys")
-            edits[owner] = ConfigEdit(_checked(keys(resource)), replaces_all)
+            edits[owner] = ConfigEdit(_validate_keys(keys(resource)), replaces_all)
             validated.append((resource, owner))
             yield from pauses(len(resource.configs) // KEYS_PER_PART)
         except Refused as refused:
@@ -159,7 +159,7 @@ def _broker_name(call: Call, name: str) -> str:
     return str(call.broker.id)
 
 
-def _checked(keys: list[Key]) -> tuple[KeyEdit, ...]:
+def _validate_keys(keys: list[Key]) -> tuple[KeyEdit, ...]:
     """Return the operations. Raise Refused."""
     if len({name for name, _, _ in keys}) < len(keys):
         raise Refused(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")

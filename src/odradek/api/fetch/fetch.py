@@ -75,7 +75,7 @@ def answer_in_context(
     """Answer or park a short request whose partitions are in `context`, or due in its session."""
     answering = _answer(call, body, FetchRead(call, body, context))
     try:
-        return _when_waited(answering, first_wait(answering))
+        return _answer_after_wait(answering, first_wait(answering))
     except StopIteration as done:
         answer: FetchResponse | ParkedRequest[FetchResponse] = done.value
         return answer
@@ -94,7 +94,7 @@ def _answer(call: Call, body: FetchRequest, fetch: FetchRead) -> Answering:
     return ParkedRequest(delayed, deadline, fetch.answer)
 
 
-def _when_waited(answering: Answering, wait: Wait) -> Slices:
+def _answer_after_wait(answering: Answering, wait: Wait) -> Slices:
     yield wait
     return ShortAnswer((yield from answering))
 
@@ -125,15 +125,15 @@ def _in_slices(call: Call, body: FetchRequest) -> Slices:
         fetch = FetchRead(call, body, (yield from _new_context(call, body)))
     except Refused as refusal:
         return FetchResponse(error_code=refusal.code, responses=[])
-    call.leave(fetch)
+    call.free_later(fetch)
     read = yield from fetch.read_after_loading()
-    call.leave(read)
+    call.free_later(read)
     if body.max_wait_ms > 0 and not fetch.is_enough:
         arrived = yield from DelayedFetch(fetch).watch(read)
         if not arrived.recheck():
             yield ParkedRequest(arrived, deadline, nothing)
         read = yield from fetch.read_after_loading()
-        call.leave(read)
+        call.free_later(read)
     return (yield from fetch.respond(read))
 
 
@@ -161,7 +161,7 @@ def _new_context(call: Call, body: FetchRequest) -> Parts[FetchContext]:
     """Merge the request into its session. Raise Refused."""
     by_id = call.version >= TOPIC_IDS_SINCE
     cached_partitions: dict[FetchKey, CachedPartition] = {}
-    call.leave(cached_partitions)
+    call.free_later(cached_partitions)
     for topic in body.topics:
         for part in topic.partitions:
             one = cached_partition_of(topic, part, by_id)

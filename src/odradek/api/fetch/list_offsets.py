@@ -110,7 +110,7 @@ def handle(call: Call, body: ListOffsetsRequest) -> Slices:
     )
     topics: Topics = []
     questions: list[Question] = []
-    call.leave((requested, topics, questions))
+    call.free_later((requested, topics, questions))
     for name, parts in requested.items():
         topics.append((TopicName(name), (yield from _parts(call, TopicName(name), parts, reader, questions))))
     if not questions:

@@ -162,7 +162,9 @@ class _PlainFetchRequest:
         self.session = session
         self.offsets = offsets
         # The session's partitions; the session may have ended before the answer is made.
-        self.wanted = [] if session is None else [session.wanted[one.key] for one in template.wanted]
+        self.cached_partitions = (
+            [] if session is None else [session.wanted[one.key] for one in template.cached_partitions]
+        )
 
     def call(self) -> Call:
         request = self.request
@@ -181,7 +183,9 @@ class _PlainFetchRequest:
         """Return whether the request names all partitions that are due, in the order of service."""
         if len(session.due) > len(self.offsets):
             return False
-        return all(due.key == known.key for due, known in zip(session.due, self.template.wanted, strict=False))
+        return all(
+            due.key == known.key for due, known in zip(session.due, self.template.cached_partitions, strict=False)
+        )
 
     def advance_session(self) -> None:
         """Advance the session: its epoch, and the fetch offsets of the partitions."""
@@ -189,10 +193,10 @@ class _PlainFetchRequest:
         if session is None:
             return
         self.broker.sessions.advance_epoch(session, self.now.steady)
-        for number, wanted in enumerate(self.wanted):
-            wanted.asks_again(self.template.wanted[number])
-            wanted.fetch_offset = self.offsets[number]
-            session.due[wanted] = None
+        for number, cached_partition in enumerate(self.cached_partitions):
+            cached_partition.asks_again(self.template.cached_partitions[number])
+            cached_partition.fetch_offset = self.offsets[number]
+            session.due[cached_partition] = None
 
     def parked(self) -> ParkedRequest[Encoded]:
         """Return the request parked until there is one record."""
@@ -206,8 +210,8 @@ class _PlainFetchRequest:
         for one in found:
             rows.append((one.high_watermark, one.last_stable_offset, one.log_start_offset))
             records.append(one.records)
-        for number, wanted in enumerate(self.wanted):
-            wanted.remember_sent(found[number].high_watermark, found[number].log_start_offset)
+        for number, cached_partition in enumerate(self.cached_partitions):
+            cached_partition.remember_sent(found[number].high_watermark, found[number].log_start_offset)
         return self.template.answer.frame_with(self.request.correlation_id, rows, records)
 
 
@@ -223,13 +227,13 @@ def _partition(fetch: _PlainFetchRequest, number: int) -> Partition | None:
             return None
     elif template.rack and fetch.has_preferred(leading, number):
         return None
-    epoch = template.wanted[number].current_leader_epoch
+    epoch = template.cached_partitions[number].current_leader_epoch
     return partition if epoch in (NO_EPOCH, partition.info.leader_epoch) else None
 
 
 def _has_all(session: FetchSession, template: FetchTemplate) -> bool:
     """Return whether the session has all partitions of the template."""
-    return all(one.key in session.wanted for one in template.wanted)
+    return all(one.key in session.wanted for one in template.cached_partitions)
 
 
 def _read(  # noqa: PLR0917
@@ -245,7 +249,7 @@ def _read(  # noqa: PLR0917
 
     Return None for an error, an aborted transaction to return, or data that is not in memory.
     """
-    cached_partition = template.cached_partition[number]
+    cached_partition = template.cached_partitions[number]
     bytes_max = min(cached_partition.max_bytes, bytes_max, broker.fetch_bytes_max)
     try:
         if partition.diverging_epoch(cached_partition.last_fetched_epoch, offset) is not None:
@@ -288,18 +292,18 @@ class _DelayedPlainFetch:
         found = _read_all(fetch)
         if found is None:
             return self._answer_in_full()
-        if found[0].records.size or not fetch.wanted:
+        if found[0].records.size or not fetch.cached_partitions:
             return fetch.answered(found)
-        if fetch.wanted[0].is_news(found[0].high_watermark, found[0].log_start_offset):
+        if fetch.cached_partitions[0].is_news(found[0].high_watermark, found[0].log_start_offset):
             return fetch.answered(found)
         return encode_response(fetch.request, FetchResponse(session_id=fetch.template.session_id, responses=[]))
 
     def _answer_in_full(self) -> Encoded:
         fetch = self._fetch
-        wanted = fetch.wanted or [
-            one.at(offset) for one, offset in zip(fetch.template.wanted, fetch.offsets, strict=True)
+        cached_partitions = fetch.cached_partitions or [
+            one.at(offset) for one, offset in zip(fetch.template.cached_partitions, fetch.offsets, strict=True)
         ]
-        context = FetchContext(wanted, fetch.session, is_incremental=fetch.session is not None)
+        context = FetchContext(cached_partitions, fetch.session, is_incremental=fetch.session is not None)
         return encode_response(fetch.request, answer_waiting(self._call, fetch.template.body, context))
 
 

@@ -62,7 +62,7 @@ def _group(call: Call, body: DescribeGroupsRequest, group_id: str) -> DescribedG
     except Refused as refused:
         return _refused(group_id, refused if call.version >= NOT_FOUND_SINCE else Refused(refused.code))
     if isinstance(group, ClassicGroup):
-        found = _described(group, operations)
+        found = _describe(group, operations)
         found.rebalances = describing.rebalances_of(group.rebalances, body.include_rebalances)
         return found
     if call.version >= NOT_FOUND_SINCE:
@@ -75,7 +75,7 @@ def _refused(group_id: str, refused: Refused, state: str = "") -> DescribedGroup
     return _make_group(group_id, state, code=refused.code, message=refused.detail or None)
 
 
-def _described(group: ClassicGroup, operations: int) -> DescribedGroup:
+def _describe(group: ClassicGroup, operations: int) -> DescribedGroup:
     protocol = group.protocol_name if group.phase is State.STABLE else None
     described = _make_group(group.id, group.state, operations=operations)
     described.protocol_type = group.protocol_type

@@ -62,11 +62,11 @@ def refuse(call: Call, body: JoinGroupRequest, code: ErrorCode) -> JoinGroupResp
 
 def _check_session_timeout(call: Call, body: JoinGroupRequest) -> None:
     configs = call.broker.configs
-    least, most = configs.int("group.min.session.timeout.ms"), configs.int("group.max.session.timeout.ms")
-    if not least <= body.session_timeout_ms <= most:
+    minimum, maximum = configs.int("group.min.session.timeout.ms"), configs.int("group.max.session.timeout.ms")
+    if not minimum <= body.session_timeout_ms <= maximum:
         raise Refused(
             ErrorCode.INVALID_SESSION_TIMEOUT,
-            f"session timeout {body.session_timeout_ms} ms is out of range: {least} to {most} ms",
+            f"session timeout {body.session_timeout_ms} ms is out of range: {minimum} to {maximum} ms",
         )
 
 

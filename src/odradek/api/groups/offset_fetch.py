@@ -91,7 +91,7 @@ def handle(call: Call, body: OffsetFetchRequest) -> Slices:
         answers.append(_GroupAnswer(group, answer, leading))
         count += 1 + sum(len(topic.partitions) for topic in answer.topics)
     writes = CommittedRead(read)
-    call.leave(answers)
+    call.free_later(answers)
     return (yield from settled(writes, call.now, count, lambda: _answer(call, answers, writes)))
 
 

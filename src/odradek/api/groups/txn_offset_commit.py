@@ -74,7 +74,7 @@ def handle(call: Call, body: TxnOffsetCommitRequest) -> Slices:
     try:
         join, committed = yield from _commit(call, body, partitions)
     except Refused as refused:
-        return (yield from _answer(partitions, repeat(_known_to(call.version, refused.code))))
+        return (yield from _answer(partitions, repeat(_code_for_version(call.version, refused.code))))
     if committed.written is None:
         return (yield from _answer(partitions, committed.codes))
     writes = PendingWrites([committed.written] if join is None else [join, committed.written])
@@ -102,7 +102,7 @@ def refuse(call: Call, body: TxnOffsetCommitRequest, code: ErrorCode) -> TxnOffs
     )
 
 
-def _known_to(version: int, code: ErrorCode) -> ErrorCode:
+def _code_for_version(version: int, code: ErrorCode) -> ErrorCode:
     """Return a code that clients of this version know; none of them knows PRODUCER_FENCED here."""
     code = fenced_as(code, version, FENCED_NEVER)
     if code is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_SINCE:
@@ -133,7 +133,7 @@ def _commit(
         call.version,
         producer,
     )
-    verified = yield from _verified(call, body, shard, producer)
+    verified = yield from _verify(call, body, shard, producer)
     shard = call.broker.groups.shard_of(body.group_id)
     if len(partitions.known) <= SLICE_ELEMENTS:
         join = _join(call, body, shard, producer, verified)
@@ -144,7 +144,7 @@ def _commit(
     return join, long.finish(shard, call.now)
 
 
-def _verified(
+def _verify(
     call: Call, body: TxnOffsetCommitRequest, shard: GroupShard, producer: ProducerIdAndEpoch
 ) -> Generator[Wait, Any, Verification | None]:
     """Consult the transaction's coordinator; return None if that is not required."""

@@ -95,16 +95,16 @@ class Call:
     correlation_id: CorrelationId
     now: Moment
     admission: Admission = field(init=False)
-    left: list[object] | None = None  # Values that a handler in slices no longer needs; a thread frees them.
+    to_free: list[object] | None = None  # Values that a handler in slices no longer needs; a thread frees them.
 
     def __post_init__(self) -> None:
         self.admission = self.peer.admission  # The peer's admission is soon that of its next request.
 
-    def leave(self, value: object) -> None:
+    def free_later(self, value: object) -> None:
         """Keep a value that the handler no longer needs after its last slice, for a thread to free."""
-        if self.left is None:
-            self.left = []
-        self.left.append(value)
+        if self.to_free is None:
+            self.to_free = []
+        self.to_free.append(value)
 
     @property
     def principal(self) -> Principal:

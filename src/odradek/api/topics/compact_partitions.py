@@ -42,7 +42,7 @@ Requested: TypeAlias = dict[str, dict[int, Compaction | Refused]]
 def handle(call: Call, body: CompactPartitionsRequest) -> Slices:
     requested: Requested = {}
     compactions: list[Compaction] = []
-    call.leave((requested, compactions))
+    call.free_later((requested, compactions))
     count = 0
     for topic in body.topics:
         is_allowed = call.may(Operation.ALTER_CONFIGS, ResourceType.TOPIC, topic.name)

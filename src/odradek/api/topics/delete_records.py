@@ -51,7 +51,7 @@ def handle(call: Call, body: DeleteRecordsRequest) -> Slices:
                 yield PAUSE
     waiting = AllAdvanced()
     outcomes: Outcomes = {}
-    call.leave((requested, waiting, outcomes))
+    call.free_later((requested, waiting, outcomes))
     for name, offsets in requested.items():
         outcomes[name] = yield from _request_advances(call, TopicName(name), offsets, waiting)
     timeout_ms = max(body.timeout_ms, WRITE_TIMEOUT_MS)

@@ -52,7 +52,7 @@ def handle(call: Call, body: DeleteTopicsRequest) -> Slices:
         raise Refused(ErrorCode.TOPIC_DELETION_DISABLED if is_known else ErrorCode.INVALID_REQUEST)
     found = yield from _find_topics(call, _requested_topics(call, body))
     to_delete: dict[TopicName, Uuid] = {}
-    call.leave((found, to_delete))
+    call.free_later((found, to_delete))
     for number, (_, topic) in enumerate(found, 1):
         if isinstance(topic, TopicInfo):
             to_delete[topic.name] = topic.id

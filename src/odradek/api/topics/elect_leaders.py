@@ -57,11 +57,11 @@ def handle(call: Call, body: ElectLeadersRequest) -> Slices:
     view, deadline = call.broker.view, call.now.steady + max(body.timeout_ms, 0)
     partitions = yield from _requested_partitions(view, body)
     ends = yield from _ends(call, ElectLeaders(election_type, partitions))
-    call.leave(ends)
+    call.free_later(ends)
     unseen = yield from _unseen(view, ends)
     if unseen.left:
         yield ParkedRequest(unseen, deadline, nothing)
-    call.leave(partitions)
+    call.free_later(partitions)
     return by_length((yield from _answer(ends, unseen.left, is_of_all=body.topic_partitions is None)), len(ends))
 
 
@@ -103,7 +103,7 @@ def _ends(call: Call, event: ElectLeaders) -> Generator[Wait, object, Ends]:
     if broker.view.controller != broker.id:
         return (yield from _each(event.partitions, lambda _: NOT_CONTROLLER))
     if broker.controller_asks is None:  # This is a single broker, so no other broker could lead a partition.
-        return (yield from _each(event.partitions, lambda one: _alone(broker.view, one, event.election_type)))
+        return (yield from _each(event.partitions, lambda one: _elect_alone(broker.view, one, event.election_type)))
     yield from await_promise(broker.controller_asks.asked.submit_question(event), call)
     if event.answer is None:
         return (yield from _each(event.partitions, lambda _: ElectionEnd(event.error)))
@@ -119,7 +119,7 @@ def _each(partitions: Iterable[TopicPartition], end_of: Callable[[TopicPartition
     return ends
 
 
-def _alone(view: ClusterView, partition: TopicPartition, election_type: ElectionType) -> ElectionEnd:
+def _elect_alone(view: ClusterView, partition: TopicPartition, election_type: ElectionType) -> ElectionEnd:
     known = _known(view, partition)
     if known is None:
         return electing.UNKNOWN

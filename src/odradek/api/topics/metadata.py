@@ -149,11 +149,11 @@ def _topics(call: Call, body: MetadataRequest) -> Parts[list[MetadataResponseTop
     if body.topics is None or (call.version < NULL_MEANS_ALL_SINCE and not body.topics):
         for known in list(view.topics.values()):
             if _may_describe(call, known.name):
-                answers.append((yield from _described(call, known, with_operations)))
+                answers.append((yield from _describe(call, known, with_operations)))
             yield
         return answers
     distinct = yield from _distinct(body.topics)
-    call.leave(distinct)
+    call.free_later(distinct)
     for topic in distinct.values():
         answers.append((yield from _requested_topic(call, topic, may_create, with_operations)))
         yield
@@ -184,7 +184,7 @@ def _requested_topic(
         call.check(Operation.DESCRIBE, ResourceType.TOPIC, text)
         known = view.topics.get(text)
         if known is not None:
-            return (yield from _described(call, known, with_operations))
+            return (yield from _describe(call, known, with_operations))
         if text in view.unreadable:
             return _unknown(call, requested, ErrorCode.LEADER_NOT_AVAILABLE)
         if may_create:
@@ -215,7 +215,7 @@ def _unknown(
     )
 
 
-def _described(call: Call, topic: TopicInfo, with_operations: bool) -> Parts[MetadataResponseTopic]:
+def _describe(call: Call, topic: TopicInfo, with_operations: bool) -> Parts[MetadataResponseTopic]:
     partitions = yield from _partitions(call, topic)
     return MetadataResponseTopic(
         error_code=ErrorCode.NONE,

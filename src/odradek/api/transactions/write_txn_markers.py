@@ -71,7 +71,7 @@ def _write(
     producer = ProducerIdAndEpoch(ProducerId(one.producer_id), ProducerEpoch(one.producer_epoch))
     marker = Marker(producer, one.transaction_result, one.coordinator_epoch, one.transaction_version)
     results_by_partition: dict[TopicPartition, WritableTxnMarkerPartitionResult] = {}
-    call.leave(results_by_partition)
+    call.free_later(results_by_partition)
     topics = []
     for topic in one.topics:
         results = []

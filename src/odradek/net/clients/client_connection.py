@@ -340,7 +340,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._intake = None
         now, began = self._shell.now(), time.monotonic()
         self.last_active = now.steady
-        self._conversation.large_done(request, outcome, now, began)
+        self._conversation.on_large_received(request, outcome, now, began)
         self._follow_up()
         self._shell.settle()
 
