@@ -103,9 +103,9 @@ async def open_broker(
         broker.on_registered(epoch)
         broker.start(shell.now())
         report(storage)
-        reaches = _reaches(settings, shell) if settings.is_member else None
+        make_peers = _reaches(settings, shell) if settings.is_member else None
         shell.member = ClusterMember(
-            shell, broker, tree, metadata, info, patience_ms=2 * timeout_ms, configs=watch, reaches=reaches
+            shell, broker, tree, metadata, info, patience_ms=2 * timeout_ms, configs=watch, make_peers=make_peers
         )
         take_ids = partial(metadata.take_producer_ids, info.id)
         shell.run(broker, MetadataChanges(tree, metadata).change, take_ids, changes.change)

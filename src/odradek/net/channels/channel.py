@@ -75,7 +75,7 @@ class Channel:
         self._loop = loop
         self._endpoint = endpoint
         self._config = config
-        self._where = f"{name} at {_address(endpoint)}"
+        self._description = f"{name} at {_address(endpoint)}"
         self._tls = tls
         self._draw = draw
         self._connection: ChannelConnection | None = None
@@ -99,7 +99,7 @@ class Channel:
         Raises ChannelFull, without any effect, if `queued_max` requests are already queued.
         """
         if len(self) >= self._config.queued_max:
-            raise ChannelFull(f"the queue of requests to {self._where} is full: {len(self)} requests are queued")
+            raise ChannelFull(f"the queue of requests to {self._description} is full: {len(self)} requests are queued")
         self._waiting.append(PendingRequest(builder, then))
         if self._is_closed:
             self._fail_all(FailedRequest(FailureReason.CLOSED, "the channel is closed"))
@@ -124,21 +124,21 @@ class Channel:
 
     # Callbacks from the connection.
 
-    def opened(self) -> None:
+    def on_opened(self) -> None:
         self._send_waiting()
 
-    def writable(self) -> None:
+    def on_writable(self) -> None:
         self._send_waiting()
 
-    def received(self, pending: PendingRequest[Any], frame: Buffer) -> None:
+    def on_response(self, pending: PendingRequest[Any], frame: Buffer) -> None:
         pending.decode(frame)
         self._failures = 0
         if self._is_unavailable:
             self._is_unavailable = False
-            log.info("%s is available again", self._where)
+            log.info("%s is available again", self._description)
         self._complete()
 
-    def lost(self, failed: FailedRequest) -> None:
+    def on_lost(self, failed: FailedRequest) -> None:
         self._connection = None
         if not self._waiting and not self._in_flight:
             return  # Idle: the next request finds out whether the broker is reachable.
@@ -176,7 +176,7 @@ class Channel:
             failed = FailedRequest(
                 FailureReason.UNSENDABLE, f"failed to encode {pending.builder.request.__name__}: {error}"
             )
-        log.error("failed to send a request to %s: %s", self._where, failed.text)
+        log.error("failed to send a request to %s: %s", self._description, failed.text)
         pending.outcome = failed
         self._complete_soon()
 
@@ -241,7 +241,7 @@ class Channel:
         count = len(self._waiting) + len(self._in_flight)
         verb = "queued" if self._config.retries else "failed"
         consequence = f"1 request {verb}" if count == 1 else f"{count} requests {verb}"
-        log.warning("%s is unavailable: %s; %s", self._where, failed.text, consequence)
+        log.warning("%s is unavailable: %s; %s", self._description, failed.text, consequence)
 
 
 def _address(endpoint: Endpoint) -> str:

@@ -1,7 +1,7 @@
 """One TCP connection of a channel: connects, writes requests and delivers responses in order.
 
-It ends once, by calling `lost` with the reason, unless its owner has closed it before. It is never reused. Every end is
-an abort, because nobody needs the bytes left in the transport's buffer.
+It ends once, by calling `on_lost` with the reason, unless its owner has closed it before. It is never reused. Every end
+is an abort, because nobody needs the bytes left in the transport's buffer.
 
 A request times out relative to the time it was written, and its timeout ends the connection. Otherwise, a response that
 arrives late would be taken for the response to the next request. A peer that sends half a response, or one byte at a
@@ -45,15 +45,15 @@ _ERROR_CODE = Struct(">h")
 
 
 class Owner(Protocol):
-    """The channel as its connection sees it; `received` raises Malformed for an invalid response body."""
+    """The channel as its connection sees it; `on_response` raises Malformed for an invalid response body."""
 
-    def opened(self) -> None: ...
+    def on_opened(self) -> None: ...
 
-    def received(self, pending: PendingRequest[Any], frame: Buffer) -> None: ...
+    def on_response(self, pending: PendingRequest[Any], frame: Buffer) -> None: ...
 
-    def writable(self) -> None: ...
+    def on_writable(self) -> None: ...
 
-    def lost(self, failed: FailedRequest) -> None: ...
+    def on_lost(self, failed: FailedRequest) -> None: ...
 
 
 class ChannelConnection(asyncio.BufferedProtocol):
@@ -132,7 +132,7 @@ class ChannelConnection(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         self._is_paused = False
         if self.can_send:
-            self._owner.writable()
+            self._owner.on_writable()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._frames.get_buffer()
@@ -187,7 +187,7 @@ class ChannelConnection(asyncio.BufferedProtocol):
                 raise Malformed(f"correlation id {correlation_id} does not match the oldest request in flight")
             pending = self._in_flight.popleft()
             if self._is_open:
-                self._owner.received(pending, frame)
+                self._owner.on_response(pending, frame)
             else:
                 self._on_versions(pending, frame)
 
@@ -225,14 +225,14 @@ class ChannelConnection(asyncio.BufferedProtocol):
 
     def _open(self) -> None:
         self._is_open = True
-        self._owner.opened()
+        self._owner.on_opened()
 
     # The end.
 
     def _end(self, reason: FailureReason, text: str) -> None:
         if not self._has_ended:
             self._release()
-            self._owner.lost(FailedRequest(reason, text))
+            self._owner.on_lost(FailedRequest(reason, text))
 
     def _release(self) -> None:
         self._has_ended = True

@@ -139,7 +139,7 @@ class Listener:
         """Create a connection from an accepted socket, or close it at once so that the peer reads its end."""
         reason = self._rejection_reason(address[0])
         if reason is None and accepted.fileno() >= self._descriptors_max:
-            accepted = self._lowered(accepted)
+            accepted = self._with_lower_descriptor(accepted)
             reason = None if accepted.fileno() < self._descriptors_max else TOO_MANY_FILES
         if reason is not None:
             accepted.close()
@@ -154,7 +154,7 @@ class Listener:
         with self.shell.around_entries, self.shell.gathered:
             yield
 
-    def _lowered(self, accepted: socket.socket) -> socket.socket:
+    def _with_lower_descriptor(self, accepted: socket.socket) -> socket.socket:
         """Return the same connection with a descriptor released by idle logs, if there is one."""
         if not self.shell.room.for_connection():
             return accepted

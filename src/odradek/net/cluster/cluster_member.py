@@ -62,11 +62,11 @@ class ClusterMember:
         *,
         patience_ms: int,
         configs: ConfigWatch,
-        reaches: Callable[[Shell, Broker, Callable[[events.Event], None]], Peers] | None,
+        make_peers: Callable[[Shell, Broker, Callable[[events.Event], None]], Peers] | None,
     ) -> None:
         """Create a member that has not started yet.
 
-        `patience_ms` limits how long an earlier registration of this broker may remain. `reaches` creates the
+        `patience_ms` limits how long an earlier registration of this broker may remain. `make_peers` creates the
         connections to other brokers. Without it, the broker is alone and rejects requests that only brokers send.
         """
         self._shell = shell
@@ -77,7 +77,7 @@ class ClusterMember:
         self._patience_ms = patience_ms
         self._configs = configs
         self._queries = ControllerQueries(broker.purgatory, metadata.allocate_producer_ids)
-        if reaches is not None:
+        if make_peers is not None:
             broker.controller_asks = self._queries
         self._awaited = TopicPurgatory(broker.view)
         self._storage = list(broker.storage)
@@ -99,11 +99,11 @@ class ClusterMember:
             send=self._send,
             answered=lambda event: self._on_loop(self._on_answered, event),
             failed=lambda error: self._on_loop(_raise, error),
-            is_alone=reaches is None,
-            rebalance_seconds=None if reaches is None else _rebalance_seconds(broker),
+            is_alone=make_peers is None,
+            rebalance_seconds=None if make_peers is None else _rebalance_seconds(broker),
         )
-        tree.renewed = self._on_renewed
-        self._peers = None if reaches is None else reaches(shell, broker, self._thread.put_event)
+        tree.on_renewed = self._on_renewed
+        self._peers = None if make_peers is None else make_peers(shell, broker, self._thread.put_event)
         self._isr_changes = None if self._peers is None else self._make_isr_changes(self._peers)
         self._removals = DelayedDeletions(
             shell, metadata, self._unless_closed, lambda event: broker.on_event(event, shell.now())
@@ -132,11 +132,11 @@ class ClusterMember:
         log.warning("metadata tree session expired; registered broker %d again", self._broker.id)
         self._on_loop(self._on_enrolled, epoch)
         self._thread.put_event(events.ControllerChanged())
-        self._configs.renewed()
+        self._configs.on_renewed()
 
     def _on_enrolled(self, epoch: int) -> None:
         self._broker.on_registered(epoch)
-        self._updates.renewed()
+        self._updates.on_renewed()
 
     async def hand_over(self) -> None:
         """Move this broker's leaderships to other brokers, if there are any, before it stops."""

@@ -95,7 +95,7 @@ class ConfigWatch:
         """Stop notifying and reading."""
         self._soon = None
 
-    def renewed(self) -> None:
+    def on_renewed(self) -> None:
         """Read and watch everything again in a new session, as the session of the watches has expired."""
         self._is_lost = True
         self._notify()
@@ -124,7 +124,7 @@ class ConfigWatch:
         try:
             altered = self._read()
         except SessionExpired:
-            return Altered(NO_REQUEST)  # `renewed` triggers a complete reading.
+            return Altered(NO_REQUEST)  # `on_renewed` triggers a complete reading.
         except TreeFailed as failed:
             if not self._is_failing:
                 _LOG.warning("failed to read changed configurations (will retry): %s", failed)

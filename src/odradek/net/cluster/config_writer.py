@@ -221,7 +221,7 @@ class _Result:
         self.prepared: PreparedConfigs | None = None
         self._topics: dict[TopicName, Mapping[str, str]] = {}
         self._broker: BrokerConfigs | None = None
-        self._in_force: list[Callable[[], None]] = []
+        self._to_apply: list[Callable[[], None]] = []
 
     def written(self, write: Write) -> None:
         if self.change.is_dry:
@@ -233,10 +233,10 @@ class _Result:
         assert self.prepared is not None
         self.configs, self.dynamic, apply = self.prepared
         self._broker = self.configs
-        self._in_force.append(apply)
+        self._to_apply.append(apply)
 
     def altered(self) -> Altered:
-        return Altered(self.change.token, self._topics, self._broker, self._in_force, self.refused)
+        return Altered(self.change.token, self._topics, self._broker, self._to_apply, self.refused)
 
 
 def _operations(path: str, version: int | None, texts: Mapping[str, str]) -> list[Operation]:

@@ -68,18 +68,18 @@ class ControllerUpdates:
         broker: Broker,
         metadata: Metadata,
         unless_closed: Callable[..., None],
-        updated: Callable[[], None],
+        on_updated: Callable[[], None],
     ) -> None:
         """Create an empty queue.
 
-        `unless_closed` calls its first argument with the other arguments, unless the broker has stopped. `updated` is
-        called when the view of the cluster may have changed.
+        `unless_closed` calls its first argument with the other arguments, unless the broker has stopped. `on_updated`
+        is called when the view of the cluster may have changed.
         """
         self._shell = shell
         self._broker = broker
         self._metadata = metadata
         self._unless_closed = unless_closed
-        self._updated = updated
+        self._on_updated = on_updated
         # A new controller first sends UpdateMetadata with everything, then LeaderAndIsr. Clients that connect between
         # the two are sent here and rejected (NOT_LEADER_OR_FOLLOWER), so a lone broker accepts clients after both.
         self._queue: deque[QueuedControlRequest] = deque()
@@ -98,7 +98,7 @@ class ControllerUpdates:
         self._is_applying = True
         self._prepare(self._queue.popleft())
 
-    def renewed(self) -> None:
+    def on_renewed(self) -> None:
         """Retry reading from the tree at once, because there is a session again.
 
         The waiting request is probably from before the session expired, and will be refused. The requests behind it
@@ -170,7 +170,7 @@ class ControllerUpdates:
         queued.then(answer)
         if isinstance(queued.sent.request, UpdateMetadata):
             # Not within a slice, because requests waiting on a channel that closes fail at once.
-            self._shell.loop.call_soon(self._unless_closed, self._updated)
+            self._shell.loop.call_soon(self._unless_closed, self._on_updated)
             self._has_metadata = True
         # The consequences of the same event follow in the queue: leaderships of this broker that clients already know.
         if self._has_metadata and not self._queue and not self.informed.done():

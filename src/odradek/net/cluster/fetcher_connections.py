@@ -79,7 +79,7 @@ class FetcherConnections:
             if response.error_code:
                 self._failed(fetcher, request, error_code(response.error_code))
                 return
-            answers = follower_api.fetched(response, fetcher.topic_names, version)
+            answers = follower_api.fetch_results(response, fetcher.topic_names, version)
             advanced = fetcher.fetched(request, response.session_id, answers, self._shell.now())
             self._process(fetcher, request, self._complete_waiting(advanced))
 

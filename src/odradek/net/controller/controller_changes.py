@@ -145,11 +145,11 @@ class ControllerChanges:
 
     def _apply_each(self, operations: Sequence[Operation]) -> None:
         """Execute operations in batches, and skip operations that fail."""
-        for some in _portions(operations):
+        for batch in _batches(operations):
             try:
-                self._change(some)
+                self._change(batch)
             except _SKIPPED:
-                for one in some:
+                for one in batch:
                     with suppress(*_SKIPPED):
                         self._change([one])
 
@@ -164,19 +164,19 @@ class ControllerChanges:
             raise failed.error from failed
 
 
-def _portions(operations: Iterable[Operation]) -> Iterator[list[Operation]]:
+def _batches(operations: Iterable[Operation]) -> Iterator[list[Operation]]:
     """Yield the operations in order, in batches that fit into one multi."""
-    some: list[Operation] = []
+    batch: list[Operation] = []
     size = 0
     for operation in operations:
         added = len(operation.data) if isinstance(operation, Create | SetData) else 0
-        if some and (len(some) == OPERATIONS_PER_MULTI or size + added > BYTES_PER_MULTI):
-            yield some
-            some, size = [], 0
-        some.append(operation)
+        if batch and (len(batch) == OPERATIONS_PER_MULTI or size + added > BYTES_PER_MULTI):
+            yield batch
+            batch, size = [], 0
+        batch.append(operation)
         size += added
-    if some:
-        yield some
+    if batch:
+        yield batch
 
 
 def with_folders(tree: Tree, partitions: Iterable[TopicPartition]) -> Iterator[TopicPartition]:
@@ -188,8 +188,8 @@ def with_folders(tree: Tree, partitions: Iterable[TopicPartition]) -> Iterator[T
     for partition in partitions:
         of_topic.setdefault(partition.topic, []).append(partition)
     for name, some in of_topic.items():
-        there = set(children_if_there(tree, layout.partitions(name)))
-        yield from (partition for partition in some if str(partition.partition) in there)
+        existing = set(children_if_there(tree, layout.partitions(name)))
+        yield from (partition for partition in some if str(partition.partition) in existing)
 
 
 def _write_operation(partition: TopicPartition, state: LeaderAndIsr, *, creates: bool) -> Operation:

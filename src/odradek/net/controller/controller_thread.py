@@ -70,7 +70,7 @@ class ControllerThread:
         self._rebalance_seconds = rebalance_seconds
         self._rebalance_at: float | None = None  # On the monotonic clock; None while this broker is not the controller.
         self._events: SimpleQueue[events.Event | None] = SimpleQueue()
-        self._door = ControllerTree(tree, broker, now, may_be_unclean, self.put_event)
+        self._controller_tree = ControllerTree(tree, broker, now, may_be_unclean, self.put_event)
         self._may_continue = threading.Event()
         self._is_suspended = self._is_closed = False
         self._thread = threading.Thread(target=self._run, name="odradek-controller", daemon=True)
@@ -130,7 +130,7 @@ class ControllerThread:
 
     def _handle(self, event: events.Event) -> None:
         was_active, epoch = self._controller.is_active, self._controller.epoch
-        self._door.run(self._controller.handle(event), self._await_tree)
+        self._controller_tree.run(self._controller.handle(event), self._await_tree)
         if self._controller.epoch != epoch:
             self._rebalance_in(FIRST_REBALANCE_SECONDS)
         elif isinstance(event, events.RebalanceDue):

@@ -65,10 +65,10 @@ class Slices:
                         self._works.appendleft(work)
                         break
         finally:  # A work that fails does not delay the others.
-            took = time.monotonic_ns() - began
-            if took >= STALL_NS:
+            duration_ns = time.monotonic_ns() - began
+            if duration_ns >= STALL_NS:
                 self._is_due = True
-                self._loop.call_later(min(took / 1e9, REST_SECONDS_MAX), self._run_next)
+                self._loop.call_later(min(duration_ns / 1e9, REST_SECONDS_MAX), self._run_next)
             elif self._works:
                 self._is_due = True
                 self._loop.call_soon(self._run_next)

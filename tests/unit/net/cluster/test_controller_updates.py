@@ -82,7 +82,7 @@ def test_waiting_request_is_applied_when_the_session_is_renewed(
     async def play() -> None:
         shell = Shell(harness.now)
         told = ControllerUpdates(
-            shell, broker, cast(Metadata, tree), lambda call, *arguments: call(*arguments), updated=lambda: None
+            shell, broker, cast(Metadata, tree), lambda call, *arguments: call(*arguments), on_updated=lambda: None
         )
         told.add(update(5, before), ends.append)
         told.add(update(6, before + 1), ends.append)
@@ -90,9 +90,9 @@ def test_waiting_request_is_applied_when_the_session_is_renewed(
         assert not ends, "the tree does not answer"
         tree.has_session = True
         broker.on_registered(before + 1)
-        told.renewed()
+        told.on_renewed()
         told.start_next()
-        told.renewed()  # Nothing waits.
+        told.on_renewed()  # Nothing waits.
 
     asyncio.run(play())
     stale, taken = ends
@@ -129,7 +129,7 @@ def ends_of(harness: Harness, tree: Tree, *sent: ControlRequest) -> list[Errors 
     async def play() -> None:
         shell = Shell(harness.now)
         told = ControllerUpdates(
-            shell, harness.broker, cast(Metadata, tree), lambda call, *rest: call(*rest), updated=lambda: None
+            shell, harness.broker, cast(Metadata, tree), lambda call, *rest: call(*rest), on_updated=lambda: None
         )
         for one in sent:
             told.add(one, ends.append)
