@@ -187,7 +187,7 @@ class Conversation:
             request = unhandled.popleft()
             admission = admit(peer, request, now)
             if admission is not peer.admission:
-                peer.admitted(admission)
+                peer.set_admission(admission)
             try:
                 outcome = dispatch(broker, peer, request, now)
             except (Malformed, ConnectionAbortedError) as reason:
@@ -278,7 +278,7 @@ class Conversation:
     def _admit(self, request: Request, now: Moment) -> Admission:
         admission = self._host.gate.admit(self.peer, request, now)
         if admission is not self.peer.admission:
-            self.peer.admitted(admission)
+            self.peer.set_admission(admission)
         return admission
 
     def _advance(self, under_way: _UnderWay, resumed: Resumption | None, now: Moment) -> None:

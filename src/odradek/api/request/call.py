@@ -59,7 +59,7 @@ class Peer:
     def __post_init__(self) -> None:
         self.admission = self.welcome = _NAMELESS if self.principal is ANONYMOUS else Admission(self.principal)
 
-    def admitted(self, admission: Admission) -> None:
+    def set_admission(self, admission: Admission) -> None:
         """Store the gate's answer about the next request; drop templates learned under other rules."""
         last, self.admission = self.admission, admission
         if admission.version != last.version or admission.principal != last.principal:
