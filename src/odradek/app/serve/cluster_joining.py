@@ -75,7 +75,7 @@ async def open_broker(
 
     Raise the errors of app/serve/building.start.
     """
-    disk = (RealDisk if durable else UnsyncedDisk)(shell.room.opened)
+    disk = (RealDisk if durable else UnsyncedDisk)(shell.room.on_opened)
     timeout_ms = settings.configs.int("zookeeper.session.timeout.ms")
     where, tree = _tree(settings, disk, timeout_ms, durable, opens_tree)
     with ExitStack() as undoing:

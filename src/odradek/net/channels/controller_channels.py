@@ -61,7 +61,7 @@ class ControllerChannels:
         self._tls = tls
         self._channels: dict[tuple[BrokerId, int], Channel] = {}  # The key includes the broker's epoch.
 
-    def keep(self, alive: Mapping[BrokerId, LiveBroker]) -> None:
+    def retain(self, alive: Mapping[BrokerId, LiveBroker]) -> None:
         """Close the channels to all brokers except these."""
         for broker, epoch in list(self._channels):
             live = alive.get(broker)
@@ -91,7 +91,7 @@ class ControllerChannels:
             self._put_event(events.Answered(request, failures))
 
     def close(self) -> None:
-        self.keep({})
+        self.retain({})
 
 
 def inter_broker_endpoint(broker: BrokerInfo, listener: str) -> Endpoint:

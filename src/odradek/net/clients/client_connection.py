@@ -60,7 +60,7 @@ class ConnectionOwner(Protocol):
     @property
     def budget(self) -> ReceiveBudget: ...
 
-    def admitted(self, connection: ClientConnection, address: str) -> None:
+    def on_connected(self, connection: ClientConnection, address: str) -> None:
         """Count a connection until `forget`."""
 
     def forget(self, connection: ClientConnection) -> None:
@@ -96,7 +96,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._peer = _peer(self._transport, self._listener)
         self._conversation = Conversation(self._shell, self._peer, self._wire, self._follow_up)
         self.last_active = self._shell.now().steady
-        self._listener.admitted(self, self._peer.address.rpartition(":")[0])
+        self._listener.on_connected(self, self._peer.address.rpartition(":")[0])
 
     def connection_lost(self, error: Exception | None) -> None:
         self._is_closing = self._has_left = True

@@ -168,7 +168,7 @@ class Listener:
     def _on_no_descriptor(self, address: Address) -> None:
         self._reject(address[0], TOO_MANY_FILES)
 
-    def admitted(self, connection: ClientConnection | SecureFront, address: str) -> None:
+    def on_connected(self, connection: ClientConnection | SecureFront, address: str) -> None:
         """Count a connection until `forget`; a TLS connection counts as its front until the handshake ends."""
         self._connections[connection] = address
         self.quotas.add(address)

@@ -64,7 +64,7 @@ class SecureConnectionOwner(Protocol):
     @property
     def entrance(self) -> ListenerTls | None: ...
 
-    def admitted(self, connection: SecureFront, address: str) -> None: ...
+    def on_connected(self, connection: SecureFront, address: str) -> None: ...
 
     def forget(self, connection: SecureFront) -> None: ...
 
@@ -123,7 +123,7 @@ class SecureFront(asyncio.BufferedProtocol):
         self._outbox = SecureOutbox(self._raw, self._session, self._owner.loop, self._entrance.gathering)
         remote = self._raw.get_extra_info("peername")
         self._address = f"{remote[0]}:{remote[1]}" if remote else "unknown"
-        self._owner.admitted(self, self._address.rpartition(":")[0])
+        self._owner.on_connected(self, self._address.rpartition(":")[0])
         self._timer = self._owner.loop.loop.call_later(HANDSHAKE_SECONDS_MAX, self._time_out)
 
     def get_buffer(self, sizehint: int) -> memoryview:

@@ -154,9 +154,9 @@ class ClusterMember:
 
         self._query_own_controller(event, on_answered)
 
-    def _query_own_controller(self, event: OwnQuery, ended: Callable[[events.ControllerQuery[Any]], None]) -> None:
+    def _query_own_controller(self, event: OwnQuery, then: Callable[[events.ControllerQuery[Any]], None]) -> None:
         """Send a request to our own controller, without a socket."""
-        self._pending_queries[event] = ended
+        self._pending_queries[event] = then
         self._thread.put_event(event)
 
     def _make_isr_changes(self, peers: Peers) -> IsrChanges:
@@ -288,7 +288,7 @@ class ClusterMember:
 
     def _on_sent(self, requests: Sequence[ControlRequest], alive: Mapping[BrokerId, LiveBroker]) -> None:
         if self._peers is not None:
-            self._peers.keep(alive)
+            self._peers.retain(alive)
         for request in requests:
             if request.broker == self._broker.id:
                 self._updates.add(request, partial(self._answer_controller, request))
@@ -302,9 +302,9 @@ class ClusterMember:
             self._thread.put_event(events.Answered(request, answer))
 
     def _on_answered(self, event: events.ControllerQuery[Any]) -> None:
-        ended = self._pending_queries.pop(event, None)
-        if ended is not None:
-            ended(event)
+        then = self._pending_queries.pop(event, None)
+        if then is not None:
+            then(event)
 
 
 def _rebalance_seconds(broker: Broker) -> int | None:

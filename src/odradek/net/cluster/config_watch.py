@@ -142,7 +142,7 @@ class ConfigWatch:
         topics = self._topics(self._all_topics() if named is None else named.topics)
         # Last, because it changes the known values of the broker.
         prepared = self._changes.reread() if named is None or named.broker else None
-        self._seen = notices if seen is None or named is None else notices._replace(created=_accounted(seen, notices))
+        self._seen = notices if seen is None or named is None else notices._replace(created=_seen_count(seen, notices))
         if prepared is None:
             return Altered(NO_REQUEST, topics)
         configs, apply = prepared
@@ -165,7 +165,7 @@ class ConfigWatch:
 
         A writer of a notice deletes old ones by its own clock, which may be wrong.
         """
-        if notices.created > _accounted(seen, notices):
+        if notices.created > _seen_count(seen, notices):
             return None
         paths = [f"{layout.CONFIG_CHANGES}/{name}" for name in sorted(notices.names - seen.names)]
         named = ChangedOwners(set(), broker=False)
@@ -173,12 +173,12 @@ class ConfigWatch:
             if node is None:
                 return None
             try:
-                named = self._with(named, layout.decode_config_change(node[0]))
+                named = self._add_entity(named, layout.decode_config_change(node[0]))
             except (BadZnodeError, Refused) as bad:
                 _LOG.error("failed to read %s: %s", path, bad)
         return named
 
-    def _with(self, named: ChangedOwners, entity: str) -> ChangedOwners:
+    def _add_entity(self, named: ChangedOwners, entity: str) -> ChangedOwners:
         """Add the owner in a notice, such as `topics/flights`; ignore owners other than topics and brokers."""
         kind, _, name = entity.partition("/")
         if kind == layout.TOPIC_CONFIGS:
@@ -252,6 +252,6 @@ def _created_count(names: list[str]) -> int:
     return 0
 
 
-def _accounted(seen: ConfigNotices, notices: ConfigNotices) -> int:
+def _seen_count(seen: ConfigNotices, notices: ConfigNotices) -> int:
     """Return how many of the notices ever created were seen."""
     return seen.created + len(notices.names - seen.names)

@@ -42,9 +42,9 @@ class Peers:
         self.requests = BrokerRequests(shell, broker, self._broker_channels)
         self.fetchers = FetcherConnections(shell, broker, listener, tls)
 
-    def keep(self, alive: Mapping[BrokerId, LiveBroker]) -> None:
+    def retain(self, alive: Mapping[BrokerId, LiveBroker]) -> None:
         """Close the controller's channels to all brokers except these."""
-        self._controller_channels.keep(alive)
+        self._controller_channels.retain(alive)
 
     def send(self, request: ControlRequest, live: LiveBroker) -> None:
         """Send a controller request to one broker, behind earlier ones."""

@@ -200,9 +200,9 @@ class ControllerTree:
     @execute.register
     def _(self, step: ReadStates) -> None:
         states: dict[TopicPartition, LeaderAndIsr] = {}
-        asked = list(with_folders(self._tree, step.partitions))
-        paths = [layout.partition_state(*partition) for partition in asked]
-        for partition, path, node in zip(asked, paths, self._tree.get_all(paths), strict=True):
+        partitions = list(with_folders(self._tree, step.partitions))
+        paths = [layout.partition_state(*partition) for partition in partitions]
+        for partition, path, node in zip(partitions, paths, self._tree.get_all(paths), strict=True):
             if node is not None:
                 found = readable(path, partial(decoded, version=node[1].version), node[0])
                 if found is not None:

@@ -32,7 +32,7 @@ class DescriptorRoom:
         self._is_stopped = False
         self._next_for_connections = 0.0
 
-    def opened(self, descriptor: int) -> None:
+    def on_opened(self, descriptor: int) -> None:
         """Record the descriptor that a file received, or a negative number if there was none.
 
         May be called in any thread.

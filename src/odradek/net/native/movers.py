@@ -196,5 +196,5 @@ class Movers:
 
 
 def _run(run: Callable[[], None], affinity: set[int]) -> None:
-    processors.keep_to(affinity)
+    processors.bind_thread(affinity)
     run()

@@ -28,7 +28,7 @@ from odradek.core.kernel.moment import Moment
 from odradek.net.cluster import controller_updates as from_controller
 from odradek.net.cluster.controller_updates import ControllerUpdates
 from odradek.net.cluster.tree_metadata import Metadata
-from odradek.net.loop.threads import done_here
+from odradek.net.loop.threads import completed_future
 from support.at_once import AtOnce
 from support.in_memory import US, Harness
 from support.waiting import SECONDS_MAX
@@ -45,7 +45,7 @@ class Shell(AtOnce):
 
     def in_order(self, work: Callable[[], Any], then: Callable[[Future[Any]], None]) -> None:
         """Return the failure of a thread in its future, as a broker does."""
-        self._tell(done_here(work), then)
+        self._tell(completed_future(work), then)
 
 
 class Unanswered:
