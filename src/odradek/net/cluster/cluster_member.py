@@ -219,9 +219,9 @@ class ClusterMember:
 
     def _take_questions(self) -> None:
         """Take requests from other brokers; a lone broker receives none."""
-        for update in self._queries.update.take_questions():
+        for update in self._queries.told.take_questions():
             self._updates.add(update.question, update.complete)
-        for query in self._queries.query.take_questions():
+        for query in self._queries.asked.take_questions():
             assert isinstance(query.question, OwnQuery)
             self._query_own_controller(query.question, query.complete)
 
