@@ -132,7 +132,7 @@ class SimConnection:
         if talk.mute_until > now.steady and not self._has_unmute:
             self._has_unmute = True
             self._shell.after((talk.mute_until - now.steady) * MILLISECOND_US, self._unmuted)
-        if talk.can_go_on(now) and not self._is_too_far_behind() and not self._is_going_on:
+        if talk.can_continue(now) and not self._is_too_far_behind() and not self._is_going_on:
             self._is_going_on = True
             self._shell.soon(self._go_on)
         elif self._socket.readable_bytes and not self._is_reading_paused():

@@ -198,10 +198,10 @@ class SimMember:
             return
         try:
             if self.cluster.random.random() < LOST_ANSWERS and not self.tree.is_cut_off:
-                self.door.carry_out(step)  # type: ignore[arg-type]  # And its answer is lost: it is done again.
+                self.door.execute(step)  # type: ignore[arg-type]  # And its answer is lost: it is done again.
                 if isinstance(step, WriteStates):
                     self.cluster.wrote(step)
-            self.door.carry_out(step)  # type: ignore[arg-type]
+            self.door.execute(step)  # type: ignore[arg-type]
         except Unavailable:
             self.node.after(RETRY_US, lambda: self._carry_out(steps, step))
             return

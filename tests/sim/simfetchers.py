@@ -82,18 +82,18 @@ class SimFetchers(FetcherConnections):
         super().__init__(shell, member.broker, "PLAINTEXT", None)
         self._member = member
 
-    def _ask(
-        self, fetcher: ReplicaFetcher, asked: Request, builder: RequestBuilder[T], answered: Callable[[T], None]
+    def _send(
+        self, fetcher: ReplicaFetcher, request: Request, builder: RequestBuilder[T], on_answered: Callable[[T], None]
     ) -> None:
         def ended(response: T | None) -> None:
             if response is None:
-                self._failed(fetcher, asked, ErrorCode.NETWORK_EXCEPTION)
+                self._failed(fetcher, request, ErrorCode.NETWORK_EXCEPTION)
             else:
-                answered(response)
+                on_answered(response)
             self._member.server.settle()
 
         self._member.cluster.request(self._member.id, fetcher.leader, builder, ended)
 
-    def _take_in(self, fetcher: ReplicaFetcher, asked: Request, work: Iterator[None]) -> None:
+    def _process(self, fetcher: ReplicaFetcher, request: Request, work: Iterator[None]) -> None:
         for _ in work:
             pass

@@ -167,7 +167,7 @@ class SimServer:
             conversation.answer_parked(parked, now)
             self._go_on(self._talks[conversation])
         for talk in list(self._talks.values()):
-            if talk.conversation.can_go_on(now):
+            if talk.conversation.can_continue(now):
                 self._go_on(talk)
         return bool(effects or completed)
 

@@ -105,7 +105,7 @@ class SimShell:
     def after(self, delay_us: int, action: Action) -> None:
         self._node.after(delay_us, action)
 
-    def wants_each(self, api_key: int) -> bool:
+    def must_dispatch_each(self, api_key: int) -> bool:
         return False
 
     def answered(self, request: Request, began: float) -> None:

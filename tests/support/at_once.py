@@ -12,14 +12,14 @@ from odradek.coordination.tree import TreeFailed
 from odradek.core.kernel.chores import ChoresRun
 from odradek.core.kernel.moment import Moment
 from odradek.net.loop.pools import Pool
-from odradek.net.loop.threads import done_here
+from odradek.net.loop.threads import completed_future
 
 T = TypeVar("T")
 
 
 def done(work: Callable[[], T]) -> Future[T]:
     """Return the future of work executed here; any failure except of the metadata tree fails the test at once."""
-    future = done_here(work)
+    future = completed_future(work)
     failure = future.exception()
     if failure is not None and not isinstance(failure, TreeFailed):
         raise failure

@@ -29,7 +29,7 @@ class HarnessClient:
         self.socket = _NoSocket()
         self._harness = harness
         self.peer = Peer(harness.peer.listener, harness.peer.local, None, harness.peer.address)
-        self.peer.admitted(admission)
+        self.peer.set_admission(admission)
         self.last_frame = b""
         self._outcomes: deque[Encoded | ParkedRequest[Encoded]] = deque()
 

@@ -70,7 +70,7 @@ class InMemoryHost:
         self.gate = gate
         self.dispatch: Dispatch = dispatch
 
-    def wants_each(self, api_key: int) -> bool:
+    def must_dispatch_each(self, api_key: int) -> bool:
         return False
 
     def answered(self, request: Request, began: float) -> None:

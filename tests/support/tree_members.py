@@ -30,16 +30,16 @@ class TopicsOfTree:
     def __init__(self, tree: Tree, metadata: Metadata) -> None:
         """Create the controller, and complete the deletions of an earlier one."""
         self._door = controller_door(tree)
-        self._door.carry_out(Elect())
+        self._door.execute(Elect())
         marked = ReadDeletions()
-        self._door.carry_out(marked)
-        self._door.carry_out(RemoveTopics(marked.result))
+        self._door.execute(marked)
+        self._door.execute(RemoveTopics(marked.result))
         self._changes = MetadataChanges(tree, metadata)
 
     def change(self, change: Change) -> Changed:
         changed = self._changes.change(change)
         if isinstance(change, DeleteTopics):  # At once, as if no broker had replicas of them.
-            self._door.carry_out(RemoveTopics(list(changed.topics)))
+            self._door.execute(RemoveTopics(list(changed.topics)))
         return changed
 
 
@@ -61,7 +61,7 @@ class TreeMember:
 
     def is_elected(self) -> bool:
         elect = Elect()
-        controller_door(self.tree, self.broker).carry_out(elect)
+        controller_door(self.tree, self.broker).execute(elect)
         return elect.result is not None
 
 

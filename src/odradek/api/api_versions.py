@@ -39,7 +39,7 @@ def handle(call: Call, body: ApiVersionsRequest) -> ApiVersionsResponse:
         if not all(map(SOFTWARE.fullmatch, names)):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
         call.peer.software = " ".join(names)
-    code = _check_meant(call, body) if call.version >= CLUSTER_NAMED_SINCE else ErrorCode.NONE
+    code = _check_target(call, body) if call.version >= CLUSTER_NAMED_SINCE else ErrorCode.NONE
     if code:
         return ApiVersionsResponse(error_code=code, api_keys=[])
     protocol = call.broker.protocol
@@ -70,7 +70,7 @@ def unknown_version() -> ApiVersionsResponse:
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[known])
 
 
-def _check_meant(call: Call, body: ApiVersionsRequest) -> ErrorCode:
+def _check_target(call: Call, body: ApiVersionsRequest) -> ErrorCode:
     """Return the error for the cluster and broker that the client names, NONE if they are right.
 
     The client names both or neither, and they must be this cluster and this broker.

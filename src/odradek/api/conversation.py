@@ -44,7 +44,7 @@ from odradek.wire.schema.primitives import IN_MEMORY, Buffer, Chunk
 
 log = logging.getLogger(__name__)
 
-NOBODY = Connection(buffer_bytes=0)
+NO_CONNECTION = Connection(buffer_bytes=0)
 QUICK_PER_STEP = 64  # One or two milliseconds.
 
 Dispatch = Callable[[Broker, Peer, Request, Moment], Outcome]
@@ -63,7 +63,7 @@ class Host(Protocol):
     def dispatch(self) -> Dispatch:
         """Return the function that handles a request; a request log or a test may wrap it."""
 
-    def wants_each(self, api_key: int) -> bool:
+    def must_dispatch_each(self, api_key: int) -> bool:
         """Return whether `dispatch` must see every request of the API, including large ones."""
 
     def answered(self, request: Request, began: float) -> None:
@@ -100,14 +100,17 @@ class Conversation:
         self.ending: CloseReason | None = None
         self.mute_until = 0  # On the steady clock.
         self._is_throttled = False  # A throttled request waits for its answer, and later requests wait, too.
-        self._is_held_up = False  # A request is in steps, throttled or muted: later requests may have to wait.
+        self._is_blocked = False  # A request is in steps, throttled or muted: later requests may have to wait.
         self._held_bytes = 0  # Bytes of answers in memory that `data_to_send` has not taken yet.
         self._unhandled: deque[Request] = deque()
         self._staged: list[tuple[Request, StagedRequest]] = []
         self._parked: dict[ParkedRequest[Encoded], _Waiting] = {}
         self._under_way: _UnderWay | None = None
         self._waits_for: Wait = PAUSE  # The event or work that the request in steps waits for.
-        self._came: tuple[object, Exception | None] = (None, None)  # The result of that wait: a value, or an error.
+        self._wait_result: tuple[object, Exception | None] = (
+            None,
+            None,
+        )  # The result of that wait: a value, or an error.
         self._tried_large = -1  # Sequence number of the request that was last tried as a large produce.
 
     # Receiving.
@@ -154,7 +157,7 @@ class Conversation:
         """Return the wait of the long request under way; PAUSE if it waits only for its next turn."""
         return self._waits_for
 
-    def can_go_on(self, now: Moment) -> bool:
+    def can_continue(self, now: Moment) -> bool:
         """Return whether `step` would find work."""
         if not self._unhandled and self._under_way is None:
             return False
@@ -176,15 +179,15 @@ class Conversation:
 
         `began` is the start time, on the clock that `Host.answered` compares it with.
         """
-        if self._is_held_up and not self._go_on(now):
-            return self.can_go_on(now)
+        if self._is_blocked and not self._resume_or_unmute(now):
+            return self.can_continue(now)
         unhandled, staged, peer, host = self._unhandled, self._staged, self.peer, self._host
-        broker, dispatch, ask = host.broker, host.dispatch, host.gate.admit
+        broker, dispatch, admit = host.broker, host.dispatch, host.gate.admit
         while unhandled:
             request = unhandled.popleft()
-            admission = ask(peer, request, now)
+            admission = admit(peer, request, now)
             if admission is not peer.admission:
-                peer.admitted(admission)
+                peer.set_admission(admission)
             try:
                 outcome = dispatch(broker, peer, request, now)
             except (Malformed, ConnectionAbortedError) as reason:
@@ -198,22 +201,22 @@ class Conversation:
                 elif outcome.is_quick and len(staged) % QUICK_PER_STEP:
                     continue
             elif outcome is None or isinstance(outcome, (list, ParkedRequest)):
-                self._handled(request, outcome, now, began)
+                self._on_handled(request, outcome, now, began)
             else:
-                self._under_way, self._is_held_up = (request, outcome, began), True
+                self._under_way, self._is_blocked = (request, outcome, began), True
                 self._advance(self._under_way, None, now)
             break
-        return self.can_go_on(now) if self._is_held_up else bool(unhandled)
+        return self.can_continue(now) if self._is_blocked else bool(unhandled)
 
-    def _go_on(self, now: Moment) -> bool:
+    def _resume_or_unmute(self, now: Moment) -> bool:
         """Resume a request in steps or end an expired mute; return whether the next requests can be handled."""
-        if not self.can_go_on(now):
+        if not self.can_continue(now):
             return False
         self.mute_until = 0
         if self._under_way is not None:
             self._resume(self._under_way, now)
             return False
-        self._is_held_up = False
+        self._is_blocked = False
         return True
 
     def commit(self, now: Moment, began: float) -> None:
@@ -233,22 +236,24 @@ class Conversation:
             except AssertionError:
                 raise
             except Exception as error:
-                self._break(error, request)
+                self._end_broken(error, request)
                 return
-            if isinstance(outcome, list) and not throttle_ms:  # As in _handled, without the extra call.
+            if isinstance(outcome, list) and not throttle_ms:  # As in _on_handled, without the extra call.
                 self._held_bytes += in_memory(outcome)
                 wire.answer(request, outcome)
                 answered(request, began)
             else:
-                self._handled(request, outcome, now, began)
+                self._on_handled(request, outcome, now, began)
 
-    def _handled(self, request: Request, outcome: Encoded | ParkedRequest[Encoded], now: Moment, began: float) -> None:
+    def _on_handled(
+        self, request: Request, outcome: Encoded | ParkedRequest[Encoded], now: Moment, began: float
+    ) -> None:
         throttle_ms = self.peer.admission.throttle_ms
         if isinstance(outcome, ParkedRequest):
             outcome.owner = self
             self._parked[outcome] = request, began, throttle_ms
             if throttle_ms:
-                self._is_throttled = self._is_held_up = True
+                self._is_throttled = self._is_blocked = True
             self._host.broker.purgatory.park(outcome)
         else:
             self._answer((request, began, throttle_ms), outcome, now)
@@ -260,20 +265,20 @@ class Conversation:
         self.wire.answer(request, answer)
         self._host.answered(request, began)
         if throttle_ms:
-            self._is_throttled, self._is_held_up = False, True
+            self._is_throttled, self._is_blocked = False, True
             self.mute_until = now.steady + throttle_ms
 
     # A request in steps.
 
     def _resume(self, under_way: _UnderWay, now: Moment) -> None:
-        (value, error), self._came = self._came, (None, None)
+        (value, error), self._wait_result = self._wait_result, (None, None)
         self._admit(under_way[0], now)  # Time has passed, so the gate checks again.
         self._advance(under_way, Resumption(now, value, error), now)
 
     def _admit(self, request: Request, now: Moment) -> Admission:
         admission = self._host.gate.admit(self.peer, request, now)
         if admission is not self.peer.admission:
-            self.peer.admitted(admission)
+            self.peer.set_admission(admission)
         return admission
 
     def _advance(self, under_way: _UnderWay, resumed: Resumption | None, now: Moment) -> None:
@@ -287,7 +292,7 @@ class Conversation:
                 self._staged.append((request, outcome))
                 self.commit(now, began)
             else:
-                self._handled(request, outcome, now, began)
+                self._on_handled(request, outcome, now, began)
         except (Malformed, ConnectionAbortedError) as reason:
             self._end_steps()
             self.commit(now, began)
@@ -296,26 +301,26 @@ class Conversation:
             raise
         except Exception as error:
             self._end_steps()
-            self._break(error, request)
+            self._end_broken(error, request)
         else:
             self._wait_for(wait)
 
     def _end_steps(self) -> None:
-        self._under_way, self._is_held_up = None, False
+        self._under_way, self._is_blocked = None, False
 
     def _wait_for(self, wait: Wait) -> None:
         self._waits_for = wait
         if isinstance(wait, Work):
-            wait.then = self._worked
+            wait.then = self._on_work_done
             self._host.broker.works.append(wait)
         elif wait is not PAUSE:
             wait.owner = self
             self._host.broker.purgatory.park(wait)
 
-    def _worked(self) -> None:
+    def _on_work_done(self) -> None:
         work = self._waits_for
         assert isinstance(work, Work)
-        self._waits_for, self._came = PAUSE, (work.value, work.error)
+        self._waits_for, self._wait_result = PAUSE, (work.value, work.error)
         work.value = work.error = None
         self._ready()
 
@@ -327,13 +332,13 @@ class Conversation:
         The purgatory's owner calls this.
         """
         if parked is self._waits_for:
-            self._waits_for, self._came = PAUSE, (parked.then(), None)
+            self._waits_for, self._wait_result = PAUSE, (parked.then(), None)
             return
         waiting = self._parked.get(parked)
         if waiting is None:
             return
         if parked.takes_long is not None and parked.takes_long():
-            self._answer_beside(parked)
+            self._answer_in_thread(parked)
             return
         del self._parked[parked]
         try:
@@ -341,16 +346,16 @@ class Conversation:
         except AssertionError:
             raise
         except Exception as error:
-            self._break(error, waiting[0])
+            self._end_broken(error, waiting[0])
             return
         self._answer(waiting, answer, now)
 
-    def _answer_beside(self, parked: ParkedRequest[Encoded]) -> None:
+    def _answer_in_thread(self, parked: ParkedRequest[Encoded]) -> None:
         """Make the answer in a thread; the parked request is then completed again, with that answer."""
         broker = self._host.broker
         work = Work(parked.then)
         work.then = partial(broker.purgatory.complete, parked)
-        parked.takes_long, parked.then = None, partial(_made, work)
+        parked.takes_long, parked.then = None, partial(_result_of, work)
         broker.works.append(work)
 
     def send(self) -> None:
@@ -383,12 +388,12 @@ class Conversation:
         for parked in self._parked:
             self._host.broker.purgatory.forget(parked)
         self._parked.clear()
-        self._ready = _nobody
-        wire, self.wire = self.wire, NOBODY
+        self._ready = _do_nothing
+        wire, self.wire = self.wire, NO_CONNECTION
         wire.leave()
         return wire.data_to_send()
 
-    def break_off(self) -> None:
+    def abort(self) -> None:
         """End the conversation at once; answers that are ready are not sent."""
         self.ending = CloseReason(ConnectionAbortedError("aborted"), is_broken=True)
         self._ready()
@@ -397,7 +402,7 @@ class Conversation:
         self._unhandled.clear()
         self.ending = CloseReason(reason, request)
 
-    def _break(self, error: Exception, request: Request) -> None:
+    def _end_broken(self, error: Exception, request: Request) -> None:
         """End the conversation after a bug of ours hit a request that had waited.
 
         No answer exists for that request, and later answers would wait for it.
@@ -421,7 +426,7 @@ class Conversation:
         if request is None or request.sequence == self._tried_large:
             return None
         self._tried_large = request.sequence
-        if request.api_key != ApiKey.PRODUCE or self._host.wants_each(request.api_key):
+        if request.api_key != ApiKey.PRODUCE or self._host.must_dispatch_each(request.api_key):
             return None
         if not self._admit(request, now).is_plain:
             return None
@@ -439,7 +444,7 @@ class Conversation:
             return None
         return large.finish(crc, tail, now)
 
-    def large_done(self, request: Request, outcome: StagedRequest, now: Moment, began: float) -> None:
+    def on_large_received(self, request: Request, outcome: StagedRequest, now: Moment, began: float) -> None:
         self._staged.append((request, outcome))
         self.commit(now, began)
 
@@ -451,7 +456,7 @@ class Conversation:
         self._unhandled.extend(self.wire.hand_back(parts, size))
 
 
-def _made(work: Work) -> Encoded:
+def _result_of(work: Work) -> Encoded:
     """Return the work's result, or raise its error; the work keeps neither."""
     value, error = work.value, work.error
     work.value = work.error = None
@@ -460,7 +465,7 @@ def _made(work: Work) -> Encoded:
     return cast(Encoded, value)
 
 
-def _nobody() -> None:
+def _do_nothing() -> None:
     """Do nothing: the connection has left."""
 
 

@@ -85,9 +85,9 @@ def dispatch(broker: Broker, peer: Peer, request: Request, now: Moment) -> Outco
     if request.api_key != _PRODUCE:
         broker.commit(now)  # Every other request sees all batches produced before it.
     if peer.admission.is_plain:
-        take_plain = _PLAIN.get(request.api_key)
-        if take_plain is not None:
-            plain = take_plain(broker, peer, request, now)
+        handle_plain = _PLAIN.get(request.api_key)
+        if handle_plain is not None:
+            plain = handle_plain(broker, peer, request, now)
             if plain is not None:
                 return plain
     api = _apis(broker).get(request.api_key)
@@ -100,7 +100,7 @@ def dispatch(broker: Broker, peer: Peer, request: Request, now: Moment) -> Outco
         # Bytes after the body are ignored, as in Kafka.
         body: object = decode_small(api.request, request.api_version, received, REQUEST_ELEMENTS_INLINE_MAX)
     except TooManyElements:
-        return _read_beside(_ApiRequest(api, call, request, received))
+        return _parse_in_thread(_ApiRequest(api, call, request, received))
     except Malformed as malformed:
         raise explain_request(request, received, malformed) from None
     return _ApiRequest(api, call, request, received).handle(body)
@@ -110,30 +110,30 @@ def _apis(broker: Broker) -> dict[int, Api]:
     return table_of(broker.protocol, in_cluster=broker.controller_asks is not None).by_key
 
 
-def _read_beside(asked: _ApiRequest) -> Steps:
+def _parse_in_thread(api_request: _ApiRequest) -> Steps:
     """Parse a large body in a thread, then handle it; only a few large requests run at a time.
 
     Raise Malformed.
     """
-    call, request = asked.call, asked.request
+    call, request = api_request.call, api_request.request
     turn = call.broker.large_requests.request_turn(request.size, call.now)
     try:
         while not turn.has_come:
             resumed = yield turn.parked(call.now)
             call.now = resumed.now
             turn.steps(call.now)
-        work = Work(partial(decode, asked.api.request, request.api_version, asked.received))
+        work = Work(partial(decode, api_request.api.request, request.api_version, api_request.received))
         turn.waits(work)
         resumed = yield work
         if isinstance(resumed.error, Malformed):
-            raise explain_request(request, asked.received, resumed.error)
+            raise explain_request(request, api_request.received, resumed.error)
         if resumed.error is not None:
             raise resumed.error
         call.now, call.admission = resumed.now, call.peer.admission
         turn.steps(call.now)
         body = resumed.value
         del resumed, work
-        outcome = asked.handle(body, is_large=True)
+        outcome = api_request.handle(body, is_large=True)
         del body  # A thread should drop the last reference: see _finish.
         return (yield from _in_turn(outcome, turn)) if isinstance(outcome, Generator) else outcome
     finally:
@@ -211,7 +211,7 @@ class _ApiRequest:
             return self._outcome(kept[0], answer)
         if answer is None and not is_large:
             return None
-        kept[:0], call.left = call.left or (), None
+        kept[:0], call.to_free = call.to_free or (), None
         kept.append(answer)
         del answer
         return (yield from self._finish(kept))
@@ -279,18 +279,18 @@ class _ApiRequest:
 def _unsupported(request: Request, api: Api | None) -> Encoded:
     if request.api_key != ApiKey.API_VERSIONS:
         # As in Kafka. Some clients detect a missing API by an error code, but no single response suits all of them.
-        raise explain_request(request, request.body, Malformed(_why_not(request, api)))
-    asked_again = Request(request.api_key, 0, request.correlation_id, request.client_id, NO_BODY, 0, request.sequence)
-    return encode_response(asked_again, api_versions.unknown_version())
+        raise explain_request(request, request.body, Malformed(_unsupported_reason(request, api)))
+    request_v0 = Request(request.api_key, 0, request.correlation_id, request.client_id, NO_BODY, 0, request.sequence)
+    return encode_response(request_v0, api_versions.unknown_version())
 
 
-def _why_not(request: Request, api: Api | None) -> str:
+def _unsupported_reason(request: Request, api: Api | None) -> str:
     """Return the text for the log; the client sees only a closed connection."""
-    asked = f"client {request.client_id!r} sent "
+    prefix = f"client {request.client_id!r} sent "
     if api is not None:
         first, last = api.versions.start, api.versions.stop - 1
-        return f"{asked}{api.key.title} version {request.api_version}; supported versions are {first} to {last}"
+        return f"{prefix}{api.key.title} version {request.api_version}; supported versions are {first} to {last}"
     known = {int(key): key.title for key in ApiKey}.get(request.api_key)
     if known is not None:
-        return f"{asked}{known} (API key {request.api_key}), which is not supported"
-    return f"{asked}unknown API key {request.api_key}"
+        return f"{prefix}{known} (API key {request.api_key}), which is not supported"
+    return f"{prefix}unknown API key {request.api_key}"

@@ -152,21 +152,21 @@ def _write(target: Tree, batch: list[Node]) -> None:
 
 
 def _copy_counts(source: Tree, target: Tree) -> None:
-    given = source.exists(layout.BROKER_SEQUENCE)
-    if given is not None:
+    assigned = source.exists(layout.BROKER_SEQUENCE)
+    if assigned is not None:
         ensure_paths(target, [layout.BROKER_SEQUENCE])
-        while target.get(layout.BROKER_SEQUENCE)[1].version < given.version:
+        while target.get(layout.BROKER_SEQUENCE)[1].version < assigned.version:
             target.set(layout.BROKER_SEQUENCE, b"")
     topics = source.exists(layout.TOPICS)
     if topics is not None and topics.cversion and not target.get(layout.TOPICS)[1].cversion:
-        passing = f"{layout.TOPICS}/passing"
-        target.multi([Create(passing), Delete(passing)])
+        placeholder = f"{layout.TOPICS}/passing"
+        target.multi([Create(placeholder), Delete(placeholder)])
 
 
 def _check_same(source: Tree, target: Tree, source_name: str) -> None:
     """Raise NotCopied if the two differ, after a concurrent change of the source or target."""
-    wanted = {node.path: node.data for node in nodes(source)}
+    expected = {node.path: node.data for node in nodes(source)}
     found = {node.path: node.data for node in nodes(target)}
-    for path in sorted(wanted.keys() | found.keys()):
-        if wanted.get(path) != found.get(path):
+    for path in sorted(expected.keys() | found.keys()):
+        if expected.get(path) != found.get(path):
             raise NotCopied(f"{path} differs from {source_name}: it existed before, or another client writes to it")

@@ -46,12 +46,12 @@ def write(tree: Tree, states: Mapping[TopicPartition, LeaderAndIsr]) -> dict[Top
                 continue
             state = left.pop(one)
             found = None if node is None else readable(path, partial(decoded, version=version), node[0])
-            if found is not None and _is_led_on(found, state):
+            if found is not None and _is_same_leadership(found, state):
                 written[one] = found
     return written
 
 
-def _is_led_on(found: LeaderAndIsr, state: LeaderAndIsr) -> bool:
+def _is_same_leadership(found: LeaderAndIsr, state: LeaderAndIsr) -> bool:
     """Return whether only the leader itself has changed the state; the controller raises the epoch.
 
     The state need not equal the one to be written. A leader waiting for notice of another state would wait forever
@@ -61,7 +61,7 @@ def _is_led_on(found: LeaderAndIsr, state: LeaderAndIsr) -> bool:
     return is_newer and (found.leader, found.leader_epoch) == (state.leader, state.leader_epoch)
 
 
-def relied_on(tree: Tree, broker: BrokerId, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+def partitions_relying_on(tree: Tree, broker: BrokerId, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
     """Return the partitions with this broker and others in the ISR, where it may be elected.
 
     Omits topics being deleted, whose ISRs no longer change.

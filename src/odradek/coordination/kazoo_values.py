@@ -91,7 +91,7 @@ def check_delete(path: str) -> None:
         raise BadArguments(path, "the root must not be deleted")
 
 
-def fired(watch: Watch | None) -> _KazooWatch | None:
+def kazoo_watch(watch: Watch | None) -> _KazooWatch | None:
     return None if watch is None else _KazooWatch(watch)
 
 

@@ -1,8 +1,8 @@
 """A tree that opens a new session after an expiry, as when its process was stopped for too long.
 
-    expired ──> listeners receive EXPIRED ──> a new session, when the tree is reachable ──> `renewed` is called
+    expired ──> listeners receive EXPIRED ──> a new session, when the tree is reachable ──> `on_renewed` is called
 
-In between, every operation raises SessionExpired. Watches and ephemeral nodes end with their session; `renewed`
+In between, every operation raises SessionExpired. Watches and ephemeral nodes end with their session; `on_renewed`
 creates them again.
 """
 
@@ -40,27 +40,27 @@ class ReconnectingTree:
         self._closed = threading.Event()
         self._lock = threading.Lock()  # Guards the exchange of sessions, and closing.
         self._has_ended = self._is_renewing = False
-        self.renewed: Callable[[], None] = _nothing  # Called in a thread after a later session has begun.
+        self.on_renewed: Callable[[], None] = _nothing  # Called in a thread after a later session has begun.
         self._tree = opens()
-        self._tree.on_session(self._session_is)
+        self._tree.on_session(self._on_session_state)
 
-    def _session_is(self, state: SessionState) -> None:
+    def _on_session_state(self, state: SessionState) -> None:
         for listener in self._listeners:
             listener(state)
         if state is not SessionState.EXPIRED or self._closed.is_set():
             return
         with self._lock:
             self._has_ended = True
-            # If a session ends while `renewed` runs, its caller renews it. Two threads would open a session each.
-            begins, self._is_renewing = not self._is_renewing, True
-        if begins:
+            # If a session ends while `on_renewed` runs, its caller renews it. Two threads would open a session each.
+            must_start, self._is_renewing = not self._is_renewing, True
+        if must_start:
             threading.Thread(target=self._renew, name="odradek-session", daemon=True).start()
 
     def _renew(self) -> None:
         while not self._closed.is_set():
             try:
                 self._exchange()
-                self.renewed()
+                self.on_renewed()
             except (TreeFailed, BadZnodeError) as failed:
                 _LOG.warning("failed to start a new metadata tree session (will retry): %s", failed)
                 self._closed.wait(RETRY_SECONDS)
@@ -78,7 +78,7 @@ class ReconnectingTree:
                 return
             old, self._tree = self._tree, tree
             self._has_ended = False
-        tree.on_session(self._session_is)
+        tree.on_session(self._on_session_state)
         old.close()
 
     @property
@@ -115,7 +115,7 @@ class ReconnectingTree:
         self._tree.check_room()
 
     def on_session(self, listener: SessionListener) -> None:
-        """Call the listener for all sessions; `renewed`, not CONNECTED, announces a new one."""
+        """Call the listener for all sessions; `on_renewed`, not CONNECTED, announces a new one."""
         self._listeners.append(listener)
 
     def close(self) -> None:
@@ -133,4 +133,4 @@ class ReconnectingTree:
 
 
 def _nothing() -> None:
-    """Do nothing; the default for `renewed`."""
+    """Do nothing; the default for `on_renewed`."""

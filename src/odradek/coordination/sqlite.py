@@ -23,8 +23,8 @@ from typing import Self
 
 from odradek.coordination.sqlite_file import failures, open_database
 from odradek.coordination.sqlite_nodes import Change, Writer, read_children, read_data, read_stat
-from odradek.coordination.sqlite_room import is_short, make_good, make_log_short, open_reserve
-from odradek.coordination.sqlite_session import SessionFile, boot_id, forget, forget_strays, is_dead, monotonic_ms
+from odradek.coordination.sqlite_room import is_short, open_reserve, replenish, restart_log
+from odradek.coordination.sqlite_session import SessionFile, boot_id, forget, is_dead, monotonic_ms, remove_strays
 from odradek.coordination.tree import (
     ANY_VERSION,
     Create,
@@ -77,7 +77,7 @@ class SqliteTree:
         self._durable = durable
         self._poll_s = poll_ms / 1000
         self._tend_s = min(session_timeout_ms / 3, TEND_MS_MAX) / 1000
-        self._held_up_ms = self._tend_s * 1000 + session_timeout_ms / 2  # A later check means a stalled process.
+        self._stall_ms = self._tend_s * 1000 + session_timeout_ms / 2  # A later check means a stalled process.
         self._awake_since_ms = 0
         self._lock = threading.RLock()
         self._caller = CallbackThread(f"watches of {path.name}")
@@ -152,7 +152,7 @@ class SqliteTree:
             return self._multi(operations)
         except NoRoom:
             with self._lock, failures(self._path):
-                make_log_short(self._database)
+                restart_log(self._database)
             return self._multi(operations)
 
     def check_room(self) -> None:
@@ -216,7 +216,7 @@ class SqliteTree:
 
     @contextmanager
     def _write(self) -> Iterator[Writer]:
-        with self._lock, self._breaking():
+        with self._lock, self._refusing_after_failure():
             with self._transaction("BEGIN IMMEDIATE"):
                 zxid = self._current_zxid()
                 self._catch_up(zxid)
@@ -226,7 +226,7 @@ class SqliteTree:
             self._announce(zxid + 1, writer.changes)
 
     @contextmanager
-    def _breaking(self) -> Iterator[None]:
+    def _refusing_after_failure(self) -> Iterator[None]:
         """Refuse all later changes after a disk failure, because the result of the failed one is unknown."""
         if self._broken is not None:
             raise DiskBroken(detail=str(self._broken))
@@ -349,7 +349,7 @@ class SqliteTree:
             writer.end_session(session_id)
             forget(self._path, session_id)
         known = {row[0] for row in self._database.execute("SELECT id FROM session")}
-        forget_strays(self._path, known | {self.session_id})
+        remove_strays(self._path, known | {self.session_id})
         self._record(zxid + 1, writer.changes)
         return zxid + 1 if writer.changes else zxid
 
@@ -398,7 +398,7 @@ class SqliteTree:
             # Under the lock: the descriptor that close() released may already belong to another file.
             if self._is_closed:
                 return
-            if self._session.beat() > self._held_up_ms:
+            if self._session.beat() > self._stall_ms:
                 self._awake_since_ms = monotonic_ms()
             if self._broken is not None:
                 return
@@ -411,7 +411,7 @@ class SqliteTree:
                         forget(self._path, session_id)
             if self._durable:
                 with failures(self._path):
-                    make_good(self._database, self._path)
+                    replenish(self._database, self._path)
 
     def _read_data_version(self) -> int:
         with failures(self._path):

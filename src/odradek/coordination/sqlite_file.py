@@ -75,7 +75,7 @@ def open_database(path: Path, *, durable: bool = True) -> sqlite3.Connection:
             _check(database, path)
             database.execute(f"PRAGMA synchronous = {'FULL' if durable else 'OFF'}")
             if durable:
-                _write_again(database, path)
+                _checkpoint_log(database, path)
         except BaseException:
             database.close()
             raise
@@ -89,12 +89,12 @@ def failures(path: Path) -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         if getattr(error, "sqlite_errorcode", 0) in _BREAKS:
-            raise DiskBroken(detail=broken_sentence(path, error)) from error
+            raise DiskBroken(detail=disk_failure_text(path, error)) from error
         kind = NoRoom if _code(error) == sqlite3.SQLITE_FULL else Unavailable
-        raise kind(detail=_sentence(path, error)) from error
+        raise kind(detail=_error_text(path, error)) from error
 
 
-def broken_sentence(path: Path, error: object) -> str:
+def disk_failure_text(path: Path, error: object) -> str:
     return f"The disk of the metadata file {path} failed ({error}): metadata changes fail until the next start."
 
 
@@ -103,7 +103,7 @@ def _code(error: sqlite3.Error) -> int:
     return code & 0xFF
 
 
-def _sentence(path: Path, error: sqlite3.Error) -> str:
+def _error_text(path: Path, error: sqlite3.Error) -> str:
     code = _code(error)
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return f"The metadata file {path} has been locked by another process for {BUSY_TIMEOUT_S:.0f} s."
@@ -121,17 +121,17 @@ def _make(path: Path, durable: bool) -> None:
         memory.executescript(_SCHEMA)
         image = bytearray(memory.serialize())
     image[_WRITE_VERSION] = image[_READ_VERSION] = 2
-    aside = path.with_name(f"{path.name}.{os.getpid()}.{os.urandom(4).hex()}.tmp")
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.{os.urandom(4).hex()}.tmp")
     try:
-        with aside.open("xb") as file:
+        with temporary.open("xb") as file:
             file.write(image)
             file.flush()
             if durable:
                 os.fsync(file.fileno())
         with suppress(FileExistsError):
-            os.link(aside, path)
+            os.link(temporary, path)
     finally:
-        aside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
     if durable:
         _sync_folder(path.parent)
 
@@ -144,7 +144,7 @@ def _sync_folder(path: Path) -> None:
         os.close(folder)
 
 
-def _write_again(database: sqlite3.Connection, path: Path) -> None:
+def _checkpoint_log(database: sqlite3.Connection, path: Path) -> None:
     """Copy the write-ahead log of a killed process into the file, and sync it.
 
     The process's last sync may have failed. Then the log is in the page cache but not on the disk, and another sync

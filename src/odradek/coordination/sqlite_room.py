@@ -38,7 +38,7 @@ def open_reserve(tree: Path) -> None:
             _reserve_of(tree).unlink(missing_ok=True)
 
 
-def make_good(database: sqlite3.Connection, tree: Path) -> None:
+def replenish(database: sqlite3.Connection, tree: Path) -> None:
     """Replenish ballast and reserve if there is room, or raise sqlite3.Error or OSError."""
     if is_short(tree):
         return
@@ -48,19 +48,19 @@ def make_good(database: sqlite3.Connection, tree: Path) -> None:
         _make_ballast(database)
 
 
-def make_log_short(database: sqlite3.Connection) -> None:
+def restart_log(database: sqlite3.Connection) -> None:
     """Checkpoint the write-ahead log, so that it is written from its beginning again."""
     database.execute("PRAGMA wal_checkpoint(RESTART)")
 
 
 def _make_reserve(path: Path) -> None:
-    aside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
     try:
         os.posix_fallocate(descriptor, 0, RESERVE_BYTES)
-        aside.rename(path)
+        temporary.rename(path)
     except OSError:
-        aside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
     finally:
         os.close(descriptor)
@@ -87,7 +87,7 @@ def _make_ballast(database: sqlite3.Connection) -> None:
             with suppress(sqlite3.Error):
                 database.execute("ROLLBACK")
             raise
-        make_log_short(database)
+        restart_log(database)
 
 
 _INSERT = f"INSERT INTO ballast VALUES (zeroblob({BALLAST_PAGES * PAGE_BYTES}))"

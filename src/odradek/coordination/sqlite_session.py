@@ -109,7 +109,7 @@ def forget(tree: Path, session_id: int) -> None:
         _file_of(tree, session_id).unlink(missing_ok=True)
 
 
-def forget_strays(tree: Path, known: set[int]) -> None:
+def remove_strays(tree: Path, known: set[int]) -> None:
     """Remove the files of sessions missing from the tree, whose processes ended between two steps."""
     for path in tree.parent.glob(f"{tree.name}.session-*"):
         with suppress(OSError, ValueError):

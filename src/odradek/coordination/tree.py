@@ -276,9 +276,9 @@ def ensure_paths(tree: Tree, paths: Sequence[str]) -> None:
     """Create the missing persistent nodes, parents included, in one change."""
     for path in paths:
         check_path(path)
-    wanted = list(dict.fromkeys(ancestor for path in paths for ancestor in ancestors_of(path)))
+    required = list(dict.fromkeys(ancestor for path in paths for ancestor in ancestors_of(path)))
     while True:
-        missing = _missing(tree, wanted)
+        missing = _missing(tree, required)
         if not missing:
             return
         try:
@@ -289,10 +289,10 @@ def ensure_paths(tree: Tree, paths: Sequence[str]) -> None:
         # Another process created some of them; check again.
 
 
-def _missing(tree: Tree, wanted: Sequence[str]) -> list[str]:
+def _missing(tree: Tree, paths: Sequence[str]) -> list[str]:
     """Return the wanted nodes that are missing, without checking below missing ones."""
     missing: list[str] = []
-    for path in wanted:
+    for path in paths:
         if parent_of(path) in missing or tree.exists(path) is None:
             missing.append(path)
     return missing

@@ -300,16 +300,16 @@ def decode_partitions(data: bytes) -> list[TopicPartition]:
 
 def encode_reassignment(replicas: Mapping[TopicPartition, Sequence[BrokerId]]) -> bytes:
     """Encode the target replicas of partitions."""
-    wanted = [
+    assignments = [
         {"topic": topic, "partition": partition, "replicas": list(brokers)}
         for (topic, partition), brokers in replicas.items()
     ]
-    return encode({"version": 1, "partitions": wanted})
+    return encode({"version": 1, "partitions": assignments})
 
 
 def decode_reassignment(data: bytes) -> dict[TopicPartition, tuple[BrokerId, ...]]:
-    wanted = Fields.parse("A reassignment", data).objects("partitions")
-    return {_topic_partition(one): _broker_ids(one.int32s("replicas")) for one in wanted}
+    assignments = Fields.parse("A reassignment", data).objects("partitions")
+    return {_topic_partition(one): _broker_ids(one.int32s("replicas")) for one in assignments}
 
 
 def _topic_partition(fields: Fields) -> TopicPartition:

@@ -21,7 +21,7 @@ from kazoo.protocol.states import Callback, KazooState, KeeperState  # type: ign
 
 from odradek.coordination import multi_read
 from odradek.coordination.chroot import Chroot
-from odradek.coordination.kazoo_values import STATES, add_to, check_delete, failure_of, fired, result_of, stat_of
+from odradek.coordination.kazoo_values import STATES, add_to, check_delete, failure_of, kazoo_watch, result_of, stat_of
 from odradek.coordination.multi_read import PATHS_MAX
 from odradek.coordination.tree import (
     ANY_VERSION,
@@ -45,7 +45,7 @@ from odradek.coordination.tree import (
     ensure_paths,
 )
 from odradek.coordination.zookeeper_access import OPEN, Access
-from odradek.coordination.zookeeper_client import Acls, TlsHandler, made_client
+from odradek.coordination.zookeeper_client import Acls, TlsHandler, make_client
 
 SESSION_TIMEOUT_MS = 18_000  # zookeeper.session.timeout.ms
 READS_IN_FLIGHT = 1_000  # The default for zookeeper.max.in.flight.requests.
@@ -108,13 +108,13 @@ class ZooKeeperTree:
         self._stopping: threading.Thread | None = None
         # Otherwise a request without an answer for two timeouts would wait until there is a connection again.
         self._answer_s = 2 * session_timeout_ms / 1000
-        self._client = made_client(hosts, session_timeout_ms, access)
-        self._client.add_listener(self._state_changed)
+        self._client = make_client(hosts, session_timeout_ms, access)
+        self._client.add_listener(self._on_state)
         try:
             self._session_id = self._begin_session(connection_timeout_ms)
         except (KazooTimeoutError, TreeFailed) as error:
             self.close()
-            raise Unavailable(detail=self._why_not(connection_timeout_ms)) from error
+            raise Unavailable(detail=self._failure_message(connection_timeout_ms)) from error
 
     @property
     def session_id(self) -> int:
@@ -123,7 +123,7 @@ class ZooKeeperTree:
     def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False) -> str:
         check_create(Create(path, data, ephemeral, sequential))
         value = data or None
-        created = self._ask(
+        created = self._execute(
             path,
             self._client.create_async,
             path,
@@ -137,7 +137,7 @@ class ZooKeeperTree:
 
     def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat]:
         check_path(path)
-        data, stat = self._ask(path, self._client.get_async, path, watch=fired(watch))
+        data, stat = self._execute(path, self._client.get_async, path, watch=kazoo_watch(watch))
         return data or b"", stat_of(stat)
 
     def get_all(
@@ -150,10 +150,10 @@ class ZooKeeperTree:
                 return self._get_many(paths)
             except exceptions.UnimplementedError:
                 self._has_multi_read = False
-        begun = (
-            (path, self._begin(self._client.get_async, path, watch=fired(watch and watch(path)))) for path in paths
+        sent = (
+            (path, self._send(self._client.get_async, path, watch=kazoo_watch(watch and watch(path)))) for path in paths
         )
-        return [self._read(path, answer) for path, answer in self._ahead(begun)]
+        return [self._read(path, answer) for path, answer in self._pipelined(sent)]
 
     def _get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
         """Read many nodes in each request.
@@ -161,11 +161,11 @@ class ZooKeeperTree:
         Raises kazoo's UnimplementedError if a server lacks multiRead, in an ensemble that is being upgraded.
         """
         some = [paths[first : first + PATHS_MAX] for first in range(0, len(paths), PATHS_MAX)]
-        begun = ((each[0], self._begin(multi_read.send_multi_read, self._client, each)) for each in some)
-        answers = chain.from_iterable(self._end(first, answer) for first, answer in self._ahead(begun))
-        return [self._answered(path, answer) for path, answer in zip(paths, answers, strict=True)]
+        sent = ((each[0], self._send(multi_read.send_multi_read, self._client, each)) for each in some)
+        answers = chain.from_iterable(self._await_answer(first, answer) for first, answer in self._pipelined(sent))
+        return [self._node_of(path, answer) for path, answer in zip(paths, answers, strict=True)]
 
-    def _answered(self, path: str, answer: multi_read.Answer) -> tuple[bytes, Stat] | None:
+    def _node_of(self, path: str, answer: multi_read.Answer) -> tuple[bytes, Stat] | None:
         if not isinstance(answer, int):
             return answer[0] or b"", stat_of(answer[1])
         if answer == exceptions.NoNodeError.code:
@@ -175,20 +175,20 @@ class ZooKeeperTree:
     def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
         check_path(path)
         check_data(path, data)
-        return stat_of(self._ask(path, self._client.set_async, path, data, version=version))
+        return stat_of(self._execute(path, self._client.set_async, path, data, version=version))
 
     def delete(self, path: str, version: int = ANY_VERSION) -> None:
         check_delete(path)
-        self._ask(path, self._client.delete_async, path, version=version)
+        self._execute(path, self._client.delete_async, path, version=version)
 
     def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
         check_path(path)
-        stat = self._ask(path, self._client.exists_async, path, watch=fired(watch))
+        stat = self._execute(path, self._client.exists_async, path, watch=kazoo_watch(watch))
         return None if stat is None else stat_of(stat)
 
     def children(self, path: str, watch: Watch | None = None) -> list[str]:
         check_path(path)
-        return sorted(self._ask(path, self._client.get_children_async, path, watch=fired(watch)))
+        return sorted(self._execute(path, self._client.get_children_async, path, watch=kazoo_watch(watch)))
 
     def multi(self, operations: Sequence[Operation]) -> list[Result]:
         if not operations:
@@ -199,7 +199,7 @@ class ZooKeeperTree:
                 add_to(transaction, operation, self._acls)
             except BadArguments as error:
                 raise MultiFailed(index, error) from error
-        answers = self._ask("", transaction.commit_async)
+        answers = self._execute("", transaction.commit_async)
         for index, answer in enumerate(answers):
             # Operations before the failed one are RolledBack, later ones RuntimeInconsistency.
             if isinstance(answer, Exception) and not isinstance(answer, exceptions.RolledBackError):
@@ -227,36 +227,36 @@ class ZooKeeperTree:
         self._client.start(timeout=timeout_ms / 1000)
         if self._access.credentials is not None:  # kazoo reports a connection before it has authenticated.
             with suppress(NoAuth):  # NoAuth proves authentication.
-                self._ask("/", self._client.exists_async, "/")
-        self._find_multi_read()
+                self._execute("/", self._client.exists_async, "/")
+        self._probe_multi_read()
         session = self._client.client_id
         if session is None:
             raise Unavailable(detail="The connection was lost during its setup.")
         number: int = session[0]
         return number
 
-    def _find_multi_read(self) -> None:
+    def _probe_multi_read(self) -> None:
         """Check whether the server has multiRead.
 
         A server without it also closes the connection, which is unused so far.
         """
         closed = threading.Event()
 
-        def changed(state: str) -> None:
+        def on_state(state: str) -> None:
             if state != KazooState.CONNECTED:  # kazoo has failed all requests sent or queued.
                 closed.set()
 
-        self._client.add_listener(changed)
+        self._client.add_listener(on_state)
         try:
-            self._end("/", self._begin(multi_read.send_multi_read, self._client, ["/"]))
+            self._await_answer("/", self._send(multi_read.send_multi_read, self._client, ["/"]))
         except exceptions.UnimplementedError:
             self._has_multi_read = False
             closed.wait(self._answer_s)
-            self._ask("/", self._client.exists_async, "/")
+            self._execute("/", self._client.exists_async, "/")
         finally:
-            self._client.remove_listener(changed)
+            self._client.remove_listener(on_state)
 
-    def _why_not(self, timeout_ms: int) -> str:
+    def _failure_message(self, timeout_ms: int) -> str:
         """Return the message for a session that did not begin."""
         if self._is_refused and self._access.credentials is not None:
             return f"ZooKeeper at {self._hosts} failed to authenticate user {self._access.credentials.user}."
@@ -267,32 +267,32 @@ class ZooKeeperTree:
 
     def _read(self, path: str, answer: Any) -> tuple[bytes, Stat] | None:
         try:
-            data, stat = self._end(path, answer)
+            data, stat = self._await_answer(path, answer)
         except NoNode:
             return None
         return data or b"", stat_of(stat)
 
-    def _ask(self, path: str, request: Callable[..., Any], *arguments: object, **named: object) -> Any:
+    def _execute(self, path: str, request: Callable[..., Any], *arguments: object, **named: object) -> Any:
         """Return the answer to a kazoo request, or raise its error as one of the tree's failures."""
-        return self._end(path, self._begin(request, *arguments, **named))
+        return self._await_answer(path, self._send(request, *arguments, **named))
 
-    def _ahead(self, begun: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+    def _pipelined(self, sent: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
         """Yield requests whose answers are to be awaited, starting as many as may be in flight."""
-        asked: deque[tuple[str, Any]] = deque()
-        for request in begun:
-            asked.append(request)
-            if len(asked) == self._reads_in_flight:
-                yield asked.popleft()
-        yield from asked
+        in_flight: deque[tuple[str, Any]] = deque()
+        for request in sent:
+            in_flight.append(request)
+            if len(in_flight) == self._reads_in_flight:
+                yield in_flight.popleft()
+        yield from in_flight
 
-    def _begin(self, request: Callable[..., Any], *arguments: object, **named: object) -> Any:
+    def _send(self, request: Callable[..., Any], *arguments: object, **named: object) -> Any:
         if self._is_expired:
             raise SessionExpired(detail="The ZooKeeper session expired.")
         if self._is_closed:
             raise Unavailable(detail=f"The connection to ZooKeeper at {self._hosts} is closed.")
         return request(*arguments, **named)
 
-    def _end(self, path: str, answer: Any) -> Any:
+    def _await_answer(self, path: str, answer: Any) -> Any:
         try:
             return answer.get(timeout=self._answer_s)
         except exceptions.UnimplementedError:
@@ -306,22 +306,22 @@ class ZooKeeperTree:
             return known
         return Unavailable(path, f"Cannot connect to ZooKeeper at {self._hosts} ({type(error).__name__}).")
 
-    def _state_changed(self, state: str) -> None:
+    def _on_state(self, state: str) -> None:
         # This runs on kazoo's I/O thread, where nothing may block.
         if self._is_closed or self._is_expired:
             return
-        told = threading.Event()
+        notified = threading.Event()
         if self._client.client_state == KeeperState.AUTH_FAILED:  # kazoo gives up in this case.
             self._is_expired = self._is_refused = True
         elif state == KazooState.LOST:
-            self._stopping = threading.Thread(target=self._stop_after, args=(told,), daemon=True)
+            self._stopping = threading.Thread(target=self._stop_after, args=(notified,), daemon=True)
             self._stopping.start()
             self._is_expired = True
         for listener in list(self._listeners):
             self._client.handler.dispatch_callback(Callback("session", listener, (STATES[state],)))
-        told.set()
+        notified.set()
 
-    def _stop_after(self, told: threading.Event) -> None:
+    def _stop_after(self, notified: threading.Event) -> None:
         """Stop kazoo, which would begin a new session, after the listeners' calls are queued."""
-        told.wait()
+        notified.wait()
         self._client.stop()

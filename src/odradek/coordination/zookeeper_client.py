@@ -50,14 +50,14 @@ class Acls:
 class _SecureSocket(ssl.SSLSocket):
     """A connection that reports a server's TLS alert, which TLS 1.3 sends only with the first answer."""
 
-    tell: Callable[[OSError], None] | None = None
+    on_alert: Callable[[OSError], None] | None = None
 
     def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:
         try:
             return super().recv(buflen, flags)
         except ssl.SSLError as error:
-            if self.tell is not None and "ALERT" in (error.reason or ""):
-                self.tell(error)
+            if self.on_alert is not None and "ALERT" in (error.reason or ""):
+                self.on_alert(error)
             raise
 
 
@@ -84,8 +84,8 @@ class PlainHandler(SequentialThreadingHandler):  # type: ignore[misc]
         self._attempt_seconds = attempt_seconds
 
     def create_connection(self, address: tuple[str, int], hostname: str | None = None, **_: object) -> socket.socket:
-        made: socket.socket = super().create_connection(address=address, timeout=self._attempt_seconds)
-        return made
+        connection: socket.socket = super().create_connection(address=address, timeout=self._attempt_seconds)
+        return connection
 
     def select(self, *arguments: Any) -> tuple[list[Any], list[Any], list[Any]]:
         """Wait as kazoo's handler does, but with poll."""
@@ -112,7 +112,7 @@ class TlsHandler(PlainHandler):
             self._failed(error)
             raise
         assert isinstance(secured, _SecureSocket), "the context creates only SSL sockets"
-        secured.tell = self._failed
+        secured.on_alert = self._failed
         return secured
 
     def select(self, to_read: Sequence[Any], *others: Any) -> tuple[list[Any], list[Any], list[Any]]:
@@ -130,7 +130,7 @@ class TlsHandler(PlainHandler):
         self.failure = self._tls.reason(error)
 
 
-def made_client(hosts: str, session_timeout_ms: int, access: Access) -> KazooClient:
+def make_client(hosts: str, session_timeout_ms: int, access: Access) -> KazooClient:
     """Return a client that is not connected yet."""
     timeout = session_timeout_ms / 1000
     attempt = timeout / len(hosts.split(","))

@@ -177,7 +177,7 @@ class Broker(Lifetime):
 
     def _prepare(self, running: RunningBroker) -> None:
         running.shell.dispatch = Injection(self.faults, running.shell)
-        running.shell.wants_each = self.faults.is_armed
+        running.shell.must_dispatch_each = self.faults.is_armed
 
     def _new_loop(self) -> asyncio.AbstractEventLoop | None:
         return None  # The default event loop.

@@ -139,7 +139,7 @@ class LateAnswer:
 class Breakable(Protocol):
     """The conversation that owns a parked request."""
 
-    def break_off(self) -> None: ...
+    def abort(self) -> None: ...
 
 
 class LostAnswer:
@@ -153,7 +153,7 @@ class LostAnswer:
 
     def answer_parked(self, parked: ParkedRequest[Encoded], now: Moment) -> None:
         self._shell.broker.purgatory.forget(self.parked)
-        cast(Breakable, self.parked.owner).break_off()
+        cast(Breakable, self.parked.owner).abort()
 
     def send(self) -> None:
         """Do nothing: there is nothing to send."""

@@ -97,7 +97,7 @@ class _FaultlessHost:
         self.gate: Gate = OpenGate()
         self.dispatch: Dispatch = dispatch
 
-    def wants_each(self, api_key: int) -> bool:
+    def must_dispatch_each(self, api_key: int) -> bool:
         return False
 
     def answered(self, request: Request, began: float) -> None:

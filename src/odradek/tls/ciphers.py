@@ -40,12 +40,12 @@ def choose(context: ssl.SSLContext, config: TlsConfig) -> None:
     if older:
         context.set_ciphers(":".join(older))
     if not newer:
-        _switch_off(context, config, "maximum_version", ssl.TLSVersion.TLSv1_2)
+        _limit_version(context, config, "maximum_version", ssl.TLSVersion.TLSv1_2)
     if not older:
-        _switch_off(context, config, "minimum_version", ssl.TLSVersion.TLSv1_3)
+        _limit_version(context, config, "minimum_version", ssl.TLSVersion.TLSv1_3)
 
 
-def _switch_off(context: ssl.SSLContext, config: TlsConfig, bound: str, version: ssl.TLSVersion) -> None:
+def _limit_version(context: ssl.SSLContext, config: TlsConfig, bound: str, version: ssl.TLSVersion) -> None:
     setattr(context, bound, version)
     if context.minimum_version > context.maximum_version:
         raise TlsConfigError(f"{config.named(KEY)} contains no cipher suite of {', '.join(config.enabled_protocols)}.")

@@ -21,7 +21,7 @@ _NOTHING_COMMON = {
     "SSLV3_ALERT_HANDSHAKE_FAILURE": "the peer found no TLS version, cipher suite or certificate that both accept",
     "NO_SUITABLE_SIGNATURE_ALGORITHM": "no signature algorithm is enabled on both sides",
 }
-_WANTS_CERTIFICATE = frozenset({"TLSV13_ALERT_CERTIFICATE_REQUIRED", "PEER_DID_NOT_RETURN_A_CERTIFICATE"})
+_REQUIRES_CERTIFICATE = frozenset({"TLSV13_ALERT_CERTIFICATE_REQUIRED", "PEER_DID_NOT_RETURN_A_CERTIFICATE"})
 # The other side's objections to our certificate.
 _VERDICTS = {
     "TLSV1_ALERT_UNKNOWN_CA": "unknown certificate authority",
@@ -33,7 +33,7 @@ _VERDICTS = {
     "TLSV1_ALERT_DECRYPT_ERROR": "invalid signature",
     "TLSV1_ALERT_ACCESS_DENIED": "access denied",
 }
-_OF_ANOTHER = (62, 64)  # OpenSSL's codes for a mismatched host name and IP address; only a client checks them.
+_WRONG_HOST = (62, 64)  # OpenSSL's codes for a mismatched host name and IP address; only a client checks them.
 
 
 class _Side(NamedTuple):
@@ -59,22 +59,22 @@ def of(error: ssl.SSLError, *, is_server: bool, server: str = "the broker", pref
     """
     side = _SERVER if is_server else _client(server, prefix)
     if isinstance(error, ssl.SSLCertVerificationError):
-        if error.verify_code in _OF_ANOTHER:
+        if error.verify_code in _WRONG_HOST:
             return f"{server}'s certificate does not match the address: {_verdict(error)}"
         return f"{side.not_trusted}: {_verdict(error)}"
     reason = error.reason or ""
-    if reason in _WANTS_CERTIFICATE:
+    if reason in _REQUIRES_CERTIFICATE:
         return side.no_certificate
     if reason in _NO_TLS:
         return "the peer does not use TLS"
     if reason in _VERDICTS:
         return f"{side.refused}: {_VERDICTS[reason]}"
-    return _NOTHING_COMMON.get(reason) or _others(error)
+    return _NOTHING_COMMON.get(reason) or _other_reason(error)
 
 
 def is_final(error: ssl.SSLError) -> bool:
     """Return whether only a different configuration or certificate can help."""
-    known = _WANTS_CERTIFICATE | _NO_TLS | _VERDICTS.keys() | _NOTHING_COMMON.keys()
+    known = _REQUIRES_CERTIFICATE | _NO_TLS | _VERDICTS.keys() | _NOTHING_COMMON.keys()
     return isinstance(error, ssl.SSLCertVerificationError) or error.reason in known
 
 
@@ -93,5 +93,5 @@ def _verdict(error: ssl.SSLCertVerificationError) -> str:
     return text
 
 
-def _others(error: ssl.SSLError) -> str:
+def _other_reason(error: ssl.SSLError) -> str:
     return (error.reason or "").lower().replace("_", " ") or "the peer closed the connection"

@@ -22,7 +22,7 @@ from odradek.tls.tls_errors import TlsConfigError
 
 log = logging.getLogger(__name__)
 
-LOOK_SECONDS = 1.0  # Interval between checks of the files.
+CHECK_SECONDS = 1.0  # Interval between checks of the files.
 
 _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _VERIFY = {
@@ -35,13 +35,13 @@ _VERIFY = {
 def server_context(config: TlsConfig) -> ssl.SSLContext:
     """Create a server's context, or raise TlsConfigError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    _speak(context, config)
-    own = stores.identity(config)
-    if own is None:
+    _set_versions(context, config)
+    identity = stores.identity(config)
+    if identity is None:
         raise TlsConfigError(
             f"{config.named('ssl.keystore.location')} is not set: a TLS listener requires a certificate."
         )
-    _load(context, own)
+    _load(context, identity)
     # A client that only writes and then closes has not read its session tickets. Its system would reset the connection,
     # and the last data would be lost. Few Kafka clients resume a session.
     context.num_tickets = 0
@@ -64,11 +64,11 @@ def client_context(config: TlsConfig) -> ssl.SSLContext:
     Raise TlsConfigError.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    _speak(context, config, newest=config.protocol)
+    _set_versions(context, config, newest=config.protocol)
     context.check_hostname = config.checks_host_name
-    own = stores.identity(config)
-    if own is not None:
-        _load(context, own)
+    identity = stores.identity(config)
+    if identity is not None:
+        _load(context, identity)
     trusted = stores.trusted(config)
     if trusted is None:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
@@ -93,22 +93,22 @@ class Contexts:
         self._config = config
         self._make = make
         self._clock = clock
-        self._stamps = self._look()
-        self._looked_at = clock()
+        self._stamps = self._read_stamps()
+        self._checked_at = clock()
         self._context = make(config)
 
     def context(self) -> ssl.SSLContext:
         now = self._clock()
-        if now - self._looked_at >= LOOK_SECONDS:
-            self._looked_at = now
+        if now - self._checked_at >= CHECK_SECONDS:
+            self._checked_at = now
             # Checked before they are read: a change during the read is noticed the next time.
-            stamps = self._look()
+            stamps = self._read_stamps()
             if stamps != self._stamps:
                 self._stamps = stamps
-                self._make_again()
+                self._reload()
         return self._context
 
-    def _make_again(self) -> None:
+    def _reload(self) -> None:
         files = ", ".join(self._config.files)
         try:
             self._context = self._make(self._config)
@@ -117,7 +117,7 @@ class Contexts:
         else:
             log.info("reloaded %s: new connections use the new certificates", files)
 
-    def _look(self) -> list[tuple[int, int, int, int] | None]:
+    def _read_stamps(self) -> list[tuple[int, int, int, int] | None]:
         return [_stamp(path) for path in self._config.files]
 
 
@@ -129,7 +129,7 @@ def _stamp(path: str) -> tuple[int, int, int, int] | None:
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
-def _speak(context: ssl.SSLContext, config: TlsConfig, newest: str = "TLSv1.3") -> None:
+def _set_versions(context: ssl.SSLContext, config: TlsConfig, newest: str = "TLSv1.3") -> None:
     versions = [_VERSIONS[name] for name in config.enabled_protocols]
     context.minimum_version = min(versions)
     context.maximum_version = min(max(versions), _VERSIONS[newest])
@@ -154,28 +154,28 @@ def _trust(context: ssl.SSLContext, certificates: str, config: TlsConfig) -> Non
         raise TlsConfigError(f"{where}{path} contains an invalid certificate.") from None
 
 
-def _load(context: ssl.SSLContext, own: Identity) -> None:
-    secret = own.key_password
+def _load(context: ssl.SSLContext, identity: Identity) -> None:
+    secret = identity.key_password
 
     def password() -> str:
         # OpenSSL would prompt on the terminal.
         return "" if secret is None else secret.reveal()
 
-    with _in_memory((own.chain + own.key).encode("latin-1")) as path:
+    with _in_memory((identity.chain + identity.key).encode("latin-1")) as path:
         try:
             context.load_cert_chain(path, password=password)
         except (ssl.SSLError, ValueError, OSError) as error:
-            raise TlsConfigError(_why_not(own, error)) from None
+            raise TlsConfigError(_load_error(identity, error)) from None
 
 
-def _why_not(own: Identity, error: Exception) -> str:
+def _load_error(identity: Identity, error: Exception) -> str:
     if getattr(error, "reason", None) == "KEY_VALUES_MISMATCH":
-        return f"{own.where}: the private key does not match the first certificate."
+        return f"{identity.where}: the private key does not match the first certificate."
     if getattr(error, "reason", None) in ("EE_KEY_TOO_SMALL", "CA_KEY_TOO_SMALL", "CA_MD_TOO_WEAK"):
-        return f"{own.where}: a certificate is too weak: it has a short key or an old signature algorithm."
-    if own.key_password is not None and "ENCRYPTED" in own.key:
-        return f"{own.where}: ssl.key.password does not decrypt the private key, or the certificate is invalid."
-    return f"{own.where}: the certificate or its private key is invalid."
+        return f"{identity.where}: a certificate is too weak: it has a short key or an old signature algorithm."
+    if identity.key_password is not None and "ENCRYPTED" in identity.key:
+        return f"{identity.where}: ssl.key.password does not decrypt the private key, or the certificate is invalid."
+    return f"{identity.where}: the certificate or its private key is invalid."
 
 
 @contextmanager

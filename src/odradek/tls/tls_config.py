@@ -26,7 +26,7 @@ class ClientAuth(Enum):
 DEFAULT_STORE_TYPE = "JKS"
 STORE_TYPES = ("PEM", "PKCS12", "JKS")
 KNOWN_PROTOCOLS = ("TLSv1", "TLSv1.1", "TLSv1.2", "TLSv1.3")
-SPOKEN_PROTOCOLS = ("TLSv1.2", "TLSv1.3")
+SUPPORTED_PROTOCOLS = ("TLSv1.2", "TLSv1.3")
 
 SECRETS = frozenset(
     {
@@ -102,7 +102,7 @@ class TlsConfig:
     keystore: Store = Store("keystore")
     truststore: Store = Store("truststore")
     client_auth: ClientAuth = ClientAuth.NONE
-    enabled_protocols: tuple[str, ...] = SPOKEN_PROTOCOLS
+    enabled_protocols: tuple[str, ...] = SUPPORTED_PROTOCOLS
     protocol: str = "TLSv1.3"
     cipher_suites: tuple[str, ...] = ()
     checks_host_name: bool = True
@@ -171,10 +171,10 @@ def _keystore(written: _ConfigTexts) -> Store:
         written.secret("ssl.key.password"),
     )
     if (chain is None) != (key is None):
-        there, missing = "ssl.keystore.key", "ssl.keystore.certificate.chain"
+        present, missing = "ssl.keystore.key", "ssl.keystore.certificate.chain"
         if key is None:
-            there, missing = missing, there
-        raise TlsConfigError(f"{written.named(there)} is set without {written.named(missing)}: set both.")
+            present, missing = missing, present
+        raise TlsConfigError(f"{written.named(present)} is set without {written.named(missing)}: set both.")
     _check_pem_texts(written, store, "ssl.keystore.key")
     return store
 
@@ -232,18 +232,18 @@ def _client_auth(written: _ConfigTexts) -> ClientAuth:
 def _enabled_protocols(written: _ConfigTexts) -> tuple[str, ...]:
     """Return the enabled protocols without TLS 1.0 and 1.1, which Java also ignores today."""
     key = "ssl.enabled.protocols"
-    names = written.list(key) or SPOKEN_PROTOCOLS
+    names = written.list(key) or SUPPORTED_PROTOCOLS
     for name in names:
         if name not in KNOWN_PROTOCOLS:
             raise TlsConfigError(
-                f"{written.named(key)} contains {name!r}: it can contain {' and '.join(SPOKEN_PROTOCOLS)}."
+                f"{written.named(key)} contains {name!r}: it can contain {' and '.join(SUPPORTED_PROTOCOLS)}."
             )
-    spoken = tuple(name for name in SPOKEN_PROTOCOLS if name in names)
-    if not spoken:
+    supported = tuple(name for name in SUPPORTED_PROTOCOLS if name in names)
+    if not supported:
         raise TlsConfigError(
             f"{written.named(key)} contains only {', '.join(names)}, which is insecure: add TLSv1.2 or TLSv1.3."
         )
-    return spoken
+    return supported
 
 
 def _protocol(written: _ConfigTexts) -> str:
@@ -251,7 +251,7 @@ def _protocol(written: _ConfigTexts) -> str:
     name = written.text(key) or "TLSv1.3"
     if name == "TLS":  # Java's name for any protocol.
         return "TLSv1.3"
-    if name not in SPOKEN_PROTOCOLS:
+    if name not in SUPPORTED_PROTOCOLS:
         raise TlsConfigError(f"{written.named(key)} is {name!r}: it must be TLSv1.3 or TLSv1.2.")
     return name
 

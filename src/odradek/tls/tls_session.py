@@ -49,7 +49,7 @@ class Session:
         self.is_established = False
         self.has_peer_closed = False
         if not is_server:
-            self._shake_hands()
+            self._do_handshake()
 
     def receive(self, data: Buffer) -> None:
         """Process bytes received from the socket."""
@@ -60,7 +60,7 @@ class Session:
                 raise self._failed(TlsFailed("the client does not use TLS, but this listener requires it"))
         self._incoming.write(data)
         if not self.is_established:
-            self._shake_hands()
+            self._do_handshake()
 
     def receive_eof(self) -> None:
         """Record the end of the peer's data; raise TlsFailed without a preceding close alert, as TLS requires."""
@@ -136,18 +136,18 @@ class Session:
         return None if der is None else distinguished_name(der)
 
     @property
-    def spoken(self) -> str:
+    def negotiated(self) -> str:
         """Return the version and the cipher suite, for a log line."""
         cipher = self._tls.cipher()
         return f"{self._tls.version()} {cipher[0]}" if cipher is not None else "no TLS"
 
-    def unfinished(self, what: str) -> str:
+    def unfinished(self, event: str) -> str:
         """Return the reason for an incomplete handshake for a log line: the peer "left" or "stopped"."""
         if self._has_received:
-            return f"the peer {what} during the TLS handshake"
-        return f"the peer {what} before sending data"
+            return f"the peer {event} during the TLS handshake"
+        return f"the peer {event} before sending data"
 
-    def _shake_hands(self) -> None:
+    def _do_handshake(self) -> None:
         try:
             self._tls.do_handshake()
         except ssl.SSLWantReadError:

@@ -58,7 +58,7 @@ class Client(Harness):
     def are(self, rights: Rights) -> None:
         """Change the rules, from the next request on."""
         self.version += 1
-        self.peer.admitted(Admission(rights=rights, version=self.version))
+        self.peer.set_admission(Admission(rights=rights, version=self.version))
 
     @property
     def partition(self) -> Partition:
@@ -126,7 +126,7 @@ def test_changed_rules_apply_to_templated_produce_requests(client: Client) -> No
 
 def test_templates_do_not_apply_to_another_principal(client: Client) -> None:
     client.produce()
-    client.peer.admitted(Admission(Principal("User", "other"), Granted()))
+    client.peer.set_admission(Admission(Principal("User", "other"), Granted()))
     assert client.produce() == DENIED
 
 

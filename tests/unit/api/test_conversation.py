@@ -255,11 +255,11 @@ def test_parked_throttled_request_delays_the_next_ones(harness: Harness) -> None
     talk = harness.talk(gate=Told(Admission(throttle_ms=THROTTLE_MS)))
     talk.receive_data(frame_of(fetch(wait_ms=500), FETCH, 1, "c") + frame_of(ListGroupsRequest(), 4, 2, "c"))
     harness.go_on(talk)
-    assert len(talk.parked) == 1 and not talk.can_go_on(harness.now)
+    assert len(talk.parked) == 1 and not talk.can_continue(harness.now)
     assert answer(after_it_waited(harness, talk), FetchResponse, FETCH).throttle_time_ms == THROTTLE_MS
-    assert not talk.can_go_on(harness.now)
+    assert not talk.can_continue(harness.now)
     harness.pass_time(THROTTLE_MS)
-    assert talk.can_go_on(harness.now)
+    assert talk.can_continue(harness.now)
 
 
 def test_answers_keep_the_order_of_their_requests(harness: Harness) -> None:
@@ -286,7 +286,7 @@ def test_large_body_is_decoded_on_a_thread_before_the_next_request(harness: Harn
     while talk.step(harness.now, 0):
         pass
     (work,) = harness.broker.works
-    assert talk.has_unhandled and not talk.can_go_on(harness.now) and talk.is_waiting and not talk.data_to_send()
+    assert talk.has_unhandled and not talk.can_continue(harness.now) and talk.is_waiting and not talk.data_to_send()
     other = harness.talk()
     assert sent(harness, other, ListGroupsRequest(), 4), "other connections pass"
     harness.go_on(talk)

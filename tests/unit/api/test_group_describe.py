@@ -15,7 +15,7 @@ from support.members import DESCRIBE, OLD, coordinator, join, joining, stable
 TIMES_MAX = REPEATS_MAX + 1
 
 NONE = ErrorCode.NONE
-NOT_ASKED = -(1 << 31)
+NOT_REQUESTED = -(1 << 31)
 ALL_ALLOWED = 3400
 
 
@@ -38,7 +38,7 @@ def test_stable_group_is_described_with_its_members(harness: Harness, version: i
     (member,) = group.members
     assert (member.member_id, member.client_id, member.client_host) == (joined.member_id, CLIENT, "/127.0.0.1")
     assert (bytes(member.member_metadata), bytes(member.member_assignment)) == (b"meta", b"all")
-    assert group.authorized_operations == NOT_ASKED
+    assert group.authorized_operations == NOT_REQUESTED
 
 
 @pytest.mark.parametrize("version", DESCRIBE)
@@ -83,7 +83,7 @@ def test_authorized_operations_are_described(harness: Harness, version: int) -> 
     stable(harness)
     there, gone = describe(harness, version, "g", "unknown", asks=True)
     assert there.authorized_operations == ALL_ALLOWED
-    assert gone.authorized_operations == (ALL_ALLOWED if version < 6 else NOT_ASKED)
+    assert gone.authorized_operations == (ALL_ALLOWED if version < 6 else NOT_REQUESTED)
 
 
 @pytest.mark.parametrize("version", DESCRIBE)

@@ -301,4 +301,4 @@ def test_both_forms_of_an_isr_are_parsed(between: BetweenBrokers) -> None:
     for version in range(4):
         request = wants((*T, [(0, [2, 3])]), version=version)
         parsed = alter_partition.from_message(request, version, between.harness.broker.view.names)
-        assert parsed.ask.wanted == {T0: STATE} and not parsed.refused
+        assert parsed.event.wanted == {T0: STATE} and not parsed.refused

@@ -46,7 +46,7 @@ def test_cluster_rights_are_granted_only_on_the_inter_broker_listener(principal:
 def test_connection_keeps_one_admission_for_its_templates(listener: str, principal: Principal) -> None:
     gate, one = InterBrokerGate("BROKERS"), peer(listener, principal)
     first = gate.admit(one, request(), NOW)
-    one.admitted(first)
+    one.set_admission(first)
     assert gate.admit(one, request(), NOW) is first
     other = gate.admit(peer(listener, principal), request(), NOW)
     assert (other is first) == (principal is ANONYMOUS), "anonymous clients learn from each other"

@@ -102,7 +102,7 @@ def test_stalled_large_request_gives_up_its_turn(harness: Harness) -> None:
         work.on_finished()
     harness.broker.works.clear()
     first.step(harness.now, 0)
-    assert first.can_go_on(harness.now)
+    assert first.can_continue(harness.now)
     while not is_being_read(second):
         due = harness.broker.next_due()
         assert due is not None

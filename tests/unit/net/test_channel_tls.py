@@ -84,7 +84,7 @@ def test_requests_are_answered_under_tls(
             channel = Channel(
                 asyncio.get_running_loop(),
                 peer.endpoint,
-                config(in_flight_max=in_flight_max, asks_versions=True),
+                config(in_flight_max=in_flight_max, discovers_versions=True),
                 name="broker 2",
                 tls=tls,
             )
@@ -131,7 +131,7 @@ def test_broker_requires_a_client_certificate(authority: Authority, tmp_path: Pa
         channel = Channel(
             asyncio.get_running_loop(),
             Endpoint("SSL", "127.0.0.1", broker.port, "SSL"),
-            config(asks_versions=True),
+            config(discovers_versions=True),
             name="broker 2",
             tls=tls,
         )

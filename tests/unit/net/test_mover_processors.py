@@ -33,7 +33,7 @@ OF_NONE, OF_HERE, OF_THERE = 0, THREADS, THREADS + 1
 
 def on(processor: int, work: Callable[[], object]) -> None:
     def keep_and_work() -> None:
-        assert processors.keep_to({processor})
+        assert processors.bind_thread({processor})
         done.append(work())
 
     done: list[object] = []
@@ -109,10 +109,10 @@ def test_thread_is_pinned_to_its_processors() -> None:
     kept: list[set[int]] = []
 
     def keep() -> None:
-        assert processors.keep_to({THERE})
+        assert processors.bind_thread({THERE})
         kept.append(processors.usable())
-        assert not processors.keep_to({1023}), "there is no such processor"
-        assert not processors.keep_to(set())
+        assert not processors.bind_thread({1023}), "there is no such processor"
+        assert not processors.bind_thread(set())
         kept.append(processors.usable())
 
     keeping = threading.Thread(target=keep)

@@ -123,7 +123,7 @@ def test_session_not_expired_by_another_process_continues(way: Way) -> None:
 def test_session_is_renewed_after_healing(way: Way, other: SqliteTree, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(renewed, "RETRY_SECONDS", 0.01)
     tree = ReconnectingTree(partial(way.open, SHORT_MS))
-    tree.renewed = lambda: tree.create("/ephemeral", ephemeral=True)
+    tree.on_renewed = lambda: tree.create("/ephemeral", ephemeral=True)
     tree.create("/ephemeral", ephemeral=True)
     try:
         for _ in range(2):

@@ -84,7 +84,7 @@ def test_data_arrives_for_any_piece_size(broker: Known, authority: Authority, pi
     pair.server.write(b"done")
     pair.client.receive(pair.server.data_to_send())
     assert pair.client.read() == b"done"
-    assert pair.server.spoken.startswith(protocols)
+    assert pair.server.negotiated.startswith(protocols)
 
 
 def test_sessions_with_a_shared_buffer_are_isolated(broker: Known, client: Known, authority: Authority) -> None:

@@ -245,9 +245,9 @@ def test_required_client_certificates_require_a_truststore(broker: Known, tmp_pa
 def test_enabled_protocols_are_negotiated(broker: Known, trusting: TlsConfig, tmp_path: Path) -> None:
     keystore = texts_of("texts", broker, tmp_path)
     old_file = TlsConfig.parse(keystore | {"ssl.enabled.protocols": "TLSv1.2,TLSv1.1,TLSv1", "ssl.protocol": "TLS"})
-    assert shaken(old_file, trusting)[0].spoken.startswith("TLSv1.2 ")
+    assert shaken(old_file, trusting)[0].negotiated.startswith("TLSv1.2 ")
     both = TlsConfig.parse(keystore)
-    assert shaken(both, trusting)[0].spoken.startswith("TLSv1.3 ")
+    assert shaken(both, trusting)[0].negotiated.startswith("TLSv1.3 ")
     newest = TlsConfig.parse(keystore | {"ssl.enabled.protocols": "TLSv1.3"})
     with pytest.raises(TlsFailed, match="no version of TLS is enabled on both sides"):
         shaken(newest, TlsConfig.parse({"ssl.protocol": "TLSv1.2"}))
@@ -258,7 +258,7 @@ def test_enabled_protocols_are_negotiated(broker: Known, trusting: TlsConfig, tm
 def test_cipher_suites_are_selected_by_javas_names(broker: Known, trusting: TlsConfig, tmp_path: Path) -> None:
     def speaking(suites: str) -> str:
         config = TlsConfig.parse(texts_of("texts", broker, tmp_path) | {"ssl.cipher.suites": suites})
-        return shaken(config, trusting)[0].spoken
+        return shaken(config, trusting)[0].negotiated
 
     every = "TLS_AES_256_GCM_SHA384,TLS_AES_128_GCM_SHA256,TLS_CHACHA20_POLY1305_SHA256"
     assert speaking("TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256") == "TLSv1.2 ECDHE-ECDSA-AES128-GCM-SHA256"

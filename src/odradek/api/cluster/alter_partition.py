@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from odradek.api.request.call import Call
-from odradek.api.request.inter_broker import by_length, checked_asks, kept
+from odradek.api.request.inter_broker import authorized_queries, await_promise, by_length
 from odradek.api.request.outcome import PAUSE, Slices
 from odradek.api.request.sliced_answer import Parts, whole
 from odradek.base.errors import ErrorCode, Refused
@@ -42,20 +42,20 @@ _partition = maker(ResponsePartitionData)
 class ParsedAlterPartition(NamedTuple):
     """The parsed request, and the errors of partitions that need no decision by the controller."""
 
-    ask: AlterPartitions
+    event: AlterPartitions
     refused: Mapping[TopicPartition, AlteredPartition]
 
 
 def handle(call: Call, body: AlterPartitionRequest) -> Slices:
-    asks = checked_asks(call)
+    queries = authorized_queries(call)
     names = call.broker.view.names
-    ask, refused = yield from parsed(body, call.version, names)
-    call.leave(ask)
-    yield from kept(asks.asked.submit_question(ask), call)
-    if ask.error:
-        raise Refused(ask.error)
-    answers: dict[TopicPartition, AlteredPartition] = {**refused, **(ask.answer or {})}
-    call.leave(answers)
+    event, refused = yield from parse(body, call.version, names)
+    call.free_later(event)
+    yield from await_promise(queries.asked.submit_question(event), call)
+    if event.error:
+        raise Refused(event.error)
+    answers: dict[TopicPartition, AlteredPartition] = {**refused, **(event.answer or {})}
+    call.free_later(answers)
     topics = []
     for topic in body.topics:
         name = _name(topic, call.version, names)
@@ -76,12 +76,12 @@ def _answer(
     partitions = []
     for one in topic.partitions:
         answer = unknown if name is None else answers.get(TopicPartition(name, one.partition_index), unknown)
-        partitions.append(_told(one.partition_index, answer, version))
+        partitions.append(_partition_response(one.partition_index, answer, version))
         yield
     return ResponseTopicData(topic_name=topic.topic_name, topic_id=topic.topic_id, partitions=partitions)
 
 
-def _told(index: int, answer: AlteredPartition, version: int) -> ResponsePartitionData:
+def _partition_response(index: int, answer: AlteredPartition, version: int) -> ResponsePartitionData:
     state = answer.state
     if state is None:
         code = answer.error
@@ -103,16 +103,16 @@ def _told(index: int, answer: AlteredPartition, version: int) -> ResponsePartiti
 
 def from_message(request: AlterPartitionRequest, version: int, names: Names) -> ParsedAlterPartition:
     """Return the parsed request in one step, without slices."""
-    return whole(parsed(request, version, names))
+    return whole(parse(request, version, names))
 
 
-def parsed(request: AlterPartitionRequest, version: int, names: Names) -> Parts[ParsedAlterPartition]:
+def parse(request: AlterPartitionRequest, version: int, names: Names) -> Parts[ParsedAlterPartition]:
     """Return the leader's request; topics whose id is not among `names` are left out.
 
     An invalid recovery state is refused, because no broker could read it once written.
     """
     broker = BrokerId(request.broker_id)
-    wanted: dict[TopicPartition, LeaderAndIsr] = {}
+    proposals: dict[TopicPartition, LeaderAndIsr] = {}
     epochs: dict[TopicPartition, BrokerEpochs] = {}
     refused: dict[TopicPartition, AlteredPartition] = {}
     for topic in request.topics:
@@ -124,14 +124,14 @@ def parsed(request: AlterPartitionRequest, version: int, names: Names) -> Parts[
             partition = TopicPartition(name, one.partition_index)
             state = _state(one, broker)
             if state.recovery in (RECOVERED, RECOVERING):
-                wanted[partition] = state
+                proposals[partition] = state
             else:
                 refused[partition] = AlteredPartition(ErrorCode.INVALID_REQUEST)
             if version >= WITH_EPOCHS_FROM:
                 epochs[partition] = {BrokerId(each.broker_id): each.broker_epoch for each in one.new_isr_with_epochs}
             yield
         yield
-    return ParsedAlterPartition(AlterPartitions(broker, request.broker_epoch, wanted, epochs), refused)
+    return ParsedAlterPartition(AlterPartitions(broker, request.broker_epoch, proposals, epochs), refused)
 
 
 def _name(topic: RequestTopicData, version: int, names: Names) -> TopicName | None:

@@ -95,31 +95,31 @@ def from_response(
     for one in proposed:
         name = one.leading.name
         topic = topic_ids.get(name.topic, ZERO_UUID) if by_id else name.topic
-        answers.append(_altered(one.proposal, found.get((topic, name.partition))))
+        answers.append(_result(one.proposal, found.get((topic, name.partition))))
     return answers
 
 
-def _altered(proposal: LeaderAndIsr, told: ResponsePartitionData | None) -> AlterPartitionResult:
-    if told is None:
+def _result(proposal: LeaderAndIsr, partition_response: ResponsePartitionData | None) -> AlterPartitionResult:
+    if partition_response is None:
         return AlterPartitionResult(ErrorCode.UNKNOWN_SERVER_ERROR)
-    if told.error_code:
-        return AlterPartitionResult(error_code(told.error_code))
+    if partition_response.error_code:
+        return AlterPartitionResult(error_code(partition_response.error_code))
     state = LeaderAndIsr(
-        BrokerId(told.leader_id),
-        LeaderEpoch(told.leader_epoch),
-        tuple(map(BrokerId, told.isr)),
-        told.leader_recovery_state,
+        BrokerId(partition_response.leader_id),
+        LeaderEpoch(partition_response.leader_epoch),
+        tuple(map(BrokerId, partition_response.isr)),
+        partition_response.leader_recovery_state,
         proposal.controller_epoch,  # The response has none, and no code compares it.
-        told.partition_epoch,
+        partition_response.partition_epoch,
     )
     return AlterPartitionResult(ErrorCode.NONE, state)
 
 
 def to_event(proposed: Sequence[ProposedIsr], broker: BrokerId, broker_epoch: int) -> AlterPartitions:
     """Return the content of the newest message version as an event for this broker's own controller."""
-    wanted = {one.leading.name: one.proposal for one in proposed}
+    proposals = {one.leading.name: one.proposal for one in proposed}
     epochs = {one.leading.name: dict(zip(one.proposal.isr, one.broker_epochs, strict=True)) for one in proposed}
-    return AlterPartitions(broker, broker_epoch, wanted, epochs)
+    return AlterPartitions(broker, broker_epoch, proposals, epochs)
 
 
 def from_event(proposed: Iterable[ProposedIsr], event: AlterPartitions) -> list[AlterPartitionResult]:

@@ -10,7 +10,7 @@ STALE_CONTROLLER_EPOCH in this case; its brokers look up the controller again af
 from __future__ import annotations
 
 from odradek.api.request.call import Call
-from odradek.api.request.inter_broker import by_length, checked_asks, kept
+from odradek.api.request.inter_broker import authorized_queries, await_promise, by_length
 from odradek.api.request.outcome import PAUSE, Slices
 from odradek.api.request.sliced_answer import CHEAP
 from odradek.base.errors import ErrorCode, Refused, error_code
@@ -27,13 +27,13 @@ _remaining = maker(RemainingPartition)
 
 
 def handle(call: Call, body: ControlledShutdownRequest) -> Slices:
-    asks = checked_asks(call)
-    ask = from_message(body)
-    yield from kept(asks.asked.submit_question(ask), call)
-    if ask.error:
-        raise Refused(ask.error)
+    queries = authorized_queries(call)
+    event = from_message(body)
+    yield from await_promise(queries.asked.submit_question(event), call)
+    if event.error:
+        raise Refused(event.error)
     remaining = []
-    for number, one in enumerate(ask.answer or (), 1):
+    for number, one in enumerate(event.answer or (), 1):
         remaining.append(_remaining(topic_name=one.topic, partition_index=one.partition))
         if not number % CHEAP:
             yield PAUSE
@@ -50,9 +50,9 @@ def from_message(request: ControlledShutdownRequest) -> ShutDown:
     return ShutDown(BrokerId(request.broker_id), request.broker_epoch)
 
 
-def to_message(ask: ShutDown) -> ControlledShutdownRequest:
+def to_message(event: ShutDown) -> ControlledShutdownRequest:
     """Return the message, in any version; older versions omit the epoch."""
-    return ControlledShutdownRequest(broker_id=ask.broker, broker_epoch=ask.broker_epoch)
+    return ControlledShutdownRequest(broker_id=event.broker, broker_epoch=event.broker_epoch)
 
 
 def from_response(response: ControlledShutdownResponse) -> list[TopicPartition]:

@@ -35,26 +35,26 @@ PORT_MAX = 65_535
 _HOST = re.compile(r"[^\s/\x00-\x1f\x7f]{1,255}")
 
 
-def sound_partitions(
+def valid_partitions(
     partitions: Mapping[TopicPartition, T], ids: TopicIds, error_of: Callable[[T], ErrorCode]
 ) -> Parts[tuple[dict[TopicPartition, T], dict[TopicPartition, ErrorCode]]]:
     """Return the valid partitions, and the error of each invalid one; log a warning if there are any."""
     topics = yield from _topic_errors(partitions, ids)
-    sound: dict[TopicPartition, T] = {}
+    valid: dict[TopicPartition, T] = {}
     refused: dict[TopicPartition, ErrorCode] = {}
     for number, (partition, value) in enumerate(partitions.items(), 1):
         code = topics.get(partition.topic) or _index_error(partition.partition) or error_of(value)
         if code:
             refused[partition] = code
         else:
-            sound[partition] = value
+            valid[partition] = value
         if not number % CHEAP:
             yield
     if refused:
         name, code = next(iter(refused.items()))
         text = "rejected %d of %d invalid partitions in a controller request, the first is %.300r-%d: %s"
         _LOG.warning(text, len(refused), len(partitions), name.topic, name.partition, code.name)
-    return sound, refused
+    return valid, refused
 
 
 def _topic_errors(partitions: Iterable[TopicPartition], ids: TopicIds) -> Parts[dict[TopicName, ErrorCode]]:
@@ -90,8 +90,8 @@ def assigned_error(assigned: AssignedState) -> ErrorCode:
     has_leader = state.leader in state.isr or state.leader == NO_BROKER
     epochs = min(state.leader_epoch, state.partition_epoch, state.controller_epoch)
     lists = (state.isr, assigned.replicas, assigned.adding, assigned.removing)
-    is_sound = has_leader and epochs >= 0 and state.recovery in (RECOVERED, RECOVERING) and all(map(_are_ids, lists))
-    return ErrorCode.NONE if is_sound else ErrorCode.INVALID_REQUEST
+    is_valid = has_leader and epochs >= 0 and state.recovery in (RECOVERED, RECOVERING) and all(map(_are_ids, lists))
+    return ErrorCode.NONE if is_valid else ErrorCode.INVALID_REQUEST
 
 
 def metadata_error(metadata: PartitionMetadata) -> ErrorCode:
@@ -112,24 +112,24 @@ def _are_ids(brokers: tuple[BrokerId, ...]) -> bool:
     return not brokers or (min(brokers) >= 0 and len({*brokers}) == len(brokers))
 
 
-def sound_brokers(brokers: Iterable[BrokerInfo]) -> Parts[tuple[BrokerInfo, ...]]:
+def valid_brokers(brokers: Iterable[BrokerInfo]) -> Parts[tuple[BrokerInfo, ...]]:
     """Return the brokers that clients can use, each once; log a warning if there are others."""
-    sound: dict[BrokerId, BrokerInfo] = {}
-    odd: list[BrokerInfo] = []
+    valid: dict[BrokerId, BrokerInfo] = {}
+    invalid: list[BrokerInfo] = []
     for number, broker in enumerate(brokers, 1):
-        if broker.id in sound or not _is_sound(broker):
-            odd.append(broker)
+        if broker.id in valid or not _is_valid(broker):
+            invalid.append(broker)
         else:
-            sound[broker.id] = broker
+            valid[broker.id] = broker
         if not number % CHEAP:
             yield
-    if odd:
+    if invalid:
         text = "ignored %d invalid brokers in a controller request, the first is %.300r"
-        _LOG.warning(text, len(odd), odd[0])
-    return tuple(sound.values())
+        _LOG.warning(text, len(invalid), invalid[0])
+    return tuple(valid.values())
 
 
-def _is_sound(broker: BrokerInfo) -> bool:
+def _is_valid(broker: BrokerInfo) -> bool:
     listeners = {endpoint.listener for endpoint in broker.endpoints}
     are_distinct = len(listeners) == len(broker.endpoints)
     return broker.id >= 0 and are_distinct and all(map(_can_be_reached, broker.endpoints))

@@ -59,15 +59,15 @@ class FetchSettings(NamedTuple):
 # Fetch.
 
 
-def fetch_version(asked: ReplicaFetch, newest: int) -> int:
+def fetch_version(request: ReplicaFetch, newest: int) -> int:
     """Return the version to send: one with names if a topic has no id (created before Kafka 2.8)."""
-    return newest if asked.by_id else min(newest, BY_ID_SINCE - 1)
+    return newest if request.by_id else min(newest, BY_ID_SINCE - 1)
 
 
-def fetch_message(asked: ReplicaFetch, settings: FetchSettings, version: int) -> FetchRequest:
+def fetch_message(request: ReplicaFetch, settings: FetchSettings, version: int) -> FetchRequest:
     """Return the message, with each topic once."""
     topics: dict[tuple[TopicName, Uuid], FetchTopic] = {}
-    for one in asked.named:
+    for one in request.named:
         assert isinstance(one.ask, Fetch), "a fetch session contains nothing else"
         name, key = one.name, (one.name.topic, one.topic_id)
         topic = topics.get(key)
@@ -83,22 +83,24 @@ def fetch_message(asked: ReplicaFetch, settings: FetchSettings, version: int) ->
                 partition_max_bytes=settings.partition_max_bytes,
             )
         )
-    says_state = version >= REPLICA_STATE_SINCE
+    has_replica_state = version >= REPLICA_STATE_SINCE
     state = ReplicaState(replica_id=settings.broker, replica_epoch=settings.broker_epoch)
     return FetchRequest(
-        replica_id=-1 if says_state else settings.broker,
-        replica_state=state if says_state else ReplicaState(),
+        replica_id=-1 if has_replica_state else settings.broker,
+        replica_state=state if has_replica_state else ReplicaState(),
         max_wait_ms=settings.max_wait_ms,
         min_bytes=settings.min_bytes,
         max_bytes=settings.max_bytes,
-        session_id=asked.session_id,
-        session_epoch=asked.session_epoch,
+        session_id=request.session_id,
+        session_epoch=request.session_epoch,
         topics=list(topics.values()),
-        forgotten_topics_data=_forgotten(asked.forgotten),  # Only sessions use these; a leader before v7 has none.
+        forgotten_topics_data=_forgotten_topics(
+            request.forgotten
+        ),  # Only sessions use these; a leader before v7 has none.
     )
 
 
-def _forgotten(forgotten: Iterable[PartitionRequest]) -> list[ForgottenTopic]:
+def _forgotten_topics(forgotten: Iterable[PartitionRequest]) -> list[ForgottenTopic]:
     topics: dict[tuple[TopicName, Uuid], ForgottenTopic] = {}
     for one in forgotten:
         key = one.name.topic, one.topic_id
@@ -109,7 +111,7 @@ def _forgotten(forgotten: Iterable[PartitionRequest]) -> list[ForgottenTopic]:
     return list(topics.values())
 
 
-def fetched(
+def fetch_results(
     response: FetchResponse, names: Mapping[Uuid, TopicName], version: int
 ) -> Iterator[tuple[TopicPartition, Fetched]]:
     """Yield the result of each partition in the response; `names` are those of the session's topics."""
@@ -117,10 +119,10 @@ def fetched(
         name = names.get(topic.topic_id) if version >= BY_ID_SINCE else TopicName(topic.topic)
         if name is not None:
             for one in topic.partitions:
-                yield TopicPartition(name, one.partition_index), _fetched(one)
+                yield TopicPartition(name, one.partition_index), _fetch_result(one)
 
 
-def _fetched(data: PartitionData) -> Fetched:
+def _fetch_result(data: PartitionData) -> Fetched:
     diverging = data.diverging_epoch
     records = data.records
     assert records is None or isinstance(records, bytes | bytearray | memoryview), "received records are in memory"
@@ -136,9 +138,9 @@ def _fetched(data: PartitionData) -> Fetched:
 # OffsetForLeaderEpoch.
 
 
-def epochs_message(asked: LeaderEpochsRequest, broker: BrokerId) -> OffsetForLeaderEpochRequest:
+def epochs_message(request: LeaderEpochsRequest, broker: BrokerId) -> OffsetForLeaderEpochRequest:
     topics: dict[TopicName, OffsetForLeaderTopic] = {}
-    for name, one in asked.named.items():
+    for name, one in request.named.items():
         assert isinstance(one.ask, OffsetsForLeaderEpoch), "the request is an OffsetForLeaderEpoch"
         topic = topics.setdefault(name.topic, OffsetForLeaderTopic(topic=name.topic, partitions=[]))
         topic.partitions.append(
@@ -151,7 +153,7 @@ def epochs_message(asked: LeaderEpochsRequest, broker: BrokerId) -> OffsetForLea
     return OffsetForLeaderEpochRequest(replica_id=broker, topics=list(topics.values()))
 
 
-def epochs_ended(response: OffsetForLeaderEpochResponse) -> Iterator[tuple[TopicPartition, ErrorCode, EpochEnd]]:
+def epoch_ends(response: OffsetForLeaderEpochResponse) -> Iterator[tuple[TopicPartition, ErrorCode, EpochEnd]]:
     for topic in response.topics:
         for one in topic.partitions:
             end = EpochEnd(LeaderEpoch(one.leader_epoch), Offset(one.end_offset))
@@ -161,9 +163,9 @@ def epochs_ended(response: OffsetForLeaderEpochResponse) -> Iterator[tuple[Topic
 # ListOffsets.
 
 
-def offsets_message(asked: LeaderOffsetsRequest, broker: BrokerId, timestamp: int) -> ListOffsetsRequest:
+def offsets_message(request: LeaderOffsetsRequest, broker: BrokerId, timestamp: int) -> ListOffsetsRequest:
     topics: dict[TopicName, ListOffsetsTopic] = {}
-    for name, one in asked.named.items():
+    for name, one in request.named.items():
         topic = topics.setdefault(name.topic, ListOffsetsTopic(name=name.topic, partitions=[]))
         topic.partitions.append(
             ListOffsetsPartition(

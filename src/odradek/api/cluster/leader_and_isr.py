@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from odradek.api.cluster.controller_checks import assigned_error, sound_partitions
+from odradek.api.cluster.controller_checks import assigned_error, valid_partitions
 from odradek.api.request.call import Call
-from odradek.api.request.inter_broker import by_length, carried_out, checked_asks, to_broker
+from odradek.api.request.inter_broker import authorized_queries, await_result, by_length, to_broker
 from odradek.api.request.outcome import Slices
 from odradek.api.request.sliced_answer import CHEAP, Parts, whole
 from odradek.api.request.topic_states import (
@@ -50,12 +50,12 @@ _error = maker(LeaderAndIsrPartitionError)
 
 
 def handle(call: Call, body: LeaderAndIsrRequest) -> Slices:
-    asks = checked_asks(call)
-    become = yield from parsed(body, call.peer.listener)
-    sound, refused = yield from sound_partitions(become.partitions, become.topic_ids, assigned_error)
-    sent = to_broker(call, body, become._replace(partitions=sound))
-    call.leave((sent, become))
-    failed = yield from carried_out(asks.told.submit_question(sent), call)
+    queries = authorized_queries(call)
+    become = yield from parse(body, call.peer.listener)
+    valid, refused = yield from valid_partitions(become.partitions, become.topic_ids, assigned_error)
+    sent = to_broker(call, body, become._replace(partitions=valid))
+    call.free_later((sent, become))
+    failed = yield from await_result(queries.told.submit_question(sent), call)
     answer = yield from _answer(become, {**failed, **refused}, call.version)
     return by_length(answer, len(become.partitions))
 
@@ -131,8 +131,8 @@ def to_message(
 
 
 def _live_leader(leader: BrokerInfo, listener: str) -> LeaderAndIsrLiveLeader:
-    at = leader.endpoint(listener) or leader.endpoints[0]
-    return LeaderAndIsrLiveLeader(broker_id=leader.id, host_name=at.host, port=at.port)
+    endpoint = leader.endpoint(listener) or leader.endpoints[0]
+    return LeaderAndIsrLiveLeader(broker_id=leader.id, host_name=endpoint.host, port=endpoint.port)
 
 
 def _state(partition: TopicPartition, assigned: AssignedState, version: int) -> LeaderAndIsrPartitionState:
@@ -155,10 +155,10 @@ def _state(partition: TopicPartition, assigned: AssignedState, version: int) -> 
 
 def from_message(request: LeaderAndIsrRequest, listener: str = PLAINTEXT) -> BecomeLeaderOrFollower:
     """Return the parsed request in one step, without slices."""
-    return whole(parsed(request, listener))
+    return whole(parse(request, listener))
 
 
-def parsed(request: LeaderAndIsrRequest, listener: str) -> Parts[BecomeLeaderOrFollower]:
+def parse(request: LeaderAndIsrRequest, listener: str) -> Parts[BecomeLeaderOrFollower]:
     """Return the controller's request, without topics that have no id, as in older requests."""
 
     def leader(one: LeaderAndIsrLiveLeader) -> BrokerInfo:

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from odradek.api.cluster.controller_checks import no_error, sound_partitions
+from odradek.api.cluster.controller_checks import no_error, valid_partitions
 from odradek.api.request.call import Call
-from odradek.api.request.inter_broker import by_length, carried_out, checked_asks, to_broker
+from odradek.api.request.inter_broker import authorized_queries, await_result, by_length, to_broker
 from odradek.api.request.outcome import PAUSE, Slices
 from odradek.api.request.sliced_answer import CHEAP, Parts, whole
 from odradek.api.request.topic_states import Errors, by_topic, errors_by_partition
@@ -40,18 +40,18 @@ _error = maker(StopReplicaPartitionError)
 
 
 def handle(call: Call, body: StopReplicaRequest) -> Slices:
-    asks = checked_asks(call)
-    stops = yield from parsed(body)
-    call.leave(stops)
+    queries = authorized_queries(call)
+    stops = yield from parse(body)
+    call.free_later(stops)
     sent, all_refused = [], []
     for stop in stops:
-        sound, refused = yield from sound_partitions(stop.partitions, {}, no_error)
-        sent.append(to_broker(call, body, stop._replace(partitions=sound)))
+        valid, refused = yield from valid_partitions(stop.partitions, {}, no_error)
+        sent.append(to_broker(call, body, stop._replace(partitions=valid)))
         all_refused.append(refused)
-    promises = [asks.told.submit_question(one) for one in sent]
+    promises = [queries.told.submit_question(one) for one in sent]
     ends = []
     for stop, refused, promise in zip(stops, all_refused, promises, strict=True):
-        failed = {**(yield from carried_out(promise, call)), **refused}
+        failed = {**(yield from await_result(promise, call)), **refused}
         for number, one in enumerate(stop.partitions, 1):
             code = failed.get(one, ErrorCode.NONE)
             ends.append(_error(topic_name=one.topic, partition_index=one.partition, error_code=code))
@@ -67,7 +67,7 @@ def refuse(call: Call, body: StopReplicaRequest, code: ErrorCode) -> StopReplica
 
 
 def _named(body: StopReplicaRequest) -> Iterator[TopicPartition]:
-    return (one for one, _, _ in _asked(body))
+    return (one for one, _, _ in _requested_partitions(body))
 
 
 def to_message(sent: ControlRequest, stop: StopReplicas, version: int) -> StopReplicaRequest:
@@ -100,16 +100,16 @@ def to_message(sent: ControlRequest, stop: StopReplicas, version: int) -> StopRe
 
 def from_message(request: StopReplicaRequest) -> tuple[StopReplicas, ...]:
     """Return the parsed request in one step, without slices."""
-    return whole(parsed(request))
+    return whole(parse(request))
 
 
-def parsed(request: StopReplicaRequest) -> Parts[tuple[StopReplicas, ...]]:
+def parse(request: StopReplicaRequest) -> Parts[tuple[StopReplicas, ...]]:
     """Return the controller's request: deletions after all others, and epoch -1 if the request has none.
 
     A request without partitions becomes one StopReplicas without partitions, which closes nothing.
     """
     found: dict[bool, dict[TopicPartition, LeaderEpoch]] = {False: {}, True: {}}
-    for number, (partition, epoch, deletes) in enumerate(_asked(request), 1):
+    for number, (partition, epoch, deletes) in enumerate(_requested_partitions(request), 1):
         found[deletes][partition] = epoch
         if not number % CHEAP:
             yield
@@ -117,7 +117,7 @@ def parsed(request: StopReplicaRequest) -> Parts[tuple[StopReplicas, ...]]:
     return stops or (StopReplicas({}, deletes=False),)
 
 
-def _asked(request: StopReplicaRequest) -> Iterator[tuple[TopicPartition, LeaderEpoch, bool]]:
+def _requested_partitions(request: StopReplicaRequest) -> Iterator[tuple[TopicPartition, LeaderEpoch, bool]]:
     """Yield the partitions of any form of the request, each with its leader epoch and its deletion flag."""
     deletes = request.delete_partitions
     for old in request.ungrouped_partitions:

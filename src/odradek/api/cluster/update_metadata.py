@@ -11,9 +11,9 @@ first invalid partition or broker; all valid ones are applied.
 
 from __future__ import annotations
 
-from odradek.api.cluster.controller_checks import metadata_error, sound_brokers, sound_partitions
+from odradek.api.cluster.controller_checks import metadata_error, valid_brokers, valid_partitions
 from odradek.api.request.call import Call
-from odradek.api.request.inter_broker import by_length, carried_out, checked_asks, to_broker
+from odradek.api.request.inter_broker import authorized_queries, await_result, by_length, to_broker
 from odradek.api.request.outcome import Slices
 from odradek.api.request.sliced_answer import Parts, whole
 from odradek.api.request.topic_states import brokers, each, leader_and_isr, states_and_ids, topic_states
@@ -37,13 +37,13 @@ _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")  # Indexed by th
 
 
 def handle(call: Call, body: UpdateMetadataRequest) -> Slices:
-    asks = checked_asks(call)
-    update = yield from parsed(body)
-    sound, refused = yield from sound_partitions(update.partitions, update.topic_ids, metadata_error)
-    known = yield from sound_brokers(update.brokers)
-    sent = to_broker(call, body, update._replace(partitions=sound, brokers=known))
-    call.leave((sent, update))
-    yield from carried_out(asks.told.submit_question(sent), call)
+    queries = authorized_queries(call)
+    update = yield from parse(body)
+    valid, refused = yield from valid_partitions(update.partitions, update.topic_ids, metadata_error)
+    known = yield from valid_brokers(update.brokers)
+    sent = to_broker(call, body, update._replace(partitions=valid, brokers=known))
+    call.free_later((sent, update))
+    yield from await_result(queries.told.submit_question(sent), call)
     bad_broker = ErrorCode.NONE if len(known) == len(update.brokers) else ErrorCode.INVALID_REQUEST
     code = next(iter(refused.values()), bad_broker)
     return by_length(UpdateMetadataResponse(error_code=code), len(update.partitions))
@@ -62,7 +62,7 @@ def to_message(sent: ControlRequest, update: UpdateMetadata, version: int) -> Up
         broker_epoch=sent.broker_epoch,
         live_brokers=[_live_broker(broker) for broker in update.brokers],
     )
-    states = {partition: _state(partition, told) for partition, told in update.partitions.items()}
+    states = {partition: _state(partition, metadata) for partition, metadata in update.partitions.items()}
     if version < GROUPED_FROM:
         request.ungrouped_partition_states = list(states.values())
         return request
@@ -90,8 +90,8 @@ def _number(protocol: str) -> int:
     return _PROTOCOLS.index(protocol) if protocol in _PROTOCOLS else 0
 
 
-def _state(partition: TopicPartition, told: PartitionMetadata) -> UpdateMetadataPartitionState:
-    state = told.state
+def _state(partition: TopicPartition, metadata: PartitionMetadata) -> UpdateMetadataPartitionState:
+    state = metadata.state
     return UpdateMetadataPartitionState(
         topic_name=partition.topic,
         partition_index=partition.partition,
@@ -100,17 +100,17 @@ def _state(partition: TopicPartition, told: PartitionMetadata) -> UpdateMetadata
         leader_epoch=state.leader_epoch,
         isr=list(state.isr),
         zk_version=state.partition_epoch,
-        replicas=list(told.replicas),
-        offline_replicas=list(told.offline),
+        replicas=list(metadata.replicas),
+        offline_replicas=list(metadata.offline),
     )
 
 
 def from_message(request: UpdateMetadataRequest) -> UpdateMetadata:
     """Return the parsed request in one step, without slices."""
-    return whole(parsed(request))
+    return whole(parse(request))
 
 
-def parsed(request: UpdateMetadataRequest) -> Parts[UpdateMetadata]:
+def parse(request: UpdateMetadataRequest) -> Parts[UpdateMetadata]:
     """Return the controller's request, without topics that have no id, as in older requests."""
     partitions, ids = yield from states_and_ids(request, _metadata)
     brokers = yield from each(request.live_brokers, _broker)

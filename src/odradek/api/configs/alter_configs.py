@@ -6,7 +6,7 @@ Deprecated since KIP-339, because two clients undo each other's changes; Increme
 
 from __future__ import annotations
 
-from odradek.api.configs.config_changes import Key, altered, told_as
+from odradek.api.configs.config_changes import Key, apply_changes, response_maker
 from odradek.api.request.call import Call
 from odradek.api.request.outcome import Slices
 from odradek.base.errors import ErrorCode, Refused
@@ -21,12 +21,12 @@ from odradek.wire.schema.api_keys import ApiKey
 
 
 def handle(call: Call, body: AlterConfigsRequest) -> Slices:
-    return altered(
+    return apply_changes(
         call,
         ApiKey.ALTER_CONFIGS,
         body.resources,
         keys=_keys,
-        told=_told,
+        resource_response=_resource_response,
         answer=_answer,
         is_dry=body.validate_only,
         replaces_all=True,
@@ -34,10 +34,10 @@ def handle(call: Call, body: AlterConfigsRequest) -> Slices:
 
 
 def refuse(call: Call, body: AlterConfigsRequest, code: ErrorCode) -> AlterConfigsResponse:
-    return _answer([_told(resource, Refused(code)) for resource in body.resources])
+    return _answer([_resource_response(resource, Refused(code)) for resource in body.resources])
 
 
-_told = told_as(AlterConfigsResourceResponse)
+_resource_response = response_maker(AlterConfigsResourceResponse)
 
 
 def _keys(resource: AlterConfigsResource) -> list[Key]:

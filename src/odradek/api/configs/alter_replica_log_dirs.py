@@ -32,16 +32,16 @@ def handle(call: Call, body: AlterReplicaLogDirsRequest) -> Parts[AlterReplicaLo
 def _answer(call: Call, body: AlterReplicaLogDirsRequest) -> Parts[AlterReplicaLogDirsResponse]:
     if not call.may(Operation.ALTER, ResourceType.CLUSTER):
         return refuse(call, body, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    wanted: dict[TopicPartition, str] = {}  # If a partition is named twice, the last directory applies.
-    call.leave(wanted)
+    targets: dict[TopicPartition, str] = {}  # If a partition is named twice, the last directory applies.
+    call.free_later(targets)
     for directory in body.dirs:
         for topic in directory.topics:
             for index in topic.partitions:
-                wanted[TopicPartition(TopicName(topic.name), index)] = directory.path
+                targets[TopicPartition(TopicName(topic.name), index)] = directory.path
                 yield
     directories = {one.path: one for one in log_dirs(call.broker.storage)}
     results: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
-    for name, path in wanted.items():
+    for name, path in targets.items():
         code = _alter(call, name, directories.get(path))
         result = AlterReplicaLogDirPartitionResult(partition_index=name.partition, error_code=code)
         results.setdefault(name.topic, []).append(result)

@@ -42,8 +42,8 @@ class Resource(Protocol):
 
 
 R = TypeVar("R", bound=Resource)
-Told = TypeVar("Told")
-Judged = list[tuple[R, ConfigOwner | Refused]]  # Each resource with its owner, or the reason why it is not changed.
+ResourceResponse = TypeVar("ResourceResponse")
+Validated = list[tuple[R, ConfigOwner | Refused]]  # Each resource with its owner, or the reason why it is not changed.
 
 
 class DelayedAlterConfigs:
@@ -64,33 +64,35 @@ class DelayedAlterConfigs:
         return self._end.refused.get(owner)
 
 
-def altered(
+def apply_changes(
     call: Call,
     api: ApiKey,
     resources: Sequence[R],
     *,
     keys: Callable[[R], list[Key]],
-    told: Callable[[R, Refused | None], Told],
-    answer: Callable[[list[Told]], object],
+    resource_response: Callable[[R, Refused | None], ResourceResponse],
+    answer: Callable[[list[ResourceResponse]], object],
     is_dry: bool,
     replaces_all: bool = False,
 ) -> Slices:
-    """Apply the `keys` of each resource; make the `answer` from the result that `told` makes for each."""
-    judged, edits = yield from _judged(call, resources, keys, replaces_all)
+    """Apply the `keys` of each resource; make the `answer` from the `resource_response` of each."""
+    validated, edits = yield from _validate(call, resources, keys, replaces_all)
     if not edits:
-        return (yield from _answer(judged, None, told, answer))
-    asker = of_call(call, api)
+        return (yield from _answer(validated, None, resource_response, answer))
+    client_fields = of_call(call, api)
     ended = DelayedAlterConfigs(
-        call.broker.changes.request_change(lambda token: AlterConfigs(token, edits, asker, is_dry))
+        call.broker.changes.request_change(lambda token: AlterConfigs(token, edits, client_fields, is_dry))
     )
     deadline = call.now.steady + TIMEOUT_MS
-    return (yield from parked(ended, deadline, len(judged), lambda: _answer(judged, ended, told, answer)))
+    return (
+        yield from parked(ended, deadline, len(validated), lambda: _answer(validated, ended, resource_response, answer))
+    )
 
 
-def told_as(kind: Callable[..., Told]) -> Callable[[Resource, Refused | None], Told]:
-    """Return a function that makes the answer about one resource, a message of this kind."""
+def response_maker(kind: Callable[..., ResourceResponse]) -> Callable[[Resource, Refused | None], ResourceResponse]:
+    """Return a function that makes the response for one resource, a message of this kind."""
 
-    def result_of(resource: Resource, refused: Refused | None) -> Told:
+    def result_of(resource: Resource, refused: Refused | None) -> ResourceResponse:
         return kind(
             error_code=ErrorCode.NONE if refused is None else refused.code,
             error_message=None if refused is None else refused.detail or None,
@@ -101,13 +103,13 @@ def told_as(kind: Callable[..., Told]) -> Callable[[Resource, Refused | None], T
     return result_of
 
 
-def _judged(
+def _validate(
     call: Call, resources: Sequence[R], keys: Callable[[R], list[Key]], replaces_all: bool
-) -> Parts[tuple[Judged[R], dict[ConfigOwner, ConfigEdit]]]:
+) -> Parts[tuple[Validated[R], dict[ConfigOwner, ConfigEdit]]]:
     named: Counter[tuple[int, str]] = Counter()
-    judged: Judged[R] = []
+    validated: Validated[R] = []
     edits: dict[ConfigOwner, ConfigEdit] = {}
-    call.leave((named, judged, edits))
+    call.free_later((named, validated, edits))
     for number, resource in enumerate(resources, 1):
         named[resource.resource_type, resource.resource_name] += 1
         if not number % CHEAP:
@@ -121,13 +123,13 @@ def _judged(
                 raise Refused(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
             if len(resource.configs) > KEYS_MAX:
                 raise Refused(ErrorCode.INVALID_REQUEST, f"a resource has more than {KEYS_MAX} keys")
-            edits[owner] = ConfigEdit(_checked(keys(resource)), replaces_all)
-            judged.append((resource, owner))
+            edits[owner] = ConfigEdit(_validate_keys(keys(resource)), replaces_all)
+            validated.append((resource, owner))
             yield from pauses(len(resource.configs) // KEYS_PER_PART)
         except Refused as refused:
-            judged.append((resource, refused))
+            validated.append((resource, refused))
         yield
-    return judged, edits
+    return validated, edits
 
 
 def _owner(call: Call, kind: int, name: str) -> ConfigOwner:
@@ -157,7 +159,7 @@ def _broker_name(call: Call, name: str) -> str:
     return str(call.broker.id)
 
 
-def _checked(keys: list[Key]) -> tuple[KeyEdit, ...]:
+def _validate_keys(keys: list[Key]) -> tuple[KeyEdit, ...]:
     """Return the operations. Raise Refused."""
     if len({name for name, _, _ in keys}) < len(keys):
         raise Refused(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
@@ -174,14 +176,14 @@ _OPERATIONS = frozenset(map(int, Operation))
 
 
 def _answer(
-    judged: Judged[R],
+    validated: Validated[R],
     ended: DelayedAlterConfigs | None,
-    told: Callable[[R, Refused | None], Told],
-    answer: Callable[[list[Told]], object],
+    resource_response: Callable[[R, Refused | None], ResourceResponse],
+    answer: Callable[[list[ResourceResponse]], object],
 ) -> Parts[object]:
     results = []
-    for resource, owner in judged:
+    for resource, owner in validated:
         refused = owner if isinstance(owner, Refused) else ended.refusal(owner) if ended else None
-        results.append(told(resource, refused))
+        results.append(resource_response(resource, refused))
         yield
     return answer(results)

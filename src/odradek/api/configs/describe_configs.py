@@ -39,7 +39,7 @@ def handle(call: Call, body: DescribeConfigsRequest) -> Parts[DescribeConfigsRes
 def _answer(call: Call, body: DescribeConfigsRequest) -> Parts[DescribeConfigsResponse]:
     results = []
     named: set[tuple[int, str]] = set()
-    call.leave(named)
+    call.free_later(named)
     repeats = 0
     for resource in body.resources:
         name = (resource.resource_type, resource.resource_name)
@@ -70,7 +70,7 @@ def _result(call: Call, body: DescribeConfigsRequest, resource: DescribeConfigsR
         error_message="",
         resource_type=resource.resource_type,
         resource_name=resource.resource_name,
-        configs=[_described(entry, body.include_synonyms, body.include_documentation) for entry in entries],
+        configs=[_describe(entry, body.include_synonyms, body.include_documentation) for entry in entries],
     )
 
 
@@ -113,7 +113,7 @@ def _broker_entries(call: Call, name: str, names: list[str] | None) -> Iterable[
     return call.broker.configs.describe(names)
 
 
-def _described(entry: ConfigEntry, synonyms: bool, documentation: bool) -> DescribeConfigsResourceResult:
+def _describe(entry: ConfigEntry, synonyms: bool, documentation: bool) -> DescribeConfigsResourceResult:
     return DescribeConfigsResourceResult(
         name=entry.name,
         value=entry.value,

@@ -31,13 +31,13 @@ from odradek.wire.messages.describe_log_dirs import (
 
 SEGMENTS_PER_PART = 200  # The number of sizes that are summed in some ten microseconds.
 
-Wanted: TypeAlias = dict[str, set[int]] | None  # None means all partitions.
+RequestedPartitions: TypeAlias = dict[str, set[int]] | None  # None means all partitions.
 
 
 def handle(call: Call, body: DescribeLogDirsRequest) -> Slices:
     if not call.may(Operation.DESCRIBE, ResourceType.CLUSTER):
         return refuse(call, body, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    wanted = yield from _wanted(body)
+    requested = yield from _requested(body)
     results = []
     for directory in log_dirs(call.broker.storage):
         if not directory.is_online:
@@ -45,7 +45,7 @@ def handle(call: Call, body: DescribeLogDirsRequest) -> Slices:
             continue
         volume = yield directory.ask_volume()
         assert isinstance(volume, Volume)
-        topics = yield from _topics(call, directory, wanted)
+        topics = yield from _topics(call, directory, requested)
         results.append(_result(directory, ErrorCode.NONE, topics, volume))
     return DescribeLogDirsResponse(throttle_time_ms=0, error_code=ErrorCode.NONE, results=results)
 
@@ -54,20 +54,20 @@ def refuse(call: Call, body: DescribeLogDirsRequest, code: ErrorCode) -> Describ
     return DescribeLogDirsResponse(throttle_time_ms=0, error_code=code, results=[])
 
 
-def _wanted(body: DescribeLogDirsRequest) -> Parts[Wanted]:
+def _requested(body: DescribeLogDirsRequest) -> Parts[RequestedPartitions]:
     """Return the requested partitions, by topic."""
     if body.topics is None:
         return None
-    wanted: dict[str, set[int]] = {}
+    requested: dict[str, set[int]] = {}
     for topic in body.topics:
-        wanted.setdefault(topic.topic, set()).update(topic.partitions)
+        requested.setdefault(topic.topic, set()).update(topic.partitions)
         yield from pauses(1 + len(topic.partitions) // CHEAP)
-    return wanted
+    return requested
 
 
-def _topics(call: Call, directory: LogDir, wanted: Wanted) -> Parts[list[DescribeLogDirsTopic]]:
+def _topics(call: Call, directory: LogDir, requested: RequestedPartitions) -> Parts[list[DescribeLogDirsTopic]]:
     topics: dict[str, list[DescribeLogDirsPartition]] = {}
-    names = directory.names() if wanted is None else _named(wanted)
+    names = directory.names() if requested is None else _named(requested)
     for number, name in enumerate(names, 1):
         found = directory.size_of(name)  # Its topic may be deleted while other requests run.
         if found is not None:
@@ -79,7 +79,9 @@ def _topics(call: Call, directory: LogDir, wanted: Wanted) -> Parts[list[Describ
         if not number % CHEAP:
             yield
     for name in directory.futures():
-        future = directory.future_of(name) if wanted is None or name.partition in wanted.get(name.topic, ()) else None
+        future = (
+            directory.future_of(name) if requested is None or name.partition in requested.get(name.topic, ()) else None
+        )
         partition = call.broker.partitions.get(name)
         if future is not None and partition is not None and partition.is_online:
             part = DescribeLogDirsPartition(
@@ -93,9 +95,9 @@ def _topics(call: Call, directory: LogDir, wanted: Wanted) -> Parts[list[Describ
     return [DescribeLogDirsTopic(name=name, partitions=partitions) for name, partitions in topics.items()]
 
 
-def _named(wanted: dict[str, set[int]]) -> Iterator[TopicPartition]:
+def _named(requested: dict[str, set[int]]) -> Iterator[TopicPartition]:
     """Yield partitions one by one: listing all that a request may name takes tens of milliseconds."""
-    for topic, indexes in wanted.items():
+    for topic, indexes in requested.items():
         for index in indexes:
             yield TopicPartition(TopicName(topic), index)
 

@@ -5,7 +5,7 @@ Sets or deletes single configuration keys, and appends to or subtracts from list
 
 from __future__ import annotations
 
-from odradek.api.configs.config_changes import Key, altered, told_as
+from odradek.api.configs.config_changes import Key, apply_changes, response_maker
 from odradek.api.request.call import Call
 from odradek.api.request.outcome import Slices
 from odradek.base.errors import ErrorCode, Refused
@@ -19,22 +19,22 @@ from odradek.wire.schema.api_keys import ApiKey
 
 
 def handle(call: Call, body: IncrementalAlterConfigsRequest) -> Slices:
-    return altered(
+    return apply_changes(
         call,
         ApiKey.INCREMENTAL_ALTER_CONFIGS,
         body.resources,
         keys=_keys,
-        told=_told,
+        resource_response=_resource_response,
         answer=_answer,
         is_dry=body.validate_only,
     )
 
 
 def refuse(call: Call, body: IncrementalAlterConfigsRequest, code: ErrorCode) -> IncrementalAlterConfigsResponse:
-    return _answer([_told(resource, Refused(code)) for resource in body.resources])
+    return _answer([_resource_response(resource, Refused(code)) for resource in body.resources])
 
 
-_told = told_as(AlterConfigsResourceResponse)
+_resource_response = response_maker(AlterConfigsResourceResponse)
 
 
 def _keys(resource: AlterConfigsResource) -> list[Key]:

@@ -36,8 +36,8 @@ def _answer(call: Call, body: ListConfigResourcesRequest) -> Parts[ListConfigRes
         call.check(access.Operation.DESCRIBE_CONFIGS, access.ResourceType.CLUSTER)
     except Refused as refused:
         return refuse(call, body, refused.code)
-    wanted = {ResourceType.CLIENT_METRICS} if call.version == 0 else set(body.resource_types) or _TYPES
-    if not wanted <= _TYPES:
+    types = {ResourceType.CLIENT_METRICS} if call.version == 0 else set(body.resource_types) or _TYPES
+    if not types <= _TYPES:
         return refuse(call, body, ErrorCode.UNSUPPORTED_VERSION)
     brokers = [str(broker) for broker in call.broker.view.brokers]
     names = {ResourceType.BROKER: brokers, ResourceType.BROKER_LOGGER: brokers}
@@ -45,9 +45,9 @@ def _answer(call: Call, body: ListConfigResourcesRequest) -> Parts[ListConfigRes
         ConfigResource(resource_name=name, resource_type=kind)
         for kind in names
         for name in names[kind]
-        if kind in wanted
+        if kind in types
     ]
-    for number, name in enumerate(list(call.broker.view.topics) if ResourceType.TOPIC in wanted else (), 1):
+    for number, name in enumerate(list(call.broker.view.topics) if ResourceType.TOPIC in types else (), 1):
         found.append(ConfigResource(resource_name=name, resource_type=ResourceType.TOPIC))
         if not number % CHEAP:
             yield

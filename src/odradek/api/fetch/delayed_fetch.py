@@ -34,58 +34,58 @@ class DelayedFetch:
     def watch(self, read: Read) -> Parts[DelayedFetch]:
         """Start watching the partitions that were read, from the state found in them."""
         self._fetch.waits()
-        for wanted, data in read:
-            partition = self._fetch.partition(wanted)
+        for cached_partition, data in read:
+            partition = self._fetch.partition(cached_partition)
             if partition is not None:
-                self._watch(wanted, partition)
-            self._sizes[wanted] = size = size_of(data)
+                self._watch(cached_partition, partition)
+            self._sizes[cached_partition] = size = size_of(data)
             self._total += size
-            self._read.append((wanted, partition, data))
+            self._read.append((cached_partition, partition, data))
             yield
         return self
 
-    def _watch(self, wanted: CachedPartition, partition: Partition) -> None:
+    def _watch(self, cached_partition: CachedPartition, partition: Partition) -> None:
         if self._session is None:
-            self._named.update(dict.fromkeys(self._fetch.params.keys(partition), wanted))
-        elif wanted.session is self._session:
-            wanted.watch(self._fetch.params.watchers(partition))
+            self._named.update(dict.fromkeys(self._fetch.params.keys(partition), cached_partition))
+        elif cached_partition.session is self._session:
+            cached_partition.watch(self._fetch.params.watchers(partition))
 
     @property
     def keys(self) -> Iterable[Hashable]:
         return self._named if self._session is None else (self._session,)
 
-    def look_again(self) -> bool:
+    def recheck(self) -> bool:
         """Read partitions changed while other requests ran; return whether the fetch can be answered now."""
         read, self._read = self._read, []
-        for wanted, partition, data in read:
+        for cached_partition, partition, data in read:
             has_changed = (
                 partition is None
-                or self._fetch.params.has_changed(partition, wanted, data)
-                or self._fetch.partition(wanted) is not partition
+                or self._fetch.params.has_changed(partition, cached_partition, data)
+                or self._fetch.partition(cached_partition) is not partition
             )
-            if has_changed and self._look_at(wanted):
+            if has_changed and self._recheck_partition(cached_partition):
                 return True
         session = self._session
         if session is None:
             return False
-        due_again = [wanted for wanted in session.due if wanted not in self._sizes]
-        return not session.is_open or any(map(self._look_at, due_again))
+        due_again = [cached_partition for cached_partition in session.due if cached_partition not in self._sizes]
+        return not session.is_open or any(map(self._recheck_partition, due_again))
 
     def fulfilled_by(self, key: Hashable, news: object) -> bool:
         if self._session is None:
-            return self._look_at(self._named[key])
-        return news is None or self._look_at(cast(CachedPartition, news))  # None: the session is over.
+            return self._recheck_partition(self._named[key])
+        return news is None or self._recheck_partition(cast(CachedPartition, news))  # None: the session is over.
 
-    def _look_at(self, wanted: CachedPartition) -> bool:
+    def _recheck_partition(self, cached_partition: CachedPartition) -> bool:
         """Recount the partition's available bytes; return whether the fetch can be answered now."""
-        partition = self._fetch.partition(wanted)
+        partition = self._fetch.partition(cached_partition)
         if partition is not None:
-            if self._fetch.is_served_by_any(partition, wanted):
+            if self._fetch.is_served_by_any(partition, cached_partition):
                 return True
-            self._watch(wanted, partition)
-        size = self._fetch.available(wanted)
+            self._watch(cached_partition, partition)
+        size = self._fetch.available(cached_partition)
         if size is None:
             return True
-        self._total += size - self._sizes.get(wanted, 0)
-        self._sizes[wanted] = size
+        self._total += size - self._sizes.get(cached_partition, 0)
+        self._sizes[cached_partition] = size
         return self._total >= self._fetch.min_bytes

@@ -63,19 +63,19 @@ def handle(call: Call, body: FetchRequest) -> FetchResponse | ParkedRequest[Fetc
     if _is_long(call, body):
         return _in_slices(call, body)
     try:
-        begun = whole(_begin(call, body))
+        context = whole(_new_context(call, body))
     except Refused as refusal:
         return FetchResponse(error_code=refusal.code, responses=[])
-    return answer_begun(call, body, begun)
+    return answer_in_context(call, body, context)
 
 
-def answer_begun(
-    call: Call, body: FetchRequest, begun: FetchContext
+def answer_in_context(
+    call: Call, body: FetchRequest, context: FetchContext
 ) -> FetchResponse | ParkedRequest[FetchResponse] | Slices:
-    """Answer or park a short request whose partitions are in `begun`, or due in its session."""
-    answering = _answer(call, body, FetchRead(call, body, begun))
+    """Answer or park a short request whose partitions are in `context`, or due in its session."""
+    answering = _answer(call, body, FetchRead(call, body, context))
     try:
-        return _when_waited(answering, first_wait(answering))
+        return _answer_after_wait(answering, first_wait(answering))
     except StopIteration as done:
         answer: FetchResponse | ParkedRequest[FetchResponse] = done.value
         return answer
@@ -83,25 +83,25 @@ def answer_begun(
 
 def _answer(call: Call, body: FetchRequest, fetch: FetchRead) -> Answering:
     deadline = call.now.steady + body.max_wait_ms
-    read = yield from fetch.read_patiently()
+    read = yield from fetch.read_after_loading()
     if body.max_wait_ms <= 0 or fetch.is_enough:
         return whole(fetch.respond(read))
     delayed = whole(DelayedFetch(fetch).watch(read))
     # A follower's progress can end a transaction on this broker, whose markers are in partitions that were already
     # read.
-    if fetch.params.follower is not None and delayed.look_again():
+    if fetch.params.follower is not None and delayed.recheck():
         return fetch.answer()
     return ParkedRequest(delayed, deadline, fetch.answer)
 
 
-def _when_waited(answering: Answering, wait: Wait) -> Slices:
+def _answer_after_wait(answering: Answering, wait: Wait) -> Slices:
     yield wait
     return ShortAnswer((yield from answering))
 
 
-def answer_waiting(call: Call, body: FetchRequest, begun: FetchContext) -> FetchResponse:
+def answer_waiting(call: Call, body: FetchRequest, context: FetchContext) -> FetchResponse:
     """Answer a short request that waited elsewhere, with the data that can be read now."""
-    return FetchRead(call, body, begun).answer()
+    return FetchRead(call, body, context).answer()
 
 
 def _is_long(call: Call, body: FetchRequest) -> bool:
@@ -122,18 +122,18 @@ def _is_long(call: Call, body: FetchRequest) -> bool:
 def _in_slices(call: Call, body: FetchRequest) -> Slices:
     deadline = call.now.steady + body.max_wait_ms
     try:
-        fetch = FetchRead(call, body, (yield from _begin(call, body)))
+        fetch = FetchRead(call, body, (yield from _new_context(call, body)))
     except Refused as refusal:
         return FetchResponse(error_code=refusal.code, responses=[])
-    call.leave(fetch)
-    read = yield from fetch.read_patiently()
-    call.leave(read)
+    call.free_later(fetch)
+    read = yield from fetch.read_after_loading()
+    call.free_later(read)
     if body.max_wait_ms > 0 and not fetch.is_enough:
         arrived = yield from DelayedFetch(fetch).watch(read)
-        if not arrived.look_again():
+        if not arrived.recheck():
             yield ParkedRequest(arrived, deadline, nothing)
-        read = yield from fetch.read_patiently()
-        call.leave(read)
+        read = yield from fetch.read_after_loading()
+        call.free_later(read)
     return (yield from fetch.respond(read))
 
 
@@ -146,7 +146,7 @@ def refuse(call: Call, body: FetchRequest, code: ErrorCode) -> FetchResponse:
     )
 
 
-def wanted_of(topic: FetchTopic, part: FetchPartition, by_id: bool) -> CachedPartition:
+def cached_partition_of(topic: FetchTopic, part: FetchPartition, by_id: bool) -> CachedPartition:
     return CachedPartition(
         new_tuple(FetchKey, (Uuid(topic.topic_id) if by_id else topic.topic, part.partition)),
         part.fetch_offset,
@@ -157,40 +157,40 @@ def wanted_of(topic: FetchTopic, part: FetchPartition, by_id: bool) -> CachedPar
     )
 
 
-def _begin(call: Call, body: FetchRequest) -> Parts[FetchContext]:
+def _new_context(call: Call, body: FetchRequest) -> Parts[FetchContext]:
     """Merge the request into its session. Raise Refused."""
     by_id = call.version >= TOPIC_IDS_SINCE
-    wanted: dict[FetchKey, CachedPartition] = {}
-    call.leave(wanted)
+    cached_partitions: dict[FetchKey, CachedPartition] = {}
+    call.free_later(cached_partitions)
     for topic in body.topics:
         for part in topic.partitions:
-            one = wanted_of(topic, part, by_id)
-            wanted[one.key] = one
+            one = cached_partition_of(topic, part, by_id)
+            cached_partitions[one.key] = one
             yield
     forgotten = []
-    for left_out in body.forgotten_topics_data:
-        named = Uuid(left_out.topic_id) if by_id else left_out.topic
-        for index in left_out.partitions:
+    for forgotten_topic in body.forgotten_topics_data:
+        named = Uuid(forgotten_topic.topic_id) if by_id else forgotten_topic.topic
+        for index in forgotten_topic.partitions:
             forgotten.append(FetchKey(named, index))
             yield
     call.peer.is_follower = _is_privileged(call, body)
-    begun = yield from call.broker.sessions.begin_round(
+    context = yield from call.broker.sessions.begin_round(
         body.session_id,
         body.session_epoch,
-        wanted,
+        cached_partitions,
         forgotten,
         uses_ids=by_id,
         steady=call.now.steady,
         is_privileged=call.peer.is_follower,
     )
-    session = begun.session
+    session = context.session
     if session is not None and session.rules != (rules := _rules(call, body)):
         session.rules = rules
         for one in list(session.wanted.values()):
             if one.session is session:  # Another request may have forgotten it, or closed the session.
                 session.due[one] = None
             yield
-    return begun
+    return context
 
 
 def _is_privileged(call: Call, body: FetchRequest) -> bool:

@@ -51,17 +51,17 @@ def found(index: int, readable: LogReadInfo, read_committed: bool) -> PartitionD
 
 
 def diverging(
-    partition: Partition, index: int, parted: tuple[LeaderEpoch, Offset], read_committed: bool
+    partition: Partition, index: int, divergence: tuple[LeaderEpoch, Offset], read_committed: bool
 ) -> PartitionData:
     """Return the result for a reader whose log diverges from some offset on (KIP-595)."""
     data = _without_records(partition, index)
-    epoch, end = parted
+    epoch, end = divergence
     data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end)
     data.aborted_transactions = [] if read_committed else None
     return data
 
 
-def elsewhere(partition: Partition, index: int, preferred: BrokerId) -> PartitionData:
+def redirected(partition: Partition, index: int, preferred: BrokerId) -> PartitionData:
     """Return the result that names another replica to read from (KIP-392)."""
     data = _without_records(partition, index)
     data.preferred_read_replica = preferred
@@ -97,22 +97,22 @@ def is_final(data: PartitionData) -> bool:
     return bool(data.error_code) or data.diverging_epoch.end_offset >= 0 or data.preferred_read_replica != NO_BROKER
 
 
-def respond(begun: FetchContext, read: Read) -> Parts[FetchResponse]:
+def respond(context: FetchContext, read: Read) -> Parts[FetchResponse]:
     """Make the response, without unchanged partitions of an incremental fetch; note returned positions."""
     topics: dict[str | Uuid, FetchableTopicResponse] = {}
-    for wanted, data in read:
-        is_news = wanted.is_news(data.high_watermark, data.log_start_offset)
-        if is_news or not begun.is_incremental or data.records or is_final(data):
-            wanted.remember_sent(data.high_watermark, data.log_start_offset)
-            topic = wanted.key.topic
+    for cached_partition, data in read:
+        is_news = cached_partition.is_news(data.high_watermark, data.log_start_offset)
+        if is_news or not context.is_incremental or data.records or is_final(data):
+            cached_partition.remember_sent(data.high_watermark, data.log_start_offset)
+            topic = cached_partition.key.topic
             answer = topics.get(topic)
             if answer is None:
                 answer = topics[topic] = _topic_answer(topic)
             answer.partitions.append(data)
-            if begun.session is not None and (data.records or data.error_code):
-                begun.session.serve_last(wanted)
+            if context.session is not None and (data.records or data.error_code):
+                context.session.serve_last(cached_partition)
         yield
-    return FetchResponse(session_id=begun.session_id, responses=list(topics.values()))
+    return FetchResponse(session_id=context.session_id, responses=list(topics.values()))
 
 
 def _topic_answer(topic: str | Uuid) -> FetchableTopicResponse:

@@ -93,10 +93,10 @@ class FetchParams:
         name = partition.topic_partition
         return (name,) if self.follower is None else (name, LogEnd(name))
 
-    def has_changed(self, partition: Partition, wanted: CachedPartition, data: PartitionData) -> bool:
+    def has_changed(self, partition: Partition, cached_partition: CachedPartition, data: PartitionData) -> bool:
         """Return whether a partition may have news since `data` was read."""
         if not self.is_served_by(partition) or partition.positions.high_watermark != data.high_watermark:
             return True
         if self.follower is not None:
-            return partition.log.end_offset > wanted.fetch_offset
+            return partition.log.end_offset > cached_partition.fetch_offset
         return partition.last_stable_offset != data.last_stable_offset

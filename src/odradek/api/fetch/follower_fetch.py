@@ -39,30 +39,30 @@ def follower_of(body: FetchRequest, version: int) -> FetchingFollower | None:
     return None if state.replica_id < 0 else FetchingFollower(BrokerId(state.replica_id), state.replica_epoch)
 
 
-def take_in(
-    broker: Broker, partition: Partition, follower: FetchingFollower, wanted: CachedPartition, now: Moment
+def record_position(
+    broker: Broker, partition: Partition, follower: FetchingFollower, cached_partition: CachedPartition, now: Moment
 ) -> None:
     """Record a follower's position and wake the requests that wait for it.
 
     The follower is a replica whose log does not diverge from ours. Raise Refused if the position is out of range, or
     comes from a process that has restarted since.
     """
-    leading, log, offset = partition.leader(), partition.log, Offset(wanted.fetch_offset)
+    leading, log, offset = partition.leader(), partition.log, Offset(cached_partition.fetch_offset)
     if not log.start_offset <= offset <= log.end_offset:
         detail = f"fetch offset {offset} is out of range: {log.start_offset} to {log.end_offset}"
         raise Refused(ErrorCode.OFFSET_OUT_OF_RANGE, detail)
     if leading.fetched(
         follower.broker,
         offset,
-        Offset(wanted.log_start_offset),
+        Offset(cached_partition.log_start_offset),
         now,
         broker_epoch=follower.broker_epoch,
-        leader_epoch=wanted.current_leader_epoch,
+        leader_epoch=cached_partition.current_leader_epoch,
     ):
         broker.moved(leading.name, now)
 
 
-def may_rest(partition: Partition, follower: FetchingFollower, wanted: CachedPartition) -> bool:
+def is_caught_up(partition: Partition, follower: FetchingFollower, cached_partition: CachedPartition) -> bool:
     """Return whether a follower has all of a partition and is in sync, so that only a change matters.
 
     A follower outside the ISR joins it by a fetch, so all of its fetches are recorded.
@@ -70,4 +70,4 @@ def may_rest(partition: Partition, follower: FetchingFollower, wanted: CachedPar
     leading = partition.leading
     if leading is None or leading.in_sync is None:
         return False
-    return wanted.fetch_offset == partition.log.end_offset and leading.in_sync.is_in(follower.broker)
+    return cached_partition.fetch_offset == partition.log.end_offset and leading.in_sync.is_in(follower.broker)

@@ -62,7 +62,7 @@ EPOCHS_SINCE = 4
 OFFSET_NOT_AVAILABLE_SINCE = 5
 CONSUMER, DEBUGGING_CONSUMER = -1, -2  # The replica ids of clients that are not brokers.
 _partition_found = maker(ListOffsetsPartitionResponse)
-NOWHERE = (NO_TIMESTAMP, NO_OFFSET, NO_EPOCH)
+NOT_FOUND = (NO_TIMESTAMP, NO_OFFSET, NO_EPOCH)
 
 TimestampAndOffset = tuple[TimestampMs, Offset, int]
 
@@ -93,11 +93,11 @@ Topics: TypeAlias = list[tuple[TopicName, list[Part]]]
 def handle(call: Call, body: ListOffsetsRequest) -> Slices:
     if body.isolation_level not in ISOLATION_LEVELS:
         raise Refused(ErrorCode.INVALID_REQUEST, f"Unknown isolation level {body.isolation_level}")
-    asked: dict[str, dict[int, list[ListOffsetsPartition]]] = {}
+    requested: dict[str, dict[int, list[ListOffsetsPartition]]] = {}
     count = 0
     for topic in body.topics:
         for part in topic.partitions:
-            asked.setdefault(topic.name, {}).setdefault(part.partition_index, []).append(part)
+            requested.setdefault(topic.name, {}).setdefault(part.partition_index, []).append(part)
             yield PAUSE
             count += 1
             if not count % CHEAP:
@@ -110,8 +110,8 @@ def handle(call: Call, body: ListOffsetsRequest) -> Slices:
     )
     topics: Topics = []
     questions: list[Question] = []
-    call.leave((asked, topics, questions))
-    for name, parts in asked.items():
+    call.free_later((requested, topics, questions))
+    for name, parts in requested.items():
         topics.append((TopicName(name), (yield from _parts(call, TopicName(name), parts, reader, questions))))
     if not questions:
         return (yield from _response(call, topics))
@@ -133,7 +133,7 @@ def refuse(call: Call, body: ListOffsetsRequest, code: ErrorCode) -> ListOffsets
 def _parts(
     call: Call,
     name: TopicName,
-    asked: dict[int, list[ListOffsetsPartition]],
+    requested: dict[int, list[ListOffsetsPartition]],
     reader: Reader,
     questions: list[Question],
 ) -> Parts[list[Part]]:
@@ -143,7 +143,7 @@ def _parts(
     """
     is_allowed = call.may(Operation.DESCRIBE, ResourceType.TOPIC, name)
     found: list[Part] = []
-    for index, parts in asked.items():
+    for index, parts in requested.items():
         if not is_allowed:
             found.append(_refused(index, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
         elif len(parts) > 1:
@@ -164,7 +164,7 @@ def _partition(call: Call, topic: TopicName, part: ListOffsetsPartition, reader:
         if isinstance(place, Question):
             if not place.is_answered:
                 return PendingLookup(part, place, reader)
-            place = _told(call, place, reader)
+            place = _lookup_result(call, place, reader)
     except Refused as refused:
         return _refused(part.partition_index, refused.code)
     return _found(call, part, place)
@@ -188,7 +188,7 @@ def _response(call: Call, topics: Topics) -> Parts[ListOffsetsResponse]:
     for name, parts in topics:
         partitions = []
         for part in parts:
-            partitions.append(_looked_up(call, name, part) if isinstance(part, PendingLookup) else part)
+            partitions.append(_lookup_response(call, name, part) if isinstance(part, PendingLookup) else part)
             if not len(partitions) % CHEAP:
                 yield
         answers.append(ListOffsetsTopicResponse(name=name, partitions=partitions))
@@ -196,7 +196,7 @@ def _response(call: Call, topics: Topics) -> Parts[ListOffsetsResponse]:
     return ListOffsetsResponse(topics=answers)
 
 
-def _looked_up(call: Call, topic: TopicName, pending: PendingLookup) -> ListOffsetsPartitionResponse:
+def _lookup_response(call: Call, topic: TopicName, pending: PendingLookup) -> ListOffsetsPartitionResponse:
     """Return the result of a finished lookup; the topic may have been deleted or recreated since."""
     part, question, reader = pending
     try:
@@ -205,13 +205,13 @@ def _looked_up(call: Call, topic: TopicName, pending: PendingLookup) -> ListOffs
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
                 f"{topic}-{part.partition_index} was deleted or recreated during the lookup",
             )
-        place = _told(call, question, reader)
+        place = _lookup_result(call, question, reader)
     except Refused as refused:
         return _refused(part.partition_index, refused.code)
     return _found(call, part, place)
 
 
-def _told(call: Call, question: Question, reader: Reader) -> TimestampAndOffset:
+def _lookup_result(call: Call, question: Question, reader: Reader) -> TimestampAndOffset:
     """Return the result of a lookup.
 
     The record with the largest timestamp is searched among all records. Raise Refused if it may not be read.
@@ -219,7 +219,7 @@ def _told(call: Call, question: Question, reader: Reader) -> TimestampAndOffset:
     found = question.found
     if found is None or (reader.committed and found.offset >= question.partition.last_stable_offset):
         _check_is_known(call, question.partition, reader)
-        return NOWHERE
+        return NOT_FOUND
     return found
 
 
@@ -238,20 +238,22 @@ def _refused(index: int, code: ErrorCode) -> ListOffsetsPartitionResponse:
     return ListOffsetsPartitionResponse(partition_index=index, error_code=code)
 
 
-def _place(call: Call, partition: Partition, asked: int, reader: Reader) -> TimestampAndOffset | Question:
-    if call.version < SINCE.get(asked, 0) or asked < EARLIEST_PENDING_UPLOAD:
-        raise Refused(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {asked} is not supported in version {call.version}")
-    if asked == LATEST:
+def _place(call: Call, partition: Partition, timestamp: int, reader: Reader) -> TimestampAndOffset | Question:
+    if call.version < SINCE.get(timestamp, 0) or timestamp < EARLIEST_PENDING_UPLOAD:
+        raise Refused(
+            ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} is not supported in version {call.version}"
+        )
+    if timestamp == LATEST:
         _check_is_known(call, partition, reader)
         readable = partition.readable_end(read_committed=reader.committed)
         return NO_TIMESTAMP, readable if reader.is_consumer else partition.log.end_offset, partition.info.leader_epoch
-    if asked in (EARLIEST, EARLIEST_LOCAL):
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return NO_TIMESTAMP, partition.log.start_offset, _epoch_at_start(partition)
-    if asked in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
-        return NOWHERE
-    if asked == MAX_TIMESTAMP:  # Searches all visible records, as in Kafka; an uncommitted result is not returned.
+    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return NOT_FOUND
+    if timestamp == MAX_TIMESTAMP:  # Searches all visible records, as in Kafka; an uncommitted result is not returned.
         return call.broker.lookups.request_lookup(partition, None, read_committed=False)
-    return call.broker.lookups.request_lookup(partition, TimestampMs(asked), read_committed=reader.committed)
+    return call.broker.lookups.request_lookup(partition, TimestampMs(timestamp), read_committed=reader.committed)
 
 
 def _check_is_known(call: Call, partition: Partition, reader: Reader) -> None:
@@ -263,8 +265,8 @@ def _check_is_known(call: Call, partition: Partition, reader: Reader) -> None:
         return
     in_sync = partition.leader().in_sync
     if in_sync is not None and in_sync.epoch_start > partition.positions.high_watermark:
-        is_told = call.version >= OFFSET_NOT_AVAILABLE_SINCE
-        code = ErrorCode.OFFSET_NOT_AVAILABLE if is_told else ErrorCode.LEADER_NOT_AVAILABLE
+        knows_code = call.version >= OFFSET_NOT_AVAILABLE_SINCE
+        code = ErrorCode.OFFSET_NOT_AVAILABLE if knows_code else ErrorCode.LEADER_NOT_AVAILABLE
         raise Refused(code, f"no follower of {partition.topic_partition} has fetched from the new leader yet")
 
 

@@ -46,7 +46,7 @@ def handle(call: Call, body: OffsetForLeaderEpochRequest) -> Slices:
         else:
             denied.append(topic)
         yield PAUSE
-    call.leave(denied)
+    call.free_later(denied)
     for topic in denied:
         topics.append((yield from _refused_topic(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED)))
         yield PAUSE

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import cast
 
-from odradek.api.fetch.fetch import TOPIC_IDS_SINCE, answer_begun, answer_waiting, rules_of, wanted_of
+from odradek.api.fetch.fetch import TOPIC_IDS_SINCE, answer_in_context, answer_waiting, cached_partition_of, rules_of
 from odradek.api.fetch.fetch_params import may_read
 from odradek.api.request.call import Call, Peer
 from odradek.api.request.outcome import NO_BODY, Encoded, ShortAnswer, Slices, Steps, encoded, has_slices, slice_of
@@ -49,59 +49,59 @@ def answer(broker: Broker, peer: Peer, request: Request, now: Moment) -> Encoded
     if found is None:
         return None
     template, numbers = found
-    epoch, offsets = template.asked(numbers)
+    epoch, offsets = template.epoch_and_offsets(numbers)
     session = broker.sessions.find_session(template.session_id)
     if template.session_id == SESSIONLESS:
         if epoch != FINAL_EPOCH:
             return None
     elif session is None or session.epoch != epoch or not _has_all(session, template):
         return None
-    asked = _PlainFetchRequest(broker, peer, request, now, template, session, offsets)
+    fetch = _PlainFetchRequest(broker, peer, request, now, template, session, offsets)
     if session is not None and len(session.wanted) > 1:
-        return _answer_of_many(asked, session)
+        return _answer_session(fetch, session)
     if len(offsets) > 1:
-        return _answer_named(asked)
-    partition = _partition(asked, 0)
+        return _answer_partitions(fetch)
+    partition = _partition(fetch, 0)
     readable = None if partition is None else _read(broker, partition, template, 0, offsets[0], template.max_bytes)
     if partition is None or readable is None:
         return None
     size = readable.records.size
     if not size and template.may_wait:
-        asked.advance_session()
-        return asked.parked()
+        fetch.advance_session()
+        return fetch.parked()
     if not size or size < template.min_bytes:
         return None
-    asked.advance_session()
-    return asked.answered([readable])
+    fetch.advance_session()
+    return fetch.answered([readable])
 
 
-def _answer_named(asked: _PlainFetchRequest) -> Encoded | ParkedRequest[Encoded]:
+def _answer_partitions(fetch: _PlainFetchRequest) -> Encoded | ParkedRequest[Encoded]:
     """Answer or park a request of several partitions without a session."""
-    template, found = asked.template, _read_all(asked)
+    template, found = fetch.template, _read_all(fetch)
     if found is None:
         return None
     if _size_of(found) >= template.min_bytes or template.max_wait_ms <= 0:
-        return asked.answered(found)
-    return asked.parked() if template.may_wait else None
+        return fetch.answered(found)
+    return fetch.parked() if template.may_wait else None
 
 
-def _answer_of_many(asked: _PlainFetchRequest, session: FetchSession) -> Encoded | ParkedRequest[Encoded] | Steps:
+def _answer_session(fetch: _PlainFetchRequest, session: FetchSession) -> Encoded | ParkedRequest[Encoded] | Steps:
     """Answer a request in a session of several partitions; it may name only some that are due."""
-    if session.rules != rules_of(asked.peer.admission, asked.template.isolation_level):
+    if session.rules != rules_of(fetch.peer.admission, fetch.template.isolation_level):
         return None  # All partitions of the session are sent again.
     if len(session.due) > SLICE_ELEMENTS:
         return None
-    found = _read_all(asked, each_has_records=True) if asked.names_all_that_is_due(session) else None
-    asked.advance_session()
-    if found is not None and _size_of(found) >= asked.template.min_bytes:
-        return asked.answered(found)
-    asked.request.body = NO_BODY
-    begun = FetchContext([], session, is_incremental=True)
-    made = answer_begun(asked.call(), asked.template.body, begun)
-    return _when_read(asked.request, made) if has_slices(made) else encoded(asked.request, made)
+    found = _read_all(fetch, each_has_records=True) if fetch.names_all_due(session) else None
+    fetch.advance_session()
+    if found is not None and _size_of(found) >= fetch.template.min_bytes:
+        return fetch.answered(found)
+    fetch.request.body = NO_BODY
+    context = FetchContext([], session, is_incremental=True)
+    response = answer_in_context(fetch.call(), fetch.template.body, context)
+    return _answer_after_read(fetch.request, response) if has_slices(response) else encoded(fetch.request, response)
 
 
-def _when_read(request: Request, slices: Slices) -> Steps:
+def _answer_after_read(request: Request, slices: Slices) -> Steps:
     """Answer a request that has to wait for a disk."""
     try:
         wait = slice_of(slices)
@@ -112,15 +112,15 @@ def _when_read(request: Request, slices: Slices) -> Steps:
         return encoded(request, short.answer)
 
 
-def _read_all(asked: _PlainFetchRequest, *, each_has_records: bool = False) -> list[LogReadInfo] | None:
+def _read_all(fetch: _PlainFetchRequest, *, each_has_records: bool = False) -> list[LogReadInfo] | None:
     """Read all partitions that the request names; return None if `_read` does for one of them.
 
     With `each_has_records`, also return None if a partition has no records: the answer in a session omits it.
     """
-    broker, template = asked.broker, asked.template
+    broker, template = fetch.broker, fetch.template
     partitions: list[Partition] = []
-    for number, offset in enumerate(asked.offsets):
-        partition = _partition(asked, number)
+    for number, offset in enumerate(fetch.offsets):
+        partition = _partition(fetch, number)
         if partition is None:
             return None
         if each_has_records and offset >= partition.readable_end(read_committed=template.is_read_committed):
@@ -129,7 +129,7 @@ def _read_all(asked: _PlainFetchRequest, *, each_has_records: bool = False) -> l
     left = most = min(template.max_bytes, broker.fetch_bytes_max)
     found = []
     for number, partition in enumerate(partitions):
-        readable = _read(broker, partition, template, number, asked.offsets[number], left, at_least_one=left == most)
+        readable = _read(broker, partition, template, number, fetch.offsets[number], left, at_least_one=left == most)
         if readable is None or (each_has_records and not readable.records.size):
             return None
         left -= readable.records.size
@@ -162,7 +162,9 @@ class _PlainFetchRequest:
         self.session = session
         self.offsets = offsets
         # The session's partitions; the session may have ended before the answer is made.
-        self.wanted = [] if session is None else [session.wanted[one.key] for one in template.wanted]
+        self.cached_partitions = (
+            [] if session is None else [session.wanted[one.key] for one in template.cached_partitions]
+        )
 
     def call(self) -> Call:
         request = self.request
@@ -177,11 +179,13 @@ class _PlainFetchRequest:
         listener, rack = self.peer.listener, self.template.rack
         return preferred_read_replica(leading, broker.view, listener, rack, offset) is not None
 
-    def names_all_that_is_due(self, session: FetchSession) -> bool:
+    def names_all_due(self, session: FetchSession) -> bool:
         """Return whether the request names all partitions that are due, in the order of service."""
         if len(session.due) > len(self.offsets):
             return False
-        return all(due.key == known.key for due, known in zip(session.due, self.template.wanted, strict=False))
+        return all(
+            due.key == known.key for due, known in zip(session.due, self.template.cached_partitions, strict=False)
+        )
 
     def advance_session(self) -> None:
         """Advance the session: its epoch, and the fetch offsets of the partitions."""
@@ -189,10 +193,10 @@ class _PlainFetchRequest:
         if session is None:
             return
         self.broker.sessions.advance_epoch(session, self.now.steady)
-        for number, wanted in enumerate(self.wanted):
-            wanted.asks_again(self.template.wanted[number])
-            wanted.fetch_offset = self.offsets[number]
-            session.due[wanted] = None
+        for number, cached_partition in enumerate(self.cached_partitions):
+            cached_partition.asks_again(self.template.cached_partitions[number])
+            cached_partition.fetch_offset = self.offsets[number]
+            session.due[cached_partition] = None
 
     def parked(self) -> ParkedRequest[Encoded]:
         """Return the request parked until there is one record."""
@@ -206,30 +210,30 @@ class _PlainFetchRequest:
         for one in found:
             rows.append((one.high_watermark, one.last_stable_offset, one.log_start_offset))
             records.append(one.records)
-        for number, wanted in enumerate(self.wanted):
-            wanted.remember_sent(found[number].high_watermark, found[number].log_start_offset)
+        for number, cached_partition in enumerate(self.cached_partitions):
+            cached_partition.remember_sent(found[number].high_watermark, found[number].log_start_offset)
         return self.template.answer.frame_with(self.request.correlation_id, rows, records)
 
 
-def _partition(asked: _PlainFetchRequest, number: int) -> Partition | None:
+def _partition(fetch: _PlainFetchRequest, number: int) -> Partition | None:
     """Return a partition that this broker may serve in the request's leader epoch; None for any other."""
-    template = asked.template
-    partition = template.partitions[number].find_replica(asked.broker)
+    template = fetch.template
+    partition = template.partitions[number].find_replica(fetch.broker)
     if partition is None:
         return None
     leading = partition.leading
     if leading is None:
-        if not (template.may_ask_any and partition.is_online):
+        if not (template.allows_any_replica and partition.is_online):
             return None
-    elif template.rack and asked.has_preferred(leading, number):
+    elif template.rack and fetch.has_preferred(leading, number):
         return None
-    epoch = template.wanted[number].current_leader_epoch
+    epoch = template.cached_partitions[number].current_leader_epoch
     return partition if epoch in (NO_EPOCH, partition.info.leader_epoch) else None
 
 
 def _has_all(session: FetchSession, template: FetchTemplate) -> bool:
     """Return whether the session has all partitions of the template."""
-    return all(one.key in session.wanted for one in template.wanted)
+    return all(one.key in session.wanted for one in template.cached_partitions)
 
 
 def _read(  # noqa: PLR0917
@@ -245,10 +249,10 @@ def _read(  # noqa: PLR0917
 
     Return None for an error, an aborted transaction to return, or data that is not in memory.
     """
-    wanted = template.wanted[number]
-    bytes_max = min(wanted.max_bytes, bytes_max, broker.fetch_bytes_max)
+    cached_partition = template.cached_partitions[number]
+    bytes_max = min(cached_partition.max_bytes, bytes_max, broker.fetch_bytes_max)
     try:
-        if partition.diverging_epoch(wanted.last_fetched_epoch, offset) is not None:
+        if partition.diverging_epoch(cached_partition.last_fetched_epoch, offset) is not None:
             return None
         readable = partition.read(
             offset, bytes_max, at_least_one=at_least_one, read_committed=template.is_read_committed, cached=True
@@ -264,43 +268,43 @@ class _DelayedPlainFetch:
     It is answered with the rights that the request had on arrival.
     """
 
-    def __init__(self, asked: _PlainFetchRequest) -> None:
-        self.keys = asked.template.numbers  # Each partition and its number in the request.
-        self._asked = asked
-        self._call = asked.call()
-        asked.request.body = NO_BODY
+    def __init__(self, fetch: _PlainFetchRequest) -> None:
+        self.keys = fetch.template.numbers  # Each partition and its number in the request.
+        self._fetch = fetch
+        self._call = fetch.call()
+        fetch.request.body = NO_BODY
 
     def fulfilled_by(self, key: Hashable, news: object) -> bool:
         """Return whether there is a record, or the fetch is no longer plain."""
-        asked = self._asked
+        fetch = self._fetch
         number = self.keys[cast(TopicPartition, key)]
-        partition = _partition(asked, number)
+        partition = _partition(fetch, number)
         if partition is None:
             return True
-        offset = asked.offsets[number]
-        if offset < partition.readable_end(read_committed=asked.template.is_read_committed):
+        offset = fetch.offsets[number]
+        if offset < partition.readable_end(read_committed=fetch.template.is_read_committed):
             return True
-        return _read(asked.broker, partition, asked.template, number, offset, asked.template.max_bytes) is None
+        return _read(fetch.broker, partition, fetch.template, number, offset, fetch.template.max_bytes) is None
 
     def answer(self) -> Encoded:
         """Answer with the data that can be read now."""
-        asked = self._asked
-        found = _read_all(asked)
+        fetch = self._fetch
+        found = _read_all(fetch)
         if found is None:
             return self._answer_in_full()
-        if found[0].records.size or not asked.wanted:
-            return asked.answered(found)
-        if asked.wanted[0].is_news(found[0].high_watermark, found[0].log_start_offset):
-            return asked.answered(found)
-        return encode_response(asked.request, FetchResponse(session_id=asked.template.session_id, responses=[]))
+        if found[0].records.size or not fetch.cached_partitions:
+            return fetch.answered(found)
+        if fetch.cached_partitions[0].is_news(found[0].high_watermark, found[0].log_start_offset):
+            return fetch.answered(found)
+        return encode_response(fetch.request, FetchResponse(session_id=fetch.template.session_id, responses=[]))
 
     def _answer_in_full(self) -> Encoded:
-        asked = self._asked
-        wanted = asked.wanted or [
-            one.at(offset) for one, offset in zip(asked.template.wanted, asked.offsets, strict=True)
+        fetch = self._fetch
+        cached_partitions = fetch.cached_partitions or [
+            one.at(offset) for one, offset in zip(fetch.template.cached_partitions, fetch.offsets, strict=True)
         ]
-        begun = FetchContext(wanted, asked.session, is_incremental=asked.session is not None)
-        return encode_response(asked.request, answer_waiting(self._call, asked.template.body, begun))
+        context = FetchContext(cached_partitions, fetch.session, is_incremental=fetch.session is not None)
+        return encode_response(fetch.request, answer_waiting(self._call, fetch.template.body, context))
 
 
 def learn(broker: Broker, peer: Peer, request: Request, received: memoryview, body: FetchRequest) -> None:
@@ -314,18 +318,18 @@ def learn(broker: Broker, peer: Peer, request: Request, received: memoryview, bo
     if known.find_body(version, text) is not None:
         return
     by_id = version >= TOPIC_IDS_SINCE
-    names, wanted = [], []
+    names, cached_partitions = [], []
     for topic in body.topics:
         name = broker.view.names.get(Uuid(topic.topic_id)) if by_id else TopicName(topic.topic)
         if name is None or not may_read(peer.admission.rights, name):
             return
         names += [TopicPartition(name, part.partition) for part in topic.partitions]
-        wanted += [wanted_of(topic, part, by_id) for part in topic.partitions]
+        cached_partitions += [cached_partition_of(topic, part, by_id) for part in topic.partitions]
     kind = tuple(names)
     if known.has_given_up(kind) or (len(names) > 1 and not known.note(kind)):
         return
     if all(name in broker.partitions for name in names):
-        template = FetchTemplate(version, body, names, wanted)
+        template = FetchTemplate(version, body, names, cached_partitions)
         if not known.learn(numbers_of(version, body), text, template, len(names)):
             known.give_up(kind)
 

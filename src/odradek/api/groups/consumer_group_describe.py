@@ -36,21 +36,21 @@ def handle(call: Call, body: ConsumerGroupDescribeRequest) -> Slices:
     if len(body.group_ids) > describing.REPEATS_MAX:
         yield from describing.check_repeats(body.group_ids)
     found, count = [], 0
-    led: dict[Leading, None] = {}
+    leaderships: dict[Leading, None] = {}
     for group_id in body.group_ids:
-        group, where = yield from _find(call, group_id, body)
-        found.append((group, where))
-        if where is not None:
-            led[where] = None
+        group, leadership = yield from _find(call, group_id, body)
+        found.append((group, leadership))
+        if leadership is not None:
+            leaderships[leadership] = None
         count += 1 + len(group.members)
         yield PAUSE
-    writes = CommittedRead(led)
-    call.leave(found)
+    writes = CommittedRead(leaderships)
+    call.free_later(found)
 
     def answer() -> Parts[Response]:
         groups = []
         for group, leading in found:
-            groups.append(_settled(group, leading, writes))
+            groups.append(_after_write(group, leading, writes))
             if not len(groups) % CHEAP:
                 yield
         return Response(throttle_time_ms=0, groups=groups)
@@ -74,8 +74,8 @@ def _find(
             raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
     except Refused as refused:
         return _refused(group_id, refused), None
-    operations = authorized.group(call, group_id) if body.include_authorized_operations else authorized.NOT_ASKED
-    described = yield from _described(call, group, operations)
+    operations = authorized.group(call, group_id) if body.include_authorized_operations else authorized.NOT_REQUESTED
+    described = yield from _describe(call, group, operations)
     if not all(call.may(Operation.DESCRIBE, ResourceType.TOPIC, topic) for topic in _assigned_topics(described)):
         text = "The described group uses topics that the client is not authorized to describe."
         return _refused(group_id, Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, text)), None
@@ -83,7 +83,7 @@ def _find(
     return described, shard.log.leading
 
 
-def _settled(group: wire.DescribedGroup, leading: Leading | None, writes: CommittedRead) -> wire.DescribedGroup:
+def _after_write(group: wire.DescribedGroup, leading: Leading | None, writes: CommittedRead) -> wire.DescribedGroup:
     code = ErrorCode.NONE if leading is None else writes.code_of(leading)
     return _refused(group.group_id, Refused(code)) if code else group
 
@@ -101,7 +101,7 @@ def _refused(group_id: str, refused: Refused) -> wire.DescribedGroup:
     )
 
 
-def _described(call: Call, group: ConsumerGroup, operations: int) -> Parts[wire.DescribedGroup]:
+def _describe(call: Call, group: ConsumerGroup, operations: int) -> Parts[wire.DescribedGroup]:
     """Describe the group's current state: its members are values, which do not change between slices."""
     kept = group.kept
     described = wire.DescribedGroup(
@@ -121,16 +121,16 @@ def _described(call: Call, group: ConsumerGroup, operations: int) -> Parts[wire.
 
 
 def _member(call: Call, member: Member, target: Assignment) -> wire.Member:
-    current, said = member.current, member.metadata
+    current, metadata = member.current, member.metadata
     return wire.Member(
         member_id=member.id,
-        instance_id=said.instance_id,
-        rack_id=said.rack_id,
+        instance_id=metadata.instance_id,
+        rack_id=metadata.rack_id,
         member_epoch=current.epoch,
-        client_id=said.client_id,
-        client_host=said.client_host,
-        subscribed_topic_names=sorted(said.topics),
-        subscribed_topic_regex=said.regex,
+        client_id=metadata.client_id,
+        client_host=metadata.client_host,
+        subscribed_topic_names=sorted(metadata.topics),
+        subscribed_topic_regex=metadata.regex,
         assignment=_assignment(call, current.assigned, current.revoking),
         target_assignment=_assignment(call, target),
         member_type=CLASSIC_MEMBER if member.is_classic else CONSUMER_MEMBER,

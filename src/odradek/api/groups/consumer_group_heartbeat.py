@@ -33,21 +33,21 @@ def load() -> None:
 
 def handle(call: Call, body: ConsumerGroupHeartbeatRequest) -> Slices:
     configs = call.broker.configs
-    asked = _asked(call, body)
+    request = _request(call, body)
     try:
         if CONSUMER not in configs.list("group.coordinator.rebalance.protocols"):
             raise Refused(
                 ErrorCode.UNSUPPORTED_VERSION, "group.coordinator.rebalance.protocols does not contain consumer"
             )
         yield from _check_allowed(call, body)
-        heartbeating.check(asked, steps.assignor_names(configs), makes_member_ids=call.version == 0)
-        beat = heartbeating.heartbeat(call.broker.groups.shard_of(asked.group_id), asked, call.now)
+        heartbeating.check(request, steps.assignor_names(configs), makes_member_ids=call.version == 0)
+        result = heartbeating.heartbeat(call.broker.groups.shard_of(request.group_id), request, call.now)
     except Refused as refused:
         return _refused(refused)
-    if beat.written is None:
-        return _answer(beat)
-    return beat.written.then(
-        lambda code: _refused(Refused(code)) if code else _answer(beat), call.now, call.broker.groups.write_timeout_ms
+    if result.written is None:
+        return _answer(result)
+    return result.written.then(
+        lambda code: _refused(Refused(code)) if code else _answer(result), call.now, call.broker.groups.write_timeout_ms
     )
 
 
@@ -64,7 +64,7 @@ def _check_allowed(call: Call, body: ConsumerGroupHeartbeatRequest) -> Parts[Non
             yield
 
 
-def _asked(call: Call, body: ConsumerGroupHeartbeatRequest) -> Heartbeat:
+def _request(call: Call, body: ConsumerGroupHeartbeatRequest) -> Heartbeat:
     return Heartbeat(
         group_id=body.group_id,
         member_id=body.member_id,
@@ -100,19 +100,19 @@ def _refused(refused: Refused) -> Response:
     )
 
 
-def _answer(beat: HeartbeatResult) -> Response:
+def _answer(result: HeartbeatResult) -> Response:
     assignment = None
-    if beat.assignment is not None:
+    if result.assignment is not None:
         listed = [
             wire.TopicPartitions(topic_id=topic, partitions=sorted(partitions))
-            for topic, partitions in sorted(beat.assignment.items())
+            for topic, partitions in sorted(result.assignment.items())
         ]
         assignment = wire.Assignment(topic_partitions=listed)
     return Response(
         throttle_time_ms=0,
         error_code=ErrorCode.NONE,
-        member_id=beat.member_id,
-        member_epoch=beat.epoch,
-        heartbeat_interval_ms=beat.interval_ms,
+        member_id=result.member_id,
+        member_epoch=result.epoch,
+        heartbeat_interval_ms=result.interval_ms,
         assignment=assignment,
     )

@@ -49,7 +49,7 @@ def handle(call: Call, body: DeleteGroupsRequest) -> Slices:
         results.append(result)
         yield PAUSE
     writes = CommittedRead(written)
-    call.leave((deleted, seen))
+    call.free_later((deleted, seen))
 
     def answer() -> Parts[DeleteGroupsResponse]:
         for number, (result, leading) in enumerate(deleted):

@@ -32,8 +32,8 @@ from odradek.wire.schema.schema import maker
 
 NOT_FOUND_SINCE = 6
 
-_shape = maker(DescribedGroup)
-_member_told = maker(DescribedGroupMember)
+_group_response = maker(DescribedGroup)
+_member_response = maker(DescribedGroupMember)
 
 
 def handle(call: Call, body: DescribeGroupsRequest) -> Slices:
@@ -56,28 +56,28 @@ def refuse(call: Call, body: DescribeGroupsRequest, code: ErrorCode) -> Describe
 def _group(call: Call, body: DescribeGroupsRequest, group_id: str) -> DescribedGroup:
     if not call.may(Operation.DESCRIBE, ResourceType.GROUP, group_id):
         return _refused(group_id, Refused(ErrorCode.GROUP_AUTHORIZATION_FAILED))
-    operations = authorized.group(call, group_id) if body.include_authorized_operations else authorized.NOT_ASKED
+    operations = authorized.group(call, group_id) if body.include_authorized_operations else authorized.NOT_REQUESTED
     try:
         group = call.broker.groups.shard_of(group_id, may_be_empty=True).groups.get(group_id)
     except Refused as refused:
         return _refused(group_id, refused if call.version >= NOT_FOUND_SINCE else Refused(refused.code))
     if isinstance(group, ClassicGroup):
-        found = _described(group, operations)
+        found = _describe(group, operations)
         found.rebalances = describing.rebalances_of(group.rebalances, body.include_rebalances)
         return found
     if call.version >= NOT_FOUND_SINCE:
         detail = f"Group {group_id} not found." if group is None else f"Group {group_id} is not a classic group."
         return _refused(group_id, Refused(ErrorCode.GROUP_ID_NOT_FOUND, detail), State.DEAD.value)
-    return _shaped(group_id, State.DEAD.value, operations=operations)
+    return _make_group(group_id, State.DEAD.value, operations=operations)
 
 
 def _refused(group_id: str, refused: Refused, state: str = "") -> DescribedGroup:
-    return _shaped(group_id, state, code=refused.code, message=refused.detail or None)
+    return _make_group(group_id, state, code=refused.code, message=refused.detail or None)
 
 
-def _described(group: ClassicGroup, operations: int) -> DescribedGroup:
+def _describe(group: ClassicGroup, operations: int) -> DescribedGroup:
     protocol = group.protocol_name if group.phase is State.STABLE else None
-    described = _shaped(group.id, group.state, operations=operations)
+    described = _make_group(group.id, group.state, operations=operations)
     described.protocol_type = group.protocol_type
     described.protocol_data = protocol or ""
     described.members = [_member(member, protocol) for member in group.members]
@@ -85,7 +85,7 @@ def _described(group: ClassicGroup, operations: int) -> DescribedGroup:
 
 
 def _member(member: Member, protocol: str | None) -> DescribedGroupMember:
-    return _member_told(
+    return _member_response(
         member_id=member.id,
         group_instance_id=member.instance_id,
         client_id=member.client_id,
@@ -95,15 +95,15 @@ def _member(member: Member, protocol: str | None) -> DescribedGroupMember:
     )
 
 
-def _shaped(
+def _make_group(
     group_id: str,
     state: str,
     *,
     code: ErrorCode = ErrorCode.NONE,
     message: str | None = None,
-    operations: int = authorized.NOT_ASKED,
+    operations: int = authorized.NOT_REQUESTED,
 ) -> DescribedGroup:
-    return _shape(
+    return _group_response(
         error_code=code,
         error_message=message,
         group_id=group_id,

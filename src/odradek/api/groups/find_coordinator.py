@@ -35,7 +35,7 @@ _TOPICS = {GROUP: CONSUMER_OFFSETS, TRANSACTION: TRANSACTION_STATE}
 
 def handle(call: Call, body: FindCoordinatorRequest) -> Slices:
     topic = _TOPICS.get(body.key_type)
-    if topic is None or not (yield from _may_ask_any(call, body)):
+    if topic is None or not (yield from _may_describe_any(call, body)):
         return (yield from _answer(call, body))
     try:
         change = call.broker.changes.state_topic(topic)
@@ -48,21 +48,21 @@ def handle(call: Call, body: FindCoordinatorRequest) -> Slices:
 
 
 def refuse(call: Call, body: FindCoordinatorRequest, code: ErrorCode) -> FindCoordinatorResponse:
-    return _shaped(call, [_nowhere(key, code) for key in _keys(call, body)])
+    return _response(call, [_no_coordinator(key, code) for key in _keys(call, body)])
 
 
 def _keys(call: Call, body: FindCoordinatorRequest) -> list[str]:
     return body.coordinator_keys if call.version >= MANY_KEYS_SINCE else [body.key]
 
 
-def _may_ask(call: Call, key_type: int, key: str) -> bool:
+def _may_describe(call: Call, key_type: int, key: str) -> bool:
     resource = _RESOURCES.get(key_type)
     return resource is None or call.may(Operation.DESCRIBE, resource, key)
 
 
-def _may_ask_any(call: Call, body: FindCoordinatorRequest) -> Parts[bool]:
+def _may_describe_any(call: Call, body: FindCoordinatorRequest) -> Parts[bool]:
     for number, key in enumerate(_keys(call, body)):
-        if _may_ask(call, body.key_type, key):
+        if _may_describe(call, body.key_type, key):
             return True
         if number % CHEAP == CHEAP - 1:
             yield
@@ -75,10 +75,10 @@ def _answer(call: Call, body: FindCoordinatorRequest, detail: str = "") -> Parts
     for key in _keys(call, body):
         found.append(_find(call, body.key_type, key, detail))
         yield
-    return _shaped(call, found)
+    return _response(call, found)
 
 
-def _shaped(call: Call, found: list[Coordinator]) -> FindCoordinatorResponse:
+def _response(call: Call, found: list[Coordinator]) -> FindCoordinatorResponse:
     if call.version >= MANY_KEYS_SINCE:
         return FindCoordinatorResponse(coordinators=found)
     (one,) = found
@@ -90,17 +90,17 @@ def _shaped(call: Call, found: list[Coordinator]) -> FindCoordinatorResponse:
 def _find(call: Call, key_type: int, key: str, detail: str) -> Coordinator:
     topic = _TOPICS.get(key_type)
     if topic is None:
-        return _nowhere(key, ErrorCode.INVALID_REQUEST, "Unknown key type")
-    if not _may_ask(call, key_type, key):
-        return _nowhere(key, DENIED[_RESOURCES[key_type]])
+        return _no_coordinator(key, ErrorCode.INVALID_REQUEST, "Unknown key type")
+    if not _may_describe(call, key_type, key):
+        return _no_coordinator(key, DENIED[_RESOURCES[key_type]])
     known = call.broker.view.topics.get(topic)
     if known is None:
-        return _nowhere(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, detail)
+        return _no_coordinator(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, detail)
     leader = known.partitions[partition_for(key, len(known.partitions))].leader
     broker = call.broker.view.brokers.get(leader)
     endpoint = None if broker is None else call.endpoint_of(broker)
     if endpoint is None:
-        return _nowhere(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return _no_coordinator(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
     return _coordinator(
         key=key,
         node_id=leader,
@@ -111,5 +111,5 @@ def _find(call: Call, key_type: int, key: str, detail: str) -> Coordinator:
     )
 
 
-def _nowhere(key: str, code: ErrorCode, detail: str = "") -> Coordinator:
+def _no_coordinator(key: str, code: ErrorCode, detail: str = "") -> Coordinator:
     return Coordinator(key=key, node_id=NO_BROKER, host="", port=-1, error_code=code, error_message=detail or code.name)

@@ -20,8 +20,8 @@ from odradek.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 def handle(call: Call, body: HeartbeatRequest) -> HeartbeatResponse:
     call.check(Operation.READ, ResourceType.GROUP, body.group_id)
     shard = call.broker.groups.shard_of(body.group_id)
-    asked = Heartbeat(body.member_id, body.group_instance_id, body.generation_id)
-    membership.heartbeat(shard, body.group_id, asked, call.now)
+    request = Heartbeat(body.member_id, body.group_instance_id, body.generation_id)
+    membership.heartbeat(shard, body.group_id, request, call.now)
     return HeartbeatResponse(error_code=ErrorCode.NONE)
 
 

@@ -45,32 +45,32 @@ def handle(call: Call, body: JoinGroupRequest) -> JoinGroupResponse | ParkedRequ
     if len(body.protocols) > PROTOCOLS_MAX:
         raise Refused(ErrorCode.INVALID_REQUEST, f"{len(body.protocols)} protocols exceed the limit of {PROTOCOLS_MAX}")
     shard = call.broker.groups.shard_of(body.group_id)
-    promise = membership.join(shard, body.group_id, _asked(call, body), call.now)
+    promise = membership.join(shard, body.group_id, _request(call, body), call.now)
     stopped = JoinGroupResult(ErrorCode.NOT_COORDINATOR, body.member_id)
     joined = promise.value
     if joined is not None:
-        return _answer_beside(call, joined) if _takes_long(joined) else _answer(call, joined)
+        return _answer_in_thread(call, joined) if _takes_long(joined) else _answer(call, joined)
     parked = ParkedRequest(promise, NEVER, lambda: _answer(call, promise.value or stopped))
     parked.takes_long = lambda: _takes_long(promise.value or stopped)
     return parked
 
 
 def refuse(call: Call, body: JoinGroupRequest, code: ErrorCode) -> JoinGroupResponse:
-    is_nobody = code in _WITHOUT_MEMBER_ID
-    return _answer(call, JoinGroupResult(code, "" if is_nobody else body.member_id))
+    has_no_member_id = code in _WITHOUT_MEMBER_ID
+    return _answer(call, JoinGroupResult(code, "" if has_no_member_id else body.member_id))
 
 
 def _check_session_timeout(call: Call, body: JoinGroupRequest) -> None:
     configs = call.broker.configs
-    least, most = configs.int("group.min.session.timeout.ms"), configs.int("group.max.session.timeout.ms")
-    if not least <= body.session_timeout_ms <= most:
+    minimum, maximum = configs.int("group.min.session.timeout.ms"), configs.int("group.max.session.timeout.ms")
+    if not minimum <= body.session_timeout_ms <= maximum:
         raise Refused(
             ErrorCode.INVALID_SESSION_TIMEOUT,
-            f"session timeout {body.session_timeout_ms} ms is out of range: {least} to {most} ms",
+            f"session timeout {body.session_timeout_ms} ms is out of range: {minimum} to {maximum} ms",
         )
 
 
-def _asked(call: Call, body: JoinGroupRequest) -> JoinGroup:
+def _request(call: Call, body: JoinGroupRequest) -> JoinGroup:
     protocols: dict[str, bytes] = {}
     for protocol in body.protocols:
         protocols.setdefault(protocol.name, bytes(protocol.metadata))
@@ -98,7 +98,7 @@ def _takes_long(joined: JoinGroupResult) -> bool:
     return sum(len(one.metadata) for one in members) > ANSWER_BYTES_INLINE_MAX
 
 
-def _answer_beside(call: Call, joined: JoinGroupResult) -> Slices:
+def _answer_in_thread(call: Call, joined: JoinGroupResult) -> Slices:
     return (yield Work(partial(_answer, call, joined)))
 
 

@@ -33,8 +33,8 @@ def handle(call: Call, body: ListGroupsRequest) -> Slices:
         for number, group in enumerate(list(shard.groups.values())):
             if shard.groups.get(group.id) is not group:
                 continue  # It was deleted while other requests ran.
-            is_wanted = _is_in(group.state, states) and _is_in(group.type, types)
-            if is_wanted and (sees_all or call.may(Operation.DESCRIBE, ResourceType.GROUP, group.id)):
+            is_requested = _matches(group.state, states) and _matches(group.type, types)
+            if is_requested and (sees_all or call.may(Operation.DESCRIBE, ResourceType.GROUP, group.id)):
                 listed.append(_listed(group))
             if number % CHEAP == CHEAP - 1:
                 yield PAUSE
@@ -54,9 +54,9 @@ def _lower(texts: Iterable[str]) -> Parts[set[str]]:
     return lower
 
 
-def _is_in(text: str, wanted: set[str]) -> bool:
+def _matches(text: str, accepted: set[str]) -> bool:
     """Return whether the filter is empty or contains the text."""
-    return not wanted or text.lower() in wanted
+    return not accepted or text.lower() in accepted
 
 
 def _listed(group: Group) -> ListedGroup:

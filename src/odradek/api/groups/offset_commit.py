@@ -19,7 +19,7 @@ from collections.abc import Generator, Iterable
 from itertools import repeat
 from typing import Any
 
-from odradek.api.groups.offsets_to_commit import made_ready, offsets_of
+from odradek.api.groups.offsets_to_commit import offsets_of, prepare_commit
 from odradek.api.request.call import Call
 from odradek.api.request.known_partitions import Codes, Partitions, RequestedTopic
 from odradek.api.request.outcome import Slices, Wait
@@ -74,9 +74,9 @@ def admit(
     view: ClusterView, rights: Rights, body: OffsetCommitRequest, version: int
 ) -> Parts[Partitions[OffsetCommitRequestPartition]]:
     """Return the partitions for which the request may commit offsets, with the errors of the others."""
-    asked = ((RequestedTopic(topic.name, Uuid(topic.topic_id)), topic.partitions) for topic in body.topics)
+    requested = ((RequestedTopic(topic.name, Uuid(topic.topic_id)), topic.partitions) for topic in body.topics)
     partitions: Partitions[OffsetCommitRequestPartition] = Partitions()
-    yield from partitions.find_partitions(view, rights, asked, by_id=version >= TOPIC_IDS_SINCE)
+    yield from partitions.find_partitions(view, rights, requested, by_id=version >= TOPIC_IDS_SINCE)
     return partitions
 
 
@@ -104,7 +104,7 @@ def _commit(
     shard = shard_of(body.group_id, may_be_empty=True)
     if len(partitions.known) <= SLICE_ELEMENTS:
         return commit(shard, committer, list(offsets_of(partitions)), call.now, body.retention_time_ms)
-    long = yield from made_ready(partitions, LongCommit(shard, committer, call.now, body.retention_time_ms))
+    long = yield from prepare_commit(partitions, LongCommit(shard, committer, call.now, body.retention_time_ms))
     return long.finish(shard_of(body.group_id, may_be_empty=True), call.now)
 
 
@@ -113,19 +113,19 @@ def committer_of(body: OffsetCommitRequest, version: int) -> Committer:
 
 
 def _answer(
-    partitions: Partitions[OffsetCommitRequestPartition], of_known: Iterable[ErrorCode]
+    partitions: Partitions[OffsetCommitRequestPartition], known_codes: Iterable[ErrorCode]
 ) -> Parts[OffsetCommitResponse]:
-    return (yield from response((yield from partitions.codes(of_known))))
+    return (yield from response((yield from partitions.codes(known_codes))))
 
 
 def response(codes: Codes) -> Parts[OffsetCommitResponse]:
     topics = []
-    for asked, some in codes.items():
+    for topic, some in codes.items():
         parts = []
         for index, code in some:
             parts.append(_partition(partition_index=index, error_code=code))
             if not len(parts) % CHEAP:
                 yield
-        topics.append(OffsetCommitResponseTopic(name=asked.name, topic_id=asked.id, partitions=parts))
+        topics.append(OffsetCommitResponseTopic(name=topic.name, topic_id=topic.id, partitions=parts))
         yield
     return OffsetCommitResponse(topics=topics)

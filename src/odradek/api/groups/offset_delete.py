@@ -32,9 +32,9 @@ _partition = maker(OffsetDeleteResponsePartition)
 
 def handle(call: Call, body: OffsetDeleteRequest) -> Slices:
     call.check(Operation.DELETE, ResourceType.GROUP, body.group_id)
-    asked = ((RequestedTopic(topic.name), topic.partitions) for topic in body.topics)
+    requested = ((RequestedTopic(topic.name), topic.partitions) for topic in body.topics)
     partitions: Partitions[OffsetDeleteRequestPartition] = Partitions()
-    yield from partitions.find_partitions(call.broker.view, call.rights, asked, by_id=False)
+    yield from partitions.find_partitions(call.broker.view, call.rights, requested, by_id=False)
     codes, written = yield from _delete(call, body.group_id, partitions)
     if written is None:
         return (yield from _answer(partitions, codes))
@@ -58,7 +58,7 @@ def _delete(
     written: PendingWrite | None = None
     for start in range(0, max(len(partitions.known), 1), SLICE_ELEMENTS):
         some = partitions.known[start : start + SLICE_ELEMENTS]
-        places = [(topic.name, wanted.partition_index) for _, topic, wanted in some]
+        places = [(topic.name, partition.partition_index) for _, topic, partition in some]
         deleted = delete(call.broker.groups.shard_of(group_id), group_id, places, call.now)
         codes += deleted.codes
         written = deleted.written or written
@@ -67,16 +67,16 @@ def _delete(
 
 
 def _answer(
-    partitions: Partitions[OffsetDeleteRequestPartition], of_known: Iterable[ErrorCode]
+    partitions: Partitions[OffsetDeleteRequestPartition], known_codes: Iterable[ErrorCode]
 ) -> Parts[OffsetDeleteResponse]:
     topics = []
-    for asked, codes in (yield from partitions.codes(of_known)).items():
+    for topic, codes in (yield from partitions.codes(known_codes)).items():
         parts = []
         for index, code in codes:
             parts.append(_partition(partition_index=index, error_code=code))
             if not len(parts) % CHEAP:
                 yield
-        topics.append(OffsetDeleteResponseTopic(name=asked.name, partitions=parts))
+        topics.append(OffsetDeleteResponseTopic(name=topic.name, partitions=parts))
         yield
     return OffsetDeleteResponse(error_code=ErrorCode.NONE, throttle_time_ms=0, topics=topics)
 

@@ -50,9 +50,9 @@ MANY_GROUPS_SINCE = 8
 TOPIC_IDS_SINCE = 10
 
 _response = maker(OffsetFetchResponse)
-_group_told = maker(OffsetFetchResponseGroup)
-_topic_told = maker(OffsetFetchResponseTopics)
-_partition_told = maker(OffsetFetchResponsePartitions)
+_group_response = maker(OffsetFetchResponseGroup)
+_topic_response = maker(OffsetFetchResponseTopics)
+_partition_response = maker(OffsetFetchResponsePartitions)
 _topic_of_one = maker(OffsetFetchResponseTopic)
 _partition_of_one = maker(OffsetFetchResponsePartition)
 
@@ -82,28 +82,28 @@ class _GroupAnswer(NamedTuple):
 def handle(call: Call, body: OffsetFetchRequest) -> Slices:
     if len(body.groups) > describing.REPEATS_MAX:
         yield from describing.check_repeats(group.group_id for group in body.groups if group.topics is None)
-    told, count = [], 0
+    answers, count = [], 0
     read: dict[Leading, None] = {}
     for group in _groups(call, body):
         answer, leading = yield from _find(call, group, body.require_stable)
         if leading is not None:
             read[leading] = None
-        told.append(_GroupAnswer(group, answer, leading))
+        answers.append(_GroupAnswer(group, answer, leading))
         count += 1 + sum(len(topic.partitions) for topic in answer.topics)
     writes = CommittedRead(read)
-    call.leave(told)
-    return (yield from settled(writes, call.now, count, lambda: _answer(call, told, writes)))
+    call.free_later(answers)
+    return (yield from settled(writes, call.now, count, lambda: _answer(call, answers, writes)))
 
 
 def refuse(call: Call, body: OffsetFetchRequest, code: ErrorCode) -> OffsetFetchResponse:
-    return whole(_refused_all(call, body, code))
+    return whole(_refused_groups(call, body, code))
 
 
-def _refused_all(call: Call, body: OffsetFetchRequest, code: ErrorCode) -> Parts[OffsetFetchResponse]:
+def _refused_groups(call: Call, body: OffsetFetchRequest, code: ErrorCode) -> Parts[OffsetFetchResponse]:
     answers = []
     for group in _groups(call, body):
         answers.append((yield from _refused(call, group, code)))  # noqa: PERF401
-    return (yield from _shaped(call, answers))
+    return (yield from _shape_response(call, answers))
 
 
 def _groups(call: Call, body: OffsetFetchRequest) -> Iterator[_RequestedGroup]:
@@ -114,7 +114,7 @@ def _groups(call: Call, body: OffsetFetchRequest) -> Iterator[_RequestedGroup]:
         yield _RequestedGroup(group.group_id, group.member_id, group.member_epoch, group.topics)
 
 
-def _asked(topic: Topic) -> RequestedTopic:
+def _requested_topic(topic: Topic) -> RequestedTopic:
     return (
         RequestedTopic(topic.name, Uuid(topic.topic_id))
         if isinstance(topic, OffsetFetchRequestTopics)
@@ -133,16 +133,20 @@ def _find(
         answer = yield from _refused(call, group, refused.code)
         yield
         return answer, None
-    asked = group.topics
-    count = reader.count() if asked is None else len(asked) + sum(len(topic.partition_indexes) for topic in asked)
-    topics = _all(call, reader) if asked is None else _topics(call, reader, asked)
+    requested = group.topics
+    count = (
+        reader.count()
+        if requested is None
+        else len(requested) + sum(len(topic.partition_indexes) for topic in requested)
+    )
+    topics = _all(call, reader) if requested is None else _topics(call, reader, requested)
     if count > SLICE_ELEMENTS:
         reader.freeze()
         found = yield from topics
     else:
         found = whole(topics)
         yield from pauses(1 + count)
-    return _told(group, found), shard.log.leading
+    return _group(group, found), shard.log.leading
 
 
 def _all(call: Call, reader: GroupReader) -> Parts[list[OffsetFetchResponseTopics]]:
@@ -166,25 +170,25 @@ def _may_describe(call: Call, topic: str) -> bool:
     return call.may(Operation.DESCRIBE, ResourceType.TOPIC, topic)
 
 
-def _topics(call: Call, reader: GroupReader, asked: Sequence[Topic]) -> Parts[list[OffsetFetchResponseTopics]]:
+def _topics(call: Call, reader: GroupReader, requested: Sequence[Topic]) -> Parts[list[OffsetFetchResponseTopics]]:
     topics = []
-    for topic in asked:
-        topics.append((yield from _one_topic(call, reader, _asked(topic), topic.partition_indexes)))
+    for topic in requested:
+        topics.append((yield from _one_topic(call, reader, _requested_topic(topic), topic.partition_indexes)))
         yield
     return topics
 
 
 def _one_topic(
-    call: Call, reader: GroupReader, asked: RequestedTopic, partitions: list[int]
+    call: Call, reader: GroupReader, topic: RequestedTopic, partitions: list[int]
 ) -> Parts[OffsetFetchResponseTopics]:
-    view, name, topic_id = call.broker.view, TopicName(asked.name), asked.id
+    view, name, topic_id = call.broker.view, TopicName(topic.name), topic.id
     if call.version >= TOPIC_IDS_SINCE:
         known = view.names.get(topic_id)
         if known is None:
-            return (yield from _nothing(asked, partitions, ErrorCode.UNKNOWN_TOPIC_ID))
+            return (yield from _nothing(topic, partitions, ErrorCode.UNKNOWN_TOPIC_ID))
         name = known
     if not _may_describe(call, name):
-        return (yield from _nothing(asked, partitions, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+        return (yield from _nothing(topic, partitions, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
     if call.version < TOPIC_IDS_SINCE and name in view.topics:
         topic_id = view.topics[name].id
     found = []
@@ -194,46 +198,46 @@ def _one_topic(
     return _topic(name, topic_id, found)
 
 
-def _nothing(asked: RequestedTopic, partitions: list[int], code: ErrorCode) -> Parts[OffsetFetchResponseTopics]:
+def _nothing(topic: RequestedTopic, partitions: list[int], code: ErrorCode) -> Parts[OffsetFetchResponseTopics]:
     nothing, found = nothing_for(code), []
     for index in partitions:
         found.append(_partition(index, nothing))
         yield
-    return _topic(asked.name, asked.id, found)
+    return _topic(topic.name, topic.id, found)
 
 
-def _answer(call: Call, told: list[_GroupAnswer], writes: CommittedRead) -> Parts[OffsetFetchResponse]:
+def _answer(call: Call, group_answers: list[_GroupAnswer], writes: CommittedRead) -> Parts[OffsetFetchResponse]:
     answers = []
-    for group, answer, leading in told:
+    for group, answer, leading in group_answers:
         code = ErrorCode.NONE if leading is None else writes.code_of(leading)
         answers.append((yield from _refused(call, group, code)) if code else answer)
         if not len(answers) % CHEAP:
             yield
-    return (yield from _shaped(call, answers))
+    return (yield from _shape_response(call, answers))
 
 
 def _refused(call: Call, group: _RequestedGroup, code: ErrorCode) -> Parts[OffsetFetchResponseGroup]:
     """Return a group's error; a response before v2 has room for it only in each partition."""
     if call.version >= ERROR_OF_ALL_SINCE:
-        return _told(group, [], code)
+        return _group(group, [], code)
     topics = []
     for topic in group.topics or ():
-        topics.append((yield from _nothing(_asked(topic), topic.partition_indexes, code)))  # noqa: PERF401
-    return _told(group, topics, code)
+        topics.append((yield from _nothing(_requested_topic(topic), topic.partition_indexes, code)))  # noqa: PERF401
+    return _group(group, topics, code)
 
 
-def _told(
+def _group(
     group: _RequestedGroup, topics: list[OffsetFetchResponseTopics], code: ErrorCode = ErrorCode.NONE
 ) -> OffsetFetchResponseGroup:
-    return _group_told(group_id=group.id, error_code=code, topics=topics)
+    return _group_response(group_id=group.id, error_code=code, topics=topics)
 
 
 def _topic(name: str, topic_id: Uuid, partitions: list[OffsetFetchResponsePartitions]) -> OffsetFetchResponseTopics:
-    return _topic_told(name=name, topic_id=topic_id, partitions=partitions)
+    return _topic_response(name=name, topic_id=topic_id, partitions=partitions)
 
 
 def _partition(index: int, fetched: CommittedOffset) -> OffsetFetchResponsePartitions:
-    return _partition_told(
+    return _partition_response(
         partition_index=index,
         committed_offset=fetched.offset,
         committed_leader_epoch=fetched.leader_epoch,
@@ -242,18 +246,18 @@ def _partition(index: int, fetched: CommittedOffset) -> OffsetFetchResponseParti
     )
 
 
-def _shaped(call: Call, answers: list[OffsetFetchResponseGroup]) -> Parts[OffsetFetchResponse]:
+def _shape_response(call: Call, answers: list[OffsetFetchResponseGroup]) -> Parts[OffsetFetchResponse]:
     if call.version >= MANY_GROUPS_SINCE:
         return _response(groups=answers)
     (one,) = answers
     topics = []
     for topic in one.topics:
-        topics.append((yield from _shaped_topic(topic)))
+        topics.append((yield from _shape_topic(topic)))
         yield
     return _response(error_code=one.error_code, topics=topics)
 
 
-def _shaped_topic(topic: OffsetFetchResponseTopics) -> Parts[OffsetFetchResponseTopic]:
+def _shape_topic(topic: OffsetFetchResponseTopics) -> Parts[OffsetFetchResponseTopic]:
     partitions = []
     for part in topic.partitions:
         partitions.append(

@@ -23,17 +23,17 @@ P = TypeVar("P", bound=HasOffset)
 
 def offsets_of(partitions: Partitions[P]) -> Iterator[OffsetAndMetadata]:
     """Yield the offsets of the partitions that exist."""
-    for _, topic, wanted in partitions.known:
+    for _, topic, partition in partitions.known:
         yield OffsetAndMetadata(
             topic,
-            wanted.partition_index,
-            wanted.committed_offset,
-            wanted.committed_leader_epoch,
-            wanted.committed_metadata,
+            partition.partition_index,
+            partition.committed_offset,
+            partition.committed_leader_epoch,
+            partition.committed_metadata,
         )
 
 
-def made_ready(partitions: Partitions[P], commit: LongCommit) -> Generator[Wait, Any, LongCommit]:
+def prepare_commit(partitions: Partitions[P], commit: LongCommit) -> Generator[Wait, Any, LongCommit]:
     """Add the offsets of existing partitions to the commit, encode it in a thread. Raise Refused."""
     for place in offsets_of(partitions):
         commit.add(place)

@@ -26,9 +26,9 @@ def handle(call: Call, body: SyncGroupRequest) -> Slices:
     if call.version >= PROTOCOL_SINCE and (body.protocol_type is None or body.protocol_name is None):
         raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "the protocol type or name is null")
     call.check(Operation.READ, ResourceType.GROUP, body.group_id)
-    asked = yield from _asked(body)
+    request = yield from _request(body)
     shard = call.broker.groups.shard_of(body.group_id)
-    promise = membership.sync(shard, body.group_id, asked, call.now)
+    promise = membership.sync(shard, body.group_id, request, call.now)
     if promise.value is not None:
         return _answer(promise.value)
     return ParkedRequest(promise, NEVER, lambda: _answer(promise.value or SyncGroupResult(ErrorCode.NOT_COORDINATOR)))
@@ -38,7 +38,7 @@ def refuse(call: Call, body: SyncGroupRequest, code: ErrorCode) -> SyncGroupResp
     return _answer(SyncGroupResult(code))
 
 
-def _asked(body: SyncGroupRequest) -> Parts[SyncGroup]:
+def _request(body: SyncGroupRequest) -> Parts[SyncGroup]:
     assignments: dict[str, bytes] = {}
     body.assignments.reverse()
     while body.assignments:  # Each one is freed as it is read, because freeing very many takes long.

@@ -17,8 +17,8 @@ from itertools import repeat
 from typing import Any
 
 from odradek.api.groups.offset_commit import may_commit
-from odradek.api.groups.offsets_to_commit import made_ready, offsets_of
-from odradek.api.produce.txn_verification import answered
+from odradek.api.groups.offsets_to_commit import offsets_of, prepare_commit
+from odradek.api.produce.txn_verification import verify
 from odradek.api.request.call import Call
 from odradek.api.request.known_partitions import Partitions, RequestedTopic
 from odradek.api.request.outcome import Slices, Wait
@@ -51,7 +51,7 @@ TOPIC_IDS_SINCE = 6
 FENCED_NEVER = TOPIC_IDS_SINCE + 1
 
 # Errors of the transaction's coordinator on another broker, as returned to clients; clients retry all of them.
-_TOLD_AS = {
+_CLIENT_CODES = {
     ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -64,15 +64,17 @@ def handle(call: Call, body: TxnOffsetCommitRequest) -> Slices:
     call.check(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, body.transactional_id)
     if not may_commit(call.rights, body.group_id):
         raise call.denied(Operation.READ, ResourceType.GROUP, body.group_id)
-    asked = ((RequestedTopic(topic.name, Uuid(topic.topic_id)), topic.partitions) for topic in body.topics)
+    requested = ((RequestedTopic(topic.name, Uuid(topic.topic_id)), topic.partitions) for topic in body.topics)
     partitions: Partitions[TxnOffsetCommitRequestPartition] = Partitions()
-    yield from partitions.find_partitions(call.broker.view, call.rights, asked, by_id=call.version >= TOPIC_IDS_SINCE)
+    yield from partitions.find_partitions(
+        call.broker.view, call.rights, requested, by_id=call.version >= TOPIC_IDS_SINCE
+    )
     if not partitions.known:
         return (yield from _answer(partitions, ()))
     try:
         join, committed = yield from _commit(call, body, partitions)
     except Refused as refused:
-        return (yield from _answer(partitions, repeat(_known_to(call.version, refused.code))))
+        return (yield from _answer(partitions, repeat(_code_for_version(call.version, refused.code))))
     if committed.written is None:
         return (yield from _answer(partitions, committed.codes))
     writes = PendingWrites([committed.written] if join is None else [join, committed.written])
@@ -100,7 +102,7 @@ def refuse(call: Call, body: TxnOffsetCommitRequest, code: ErrorCode) -> TxnOffs
     )
 
 
-def _known_to(version: int, code: ErrorCode) -> ErrorCode:
+def _code_for_version(version: int, code: ErrorCode) -> ErrorCode:
     """Return a code that clients of this version know; none of them knows PRODUCER_FENCED here."""
     code = fenced_as(code, version, FENCED_NEVER)
     if code is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_SINCE:
@@ -131,18 +133,18 @@ def _commit(
         call.version,
         producer,
     )
-    verified = yield from _verified(call, body, shard, producer)
+    verified = yield from _verify(call, body, shard, producer)
     shard = call.broker.groups.shard_of(body.group_id)
     if len(partitions.known) <= SLICE_ELEMENTS:
         join = _join(call, body, shard, producer, verified)
         return join, commit(shard, committer, list(offsets_of(partitions)), call.now)
-    long = yield from made_ready(partitions, LongCommit(shard, committer, call.now))
+    long = yield from prepare_commit(partitions, LongCommit(shard, committer, call.now))
     shard = call.broker.groups.shard_of(body.group_id)
     join = _join(call, body, shard, producer, verified)  # Last, because the transaction may have ended by then.
     return join, long.finish(shard, call.now)
 
 
-def _verified(
+def _verify(
     call: Call, body: TxnOffsetCommitRequest, shard: GroupShard, producer: ProducerIdAndEpoch
 ) -> Generator[Wait, Any, Verification | None]:
     """Consult the transaction's coordinator; return None if that is not required."""
@@ -157,7 +159,7 @@ def _verified(
     question = Question(transactional_id, producer, adds)
     verification = Verification(question)
     verification.add(leading)
-    yield from answered(call, verification, retries=False)
+    yield from verify(call, verification, retries=False)
     return verification
 
 
@@ -172,22 +174,22 @@ def _join(
         try:
             verified.check(shard.log.leading)
         except Refused as refused:
-            raise Refused(_TOLD_AS.get(refused.code, refused.code), refused.detail) from refused
+            raise Refused(_CLIENT_CODES.get(refused.code, refused.code), refused.detail) from refused
         return None
     adds = call.version >= JOINS_SINCE
     return call.broker.transactions.admit(shard.log.leading, producer, body.transactional_id, call.now, adds=adds)
 
 
 def _answer(
-    partitions: Partitions[TxnOffsetCommitRequestPartition], of_known: Iterable[ErrorCode]
+    partitions: Partitions[TxnOffsetCommitRequestPartition], known_codes: Iterable[ErrorCode]
 ) -> Parts[TxnOffsetCommitResponse]:
     topics = []
-    for asked, codes in (yield from partitions.codes(of_known)).items():
+    for topic, codes in (yield from partitions.codes(known_codes)).items():
         parts = []
         for index, code in codes:
             parts.append(_partition(partition_index=index, error_code=code))
             if not len(parts) % CHEAP:
                 yield
-        topics.append(TxnOffsetCommitResponseTopic(name=asked.name, topic_id=asked.id, partitions=parts))
+        topics.append(TxnOffsetCommitResponseTopic(name=topic.name, topic_id=topic.id, partitions=parts))
         yield
     return TxnOffsetCommitResponse(throttle_time_ms=0, topics=topics)

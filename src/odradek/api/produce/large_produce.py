@@ -62,7 +62,7 @@ def begin_large_produce(
 
 def _known(peer: Peer, request: Request, body_bytes: int) -> tuple[ProduceTemplate | None, int]:
     """Return the matching template with one partition, and the position of the records."""
-    for template in peer.produce_templates.that_begin(request):
+    for template in peer.produce_templates.find_by_beginning(request):
         start = template.known.only_records(request.body, body_bytes)
         if start:
             return template, start
@@ -102,7 +102,7 @@ class LargeProduce:
         try:
             all_replicas = self._template.acks == produce_acks.ACKS_ALL
             append = self._broker.arrived(self._leading, self.arrival, now, all_replicas=all_replicas)
-            return self._staged(append, now)
+            return self._stage(append, now)
         except Refused:
             return None
 
@@ -111,7 +111,7 @@ class LargeProduce:
         append = Append(self._leading, NO_OFFSET, NO_OFFSET, NO_TIMESTAMP, needs_sync=False)
         append.refused = self._leading.arrival_failed(self.arrival, error)
         self._broker.purgatory.happened(self._leading.name)
-        return self._staged(append, now)
+        return self._stage(append, now)
 
     def forget(self) -> None:
         """Forget a batch that will not be completed."""
@@ -121,6 +121,6 @@ class LargeProduce:
         """Withdraw the batch because the log needs its end for another batch."""
         self._leading.withdrawn()
 
-    def _staged(self, append: Append, now: Moment) -> plain_produce.StagedPlainProduce:
+    def _stage(self, append: Append, now: Moment) -> plain_produce.StagedPlainProduce:
         start = self._leading.log.start_offset if self._leading.ended is None else NO_OFFSET
         return plain_produce.StagedPlainProduce(self.request, self._template, [append], [start], now)

@@ -90,7 +90,7 @@ def _stage_several(
 
 
 def learn(
-    peer: Peer, request: Request, received: memoryview, body: ProduceRequest, done: produce.PendingProduce
+    peer: Peer, request: Request, received: memoryview, body: ProduceRequest, pending: produce.PendingProduce
 ) -> None:
     """Make a template of a staged request, read from `received`, so that the next one may be plain.
 
@@ -99,11 +99,11 @@ def learn(
     """
     transactional_id = body.transactional_id
     count = sum(len(topic.partition_data) for topic in body.topic_data)
-    if body.acks == produce_acks.ACKS_NONE or not len(done.appended) == count <= PARTITIONS_MAX:
+    if body.acks == produce_acks.ACKS_NONE or not len(pending.appended) == count <= PARTITIONS_MAX:
         return
     if transactional_id is not None and (count > 1 or not may_write(peer.admission.rights, transactional_id)):
         return
-    names = [appended.name for appended in done.appended]
+    names = [appended.name for appended in pending.appended]
     # Writes to internal topics are checked each time.
     if names and not any(name.topic in INTERNAL_TOPICS for name in names):
         peer.produce_templates.learn(request.api_version, body, names, received, peer.admission.produce_templates)
@@ -141,8 +141,8 @@ class StagedPlainProduce(StagedRequest):
             produce_acks.ProducePartitionStatus(known.name, append, part, self.join)
             for known, append, part in zip(template.partitions, self.appends, parts, strict=True)
         ]
-        general = produce.PendingProduce(self.now, template.acks, template.timeout_ms, response, appended)
-        return encoded(self.request, general.settle())
+        pending = produce.PendingProduce(self.now, template.acks, template.timeout_ms, response, appended)
+        return encoded(self.request, pending.settle())
 
     def _rows(self) -> list[tuple[int, ...]]:
         rows: list[tuple[int, ...]] = []

@@ -34,12 +34,12 @@ from odradek.api.produce.produce_acks import (
 from odradek.api.produce.produce_admission import (
     BatchAdmission,
     admit,
-    refusal_of_all,
+    request_error,
     takes_long,
     transactional_batches,
 )
-from odradek.api.produce.produce_in_slices import in_slices, staged_in_slices
-from odradek.api.produce.produce_staging import refused_part, stage_topic
+from odradek.api.produce.produce_in_slices import in_slices, stage_in_slices
+from odradek.api.produce.produce_staging import error_response, stage_topic
 from odradek.api.request.call import Call
 from odradek.api.request.outcome import Slices
 from odradek.base.errors import ErrorCode, Refused
@@ -92,14 +92,14 @@ def handle(call: Call, body: ProduceRequest) -> PendingProduce | ProduceResponse
     if takes_long(call, body):
         return in_slices(call, body)
     transactional = transactional_batches(body)
-    refusal = refusal_of_all(call, body, transactional)
-    if refusal:
-        return refuse(call, body, refusal)
-    if transactional and txn_verification.asks_first(call, body, transactional):
-        return _after_asking(call, body, transactional)
+    error = request_error(call, body, transactional)
+    if error:
+        return refuse(call, body, error)
+    if transactional and txn_verification.must_verify_first(call, body, transactional):
+        return _after_verification(call, body, transactional)
     txn_verification.join_all(call, body, transactional)
     admitted = admit(call, body)
-    return staged_in_slices(call, body, None) if admitted is None else _staged(call, body, admitted)
+    return stage_in_slices(call, body, None) if admitted is None else _stage(call, body, admitted)
 
 
 def refuse(call: Call, body: ProduceRequest, code: ErrorCode) -> ProduceResponse | None:
@@ -110,14 +110,14 @@ def refuse(call: Call, body: ProduceRequest, code: ErrorCode) -> ProduceResponse
             TopicProduceResponse(
                 name=topic.name,
                 topic_id=topic.topic_id,
-                partition_responses=[refused_part(part.index, Refused(code)) for part in topic.partition_data],
+                partition_responses=[error_response(part.index, Refused(code)) for part in topic.partition_data],
             )
             for topic in body.topic_data
         ]
     )
 
 
-def _staged(
+def _stage(
     call: Call, body: ProduceRequest, admitted: list[list[BatchAdmission]], verified: Verification | None = None
 ) -> PendingProduce:
     appended: list[ProducePartitionStatus] = []
@@ -128,10 +128,10 @@ def _staged(
     return PendingProduce(call.now, body.acks, body.timeout_ms, _answer(responses=topics), appended)
 
 
-def _after_asking(call: Call, body: ProduceRequest, transactional: list[BatchHeader]) -> Slices:
+def _after_verification(call: Call, body: ProduceRequest, transactional: list[BatchHeader]) -> Slices:
     """Handle the request as `handle` does, after the transaction's coordinator has answered."""
-    verified = yield from txn_verification.asked(call, body, transactional)
+    verified = yield from txn_verification.verify_all(call, body, transactional)
     admitted = None if takes_long(call, body) else admit(call, body)
     if admitted is not None:
-        return _staged(call, body, admitted, verified)
-    return (yield from staged_in_slices(call, body, verified))
+        return _stage(call, body, admitted, verified)
+    return (yield from stage_in_slices(call, body, verified))

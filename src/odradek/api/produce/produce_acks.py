@@ -45,7 +45,7 @@ class DelayedProduce:
 
     def add(self, appended: ProducePartitionStatus) -> None:
         if self._try_settle(appended):
-            _forget_place(appended)
+            _clear_offset(appended)
         else:
             self.pending.append(appended)
             self._left.append(appended)
@@ -98,11 +98,11 @@ class DelayedProduce:
         for number, appended in enumerate(self.pending):
             if number < left and not self._try_settle(appended):
                 appended.answer.error_code = ErrorCode.REQUEST_TIMED_OUT
-            _forget_place(appended)
+            _clear_offset(appended)
             yield
 
 
-def _forget_place(appended: ProducePartitionStatus) -> None:
+def _clear_offset(appended: ProducePartitionStatus) -> None:
     """Remove the batch's offset and timestamp from an answer with an error."""
     if appended.answer.error_code:
         appended.answer.base_offset = NO_OFFSET

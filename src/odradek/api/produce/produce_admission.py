@@ -55,10 +55,10 @@ def takes_long(call: Call, body: ProduceRequest) -> bool:
     count = sum(len(topic.partition_data) for topic in body.topic_data)
     if count <= SLICE_ELEMENTS // FIRST_WRITE_PARTS:
         return False
-    return count > SLICE_ELEMENTS or any(_has_new(call, topic) for topic in body.topic_data)
+    return count > SLICE_ELEMENTS or any(_has_first_write(call, topic) for topic in body.topic_data)
 
 
-def _has_new(call: Call, topic: TopicProduceData) -> bool:
+def _has_first_write(call: Call, topic: TopicProduceData) -> bool:
     name = _name_of(call, topic)
     if name is None:
         return False
@@ -95,7 +95,7 @@ def may_write(rights: Rights, transactional_id: str) -> bool:
     return rights.allows(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
 
 
-def refusal_of_all(call: Call, body: ProduceRequest, transactional: list[BatchHeader]) -> ErrorCode:
+def request_error(call: Call, body: ProduceRequest, transactional: list[BatchHeader]) -> ErrorCode:
     """Return the error of the request as a whole, NONE if there is none; `transactional` has its such batches."""
     if transactional:
         if body.transactional_id is None or not may_write(call.rights, body.transactional_id):

@@ -24,7 +24,7 @@ from odradek.api.produce.produce_admission import (
     BatchAdmission,
     admit_batch,
     admit_topic,
-    refusal_of_all,
+    request_error,
     transactional_of,
 )
 from odradek.api.produce.produce_staging import named_max_of, stage_partition, topic_answer
@@ -56,26 +56,26 @@ def in_slices(call: Call, body: ProduceRequest) -> Slices:
         for part in topic.partition_data:
             transactional += transactional_of(part)
             yield PAUSE
-    refusal = refusal_of_all(call, body, transactional)
-    if refusal:
+    error = request_error(call, body, transactional)
+    if error:
         if body.acks == ACKS_NONE:
             return None
-        raise Refused(refusal)
-    verified = yield from txn_verification.asked(call, body, transactional)
+        raise Refused(error)
+    verified = yield from txn_verification.verify_all(call, body, transactional)
     if verified is None:
         txn_verification.join_all(call, body, transactional)
-    return (yield from staged_in_slices(call, body, verified))
+    return (yield from stage_in_slices(call, body, verified))
 
 
-def staged_in_slices(call: Call, body: ProduceRequest, verified: Verification | None) -> Slices:
+def stage_in_slices(call: Call, body: ProduceRequest, verified: Verification | None) -> Slices:
     waiting = DelayedProduce(body.acks)
     topics = []
     for topic in body.topic_data:
         topics.append((yield from _stage_topic_in_slices(call, body, topic, waiting, verified)))  # noqa: PERF401
-    return (yield from _settled_in_slices(call, body, _answer(responses=topics), waiting))
+    return (yield from _settle_in_slices(call, body, _answer(responses=topics), waiting))
 
 
-def _settled_in_slices(call: Call, body: ProduceRequest, response: ProduceResponse, waiting: DelayedProduce) -> Slices:
+def _settle_in_slices(call: Call, body: ProduceRequest, response: ProduceResponse, waiting: DelayedProduce) -> Slices:
     """Answer as PendingProduce.settle does, in slices. Raise ConnectionAbortedError."""
     if body.acks == ACKS_NONE:
         check_unanswered(response)
@@ -99,7 +99,7 @@ def _stage_topic_in_slices(
     """
     parts, named_max = [], named_max_of(body, topic)
     for part in topic.partition_data:
-        admitted = yield from _admitted(call, topic, part)
+        admitted = yield from _admit(call, topic, part)
         leading = None if isinstance(admitted, Refused) else admitted.leading
         is_first = leading is not None and leading.is_new
         appended: list[ProducePartitionStatus] = []
@@ -119,9 +119,7 @@ def _stage_topic_in_slices(
     return topic_answer(name=topic.name, topic_id=topic.topic_id, partition_responses=parts)
 
 
-def _admitted(
-    call: Call, topic: TopicProduceData, part: PartitionProduceData
-) -> Generator[Wait, object, BatchAdmission]:
+def _admit(call: Call, topic: TopicProduceData, part: PartitionProduceData) -> Generator[Wait, object, BatchAdmission]:
     """Admit one batch; a thread inspects its records if that takes long.
 
     Rights, leadership and the topic's configuration may change while the thread works, so all are checked again.

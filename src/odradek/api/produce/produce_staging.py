@@ -56,7 +56,7 @@ def stage_partition(  # noqa: PLR0917
     verified: Verification | None,
 ) -> PartitionProduceResponse:
     if isinstance(admitted, Refused):
-        return refused_part(index, admitted, named_max)
+        return error_response(index, admitted, named_max)
     broker = call.broker
     leading, batch = admitted
     try:
@@ -66,7 +66,7 @@ def stage_partition(  # noqa: PLR0917
             join = join_transaction(broker, leading, batch, call.version, body.transactional_id, call.now, verified)
         append = broker.stage(leading, batch, call.now, all_replicas=body.acks == ACKS_ALL)
     except Refused as refused:
-        return refused_part(index, refused, named_max)
+        return error_response(index, refused, named_max)
     answer = _partition_answer(
         index=index,
         error_code=ErrorCode.NONE,
@@ -113,7 +113,7 @@ def named_max_of(body: ProduceRequest, topic: TopicProduceData) -> int:
     return max(RECORD_ERRORS_MAX // (len(body.topic_data) * max(len(topic.partition_data), 1)), 1)
 
 
-def refused_part(index: int, refused: Refused, named_max: int = 0) -> PartitionProduceResponse:
+def error_response(index: int, refused: Refused, named_max: int = 0) -> PartitionProduceResponse:
     named = refused.errors(named_max) if isinstance(refused, RecordsRefused) else []
     return PartitionProduceResponse(
         index=index,

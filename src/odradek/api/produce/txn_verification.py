@@ -28,7 +28,7 @@ from odradek.record.record_batch import BatchHeader
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest
 
 
-def asks_first(call: Call, body: ProduceRequest, transactional: list[BatchHeader]) -> bool:
+def must_verify_first(call: Call, body: ProduceRequest, transactional: list[BatchHeader]) -> bool:
     """Return whether the coordinator must answer before the request's transactional batches are staged."""
     transactions, transactional_id = call.broker.transactions, body.transactional_id
     if not transactional_id:
@@ -43,7 +43,7 @@ def asks_first(call: Call, body: ProduceRequest, transactional: list[BatchHeader
     )
 
 
-def asked(
+def verify_all(
     call: Call, body: ProduceRequest, transactional: list[BatchHeader]
 ) -> Generator[Wait, Any, Verification | None]:
     """Verify all partitions of a Produce request at once and wait for the answer.
@@ -51,18 +51,18 @@ def asked(
     Return None if there is nothing to verify.
     """
     question = _question(call, body, transactional)
-    if question is None or not asks_first(call, body, transactional):
+    if question is None or not must_verify_first(call, body, transactional):
         return None
     verification = Verification(question)
     for leading, part in transactional_partitions(call, body):
         with suppress(Refused):  # The error occurs again, and is answered, when the batch is staged.
-            _note(call, leading, part, verification)
+            _add_partition(call, leading, part, verification)
         yield PAUSE
-    yield from answered(call, verification, retries=question.adds)
+    yield from verify(call, verification, retries=question.adds)
     return verification
 
 
-def _note(call: Call, leading: Leading, part: PartitionProduceData, verification: Verification) -> None:
+def _add_partition(call: Call, leading: Leading, part: PartitionProduceData, verification: Verification) -> None:
     """Add a partition to the verification if its batch could be written there now. Raise Refused."""
     question = verification.question
     batch = ingress.checked(leading.partition, part.records, call.now)
@@ -75,7 +75,7 @@ def _note(call: Call, leading: Leading, part: PartitionProduceData, verification
     verification.add(leading)
 
 
-def answered(call: Call, verification: Verification, *, retries: bool) -> Generator[Wait, Any, None]:
+def verify(call: Call, verification: Verification, *, retries: bool) -> Generator[Wait, Any, None]:
     """Send the question to the coordinator and wait until it is answered or can no longer be answered."""
     if not verification.asked:
         return

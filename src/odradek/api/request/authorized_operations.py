@@ -8,7 +8,7 @@ from __future__ import annotations
 from odradek.api.request.call import Call
 from odradek.core.kernel.access import CLUSTER_NAME, EVERYTHING, SEES_ALL, Operation, ResourceType
 
-NOT_ASKED = -(1 << 31)
+NOT_REQUESTED = -(1 << 31)
 NOTHING = 0
 
 _SUPPORTED = {
@@ -50,10 +50,10 @@ def group(call: Call, group_id: str) -> int:
     return _bits(call, ResourceType.GROUP, group_id)
 
 
-def cluster(call: Call, asked: bool) -> int:
+def cluster(call: Call, is_requested: bool) -> int:
     """Return the bits of the cluster; NOTHING if the client may not describe it."""
-    if not asked:
-        return NOT_ASKED
+    if not is_requested:
+        return NOT_REQUESTED
     is_seen = call.may(Operation.DESCRIBE, ResourceType.CLUSTER)
     return _bits(call, ResourceType.CLUSTER, CLUSTER_NAME) if is_seen else NOTHING
 

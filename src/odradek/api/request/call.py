@@ -59,7 +59,7 @@ class Peer:
     def __post_init__(self) -> None:
         self.admission = self.welcome = _NAMELESS if self.principal is ANONYMOUS else Admission(self.principal)
 
-    def admitted(self, admission: Admission) -> None:
+    def set_admission(self, admission: Admission) -> None:
         """Store the gate's answer about the next request; drop templates learned under other rules."""
         last, self.admission = self.admission, admission
         if admission.version != last.version or admission.principal != last.principal:
@@ -95,16 +95,16 @@ class Call:
     correlation_id: CorrelationId
     now: Moment
     admission: Admission = field(init=False)
-    left: list[object] | None = None  # Values that a handler in slices no longer needs; a thread frees them.
+    to_free: list[object] | None = None  # Values that a handler in slices no longer needs; a thread frees them.
 
     def __post_init__(self) -> None:
         self.admission = self.peer.admission  # The peer's admission is soon that of its next request.
 
-    def leave(self, made: object) -> None:
+    def free_later(self, value: object) -> None:
         """Keep a value that the handler no longer needs after its last slice, for a thread to free."""
-        if self.left is None:
-            self.left = []
-        self.left.append(made)
+        if self.to_free is None:
+            self.to_free = []
+        self.to_free.append(value)
 
     @property
     def principal(self) -> Principal:

@@ -27,12 +27,12 @@ T = TypeVar("T")
 ANSWER_MS_MAX = 60_000
 
 
-def checked_asks(call: Call) -> ControllerQueries:
+def authorized_queries(call: Call) -> ControllerQueries:
     """Return the broker's queues. Raise Refused(CLUSTER_AUTHORIZATION_FAILED) if the client is no broker."""
     call.check(Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
-    asks = call.broker.controller_asks
-    assert asks is not None, "a broker without a controller does not serve these APIs"
-    return asks
+    queries = call.broker.controller_asks
+    assert queries is not None, "a broker without a controller does not serve these APIs"
+    return queries
 
 
 class AbstractControlRequest(Protocol):
@@ -57,7 +57,7 @@ def to_broker(
     )
 
 
-def kept(promise: Promise[T], call: Call) -> Generator[Wait, object, T]:
+def await_promise(promise: Promise[T], call: Call) -> Generator[Wait, object, T]:
     """Wait for a promise and return its value.
 
     Raise ConnectionAbortedError if it is not kept in time, or the broker stops: the client then has to retry.
@@ -69,9 +69,9 @@ def kept(promise: Promise[T], call: Call) -> Generator[Wait, object, T]:
     return promise.value
 
 
-def carried_out(promise: Promise[T | Refused], call: Call) -> Generator[Wait, object, T]:
-    """Wait as `kept` does. Raise the Refused if that is the value."""
-    value = yield from kept(promise, call)
+def await_result(promise: Promise[T | Refused], call: Call) -> Generator[Wait, object, T]:
+    """Wait as `await_promise` does. Raise the Refused if that is the value."""
+    value = yield from await_promise(promise, call)
     if isinstance(value, Refused):
         raise value
     return value

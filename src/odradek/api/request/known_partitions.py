@@ -33,9 +33,9 @@ class RequestedTopic(NamedTuple):
 class KnownPartition(NamedTuple, Generic[P]):
     """An existing partition, with the request's element for it."""
 
-    asked: RequestedTopic
+    requested_topic: RequestedTopic
     topic: TopicInfo
-    wanted: P
+    partition_request: P
 
 
 Codes = dict[RequestedTopic, list[tuple[int, ErrorCode]]]  # By topic, then by partition, in the order of the answer.
@@ -55,38 +55,38 @@ class Partitions(Generic[P]):
         self._codes: Codes = {}
 
     def find_partitions(
-        self, view: ClusterView, rights: Rights, asked: Iterable[tuple[RequestedTopic, Sequence[P]]], *, by_id: bool
+        self, view: ClusterView, rights: Rights, requested: Iterable[tuple[RequestedTopic, Sequence[P]]], *, by_id: bool
     ) -> Parts[None]:
-        for one, partitions in asked:
+        for one, partitions in requested:
             topic = view.topic_by_id(one.id) if by_id else view.topics.get(TopicName(one.name))
-            code = _why_not(rights, one.name if topic is None else topic.name, topic, by_id)
+            code = _topic_error(rights, one.name if topic is None else topic.name, topic, by_id)
             self.count += 1 + len(partitions)
             count = 0 if topic is None or code else len(topic.partitions)
-            for number, wanted in enumerate(partitions, 1):
-                if topic is not None and 0 <= wanted.partition_index < count:
-                    self.known.append(KnownPartition(one, topic, wanted))
+            for number, partition_request in enumerate(partitions, 1):
+                if topic is not None and 0 <= partition_request.partition_index < count:
+                    self.known.append(KnownPartition(one, topic, partition_request))
                 else:
                     code_of_one = code or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                    self._codes.setdefault(one, []).append((wanted.partition_index, code_of_one))
+                    self._codes.setdefault(one, []).append((partition_request.partition_index, code_of_one))
                 if not number % CHEAP:
                     yield
             yield
 
-    def codes(self, of_known: Iterable[ErrorCode]) -> Parts[Codes]:
+    def codes(self, known_codes: Iterable[ErrorCode]) -> Parts[Codes]:
         """Return all error codes, given those of the existing partitions in order. To be called once."""
         codes, known = self._codes, self.known
         known.reverse()
-        for code in of_known:
+        for code in known_codes:
             if not known:
                 break
             one = known.pop()  # Freed one by one, because freeing all of them at the end takes long.
-            codes.setdefault(one.asked, []).append((one.wanted.partition_index, code))
+            codes.setdefault(one.requested_topic, []).append((one.partition_request.partition_index, code))
             if not len(known) % CHEAP:
                 yield
         return codes
 
 
-def _why_not(rights: Rights, name: str, topic: TopicInfo | None, by_id: bool) -> ErrorCode:
+def _topic_error(rights: Rights, name: str, topic: TopicInfo | None, by_id: bool) -> ErrorCode:
     """Return the error of a topic; NONE if it exists and the principal may read it.
 
     A principal without that right does not learn whether the topic exists.

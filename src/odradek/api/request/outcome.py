@@ -75,11 +75,11 @@ def encoded(request: Request, answer: object, throttle_ms: int = 0) -> Encoded |
         parked.takes_long = answer.takes_long
         return parked
     if throttle_ms:
-        tell_throttled(answer, throttle_ms)
+        set_throttle_time(answer, throttle_ms)
     return None if answer is None else encode_response(request, answer)
 
 
-def tell_throttled(answer: object, throttle_ms: int) -> None:
+def set_throttle_time(answer: object, throttle_ms: int) -> None:
     """Set the throttle time in an answer that has a field for it (KIP-219)."""
     if hasattr(answer, "throttle_time_ms"):
         answer.throttle_time_ms = throttle_ms
@@ -89,7 +89,7 @@ def _encoder(request: Request, then: Callable[[], object], throttle_ms: int) -> 
     def encode() -> Encoded:
         answer = then()
         if throttle_ms:
-            tell_throttled(answer, throttle_ms)
+            set_throttle_time(answer, throttle_ms)
         return encode_response(request, answer)
 
     return encode

@@ -31,7 +31,7 @@ def check_repeats(names: Iterable[Hashable]) -> Parts[None]:
             yield
 
 
-def rebalances_of(group: Rebalances, asked: bool) -> list[DescribedRebalance]:
+def rebalances_of(group: Rebalances, is_requested: bool) -> list[DescribedRebalance]:
     """Return a group's rebalances, oldest first; only clients with our tagged field request them."""
-    told = group if asked else ()
-    return [DescribedRebalance(at_ms=one.at, generation=one.generation, reason=one.reason) for one in told]
+    included = group if is_requested else ()
+    return [DescribedRebalance(at_ms=one.at, generation=one.generation, reason=one.reason) for one in included]

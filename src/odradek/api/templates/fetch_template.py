@@ -37,13 +37,17 @@ class FetchTemplate:
     """A request template: the partitions of one consumer, without the session epoch and the offsets."""
 
     def __init__(
-        self, version: int, body: FetchRequest, names: Sequence[TopicPartition], wanted: Sequence[CachedPartition]
+        self,
+        version: int,
+        body: FetchRequest,
+        names: Sequence[TopicPartition],
+        cached_partitions: Sequence[CachedPartition],
     ) -> None:
-        """Keep the request's fixed parts; `wanted` has its partitions in order, with arbitrary offsets."""
+        """Keep the request's fixed parts; `cached_partitions` are its partitions in order, with arbitrary offsets."""
         ids = [Uuid(topic.topic_id) for topic in body.topics for _ in topic.partitions]
         self.partitions = [TemplatePartition(name, one) for name, one in zip(names, ids, strict=True)]
         self.numbers = {name: number for number, name in enumerate(names)}
-        self.wanted = wanted
+        self.cached_partitions = cached_partitions
         self.has_epoch = version >= _SESSIONS_SINCE
         self.body = copy(body)  # The body of any such request, without its topics.
         self.body.topics = []
@@ -53,7 +57,7 @@ class FetchTemplate:
         self.max_bytes = body.max_bytes
         self.isolation_level = body.isolation_level
         self.rack = body.rack_id
-        self.may_ask_any = version >= ANY_REPLICA_SINCE
+        self.allows_any_replica = version >= ANY_REPLICA_SINCE
         self.is_read_committed = body.isolation_level == READ_COMMITTED
         self.answer = AnswerTemplate(self._sample(body), version, _ANSWERS)
 
@@ -62,7 +66,7 @@ class FetchTemplate:
         """Return whether a fetch that finds nothing waits for one record."""
         return self.min_bytes == 1 and self.max_wait_ms > 0
 
-    def asked(self, numbers: tuple[int, ...]) -> tuple[int, tuple[Offset, ...]]:
+    def epoch_and_offsets(self, numbers: tuple[int, ...]) -> tuple[int, tuple[Offset, ...]]:
         """Return the session epoch and the fetch offsets of such a request."""
         return (numbers[0], numbers[1:]) if self.has_epoch else (FINAL_EPOCH, numbers)  # type: ignore[return-value]
 

@@ -84,18 +84,18 @@ class ProduceTemplates(Templates[ProduceTemplate]):
         self, request: Request, others: ProduceTemplates
     ) -> tuple[ProduceTemplate, list[memoryview]] | None:
         """Return the matching template, from here or `others`, and the records; None if there is none."""
-        for template in self.that_begin(request):
+        for template in self.find_by_beginning(request):
             records = template.known.records(request.body)
             if records is not None:
                 return template, records
-        for template in others.that_begin(request):
+        for template in others.find_by_beginning(request):
             records = template.known.records(request.body)
             if records is not None:
                 self._keep(template)
                 return template, records
         return None
 
-    def that_begin(self, request: Request) -> list[ProduceTemplate]:
+    def find_by_beginning(self, request: Request) -> list[ProduceTemplate]:
         """Return the templates that start like the request."""
         body = request.body
         for size in self._sizes:

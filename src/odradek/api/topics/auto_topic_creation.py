@@ -36,9 +36,9 @@ def to_message(change: CreateTopics) -> CreateTopicsRequest:
 
 def refusals(response: CreateTopicsResponse) -> Mapping[TopicName, Refused]:
     """Return why topics were not created; an existing or slow topic is treated as created."""
-    made = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT)
+    created_codes = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT)
     return {
         TopicName(one.name): Refused(error_code(one.error_code), one.error_message or "")
         for one in response.topics
-        if one.error_code not in made
+        if one.error_code not in created_codes
     }

@@ -36,20 +36,20 @@ from odradek.wire.messages.compact_partitions import (
 
 ROLL_PARTS = 25  # Cost of rolling a log, in parts: it creates four files.
 
-Asked: TypeAlias = dict[str, dict[int, Compaction | Refused]]
+Requested: TypeAlias = dict[str, dict[int, Compaction | Refused]]
 
 
 def handle(call: Call, body: CompactPartitionsRequest) -> Slices:
-    asked: Asked = {}
+    requested: Requested = {}
     compactions: list[Compaction] = []
-    call.leave((asked, compactions))
+    call.free_later((requested, compactions))
     count = 0
     for topic in body.topics:
         is_allowed = call.may(Operation.ALTER_CONFIGS, ResourceType.TOPIC, topic.name)
-        begun = asked.setdefault(topic.name, {})
+        by_index = requested.setdefault(topic.name, {})
         for index in topic.partitions:
-            if index not in begun:
-                one = begun[index] = _ask(call, TopicName(topic.name), index, is_allowed=is_allowed)
+            if index not in by_index:
+                one = by_index[index] = _request_compaction(call, TopicName(topic.name), index, is_allowed=is_allowed)
                 if isinstance(one, Compaction):
                     compactions.append(one)
                     yield from pauses(ROLL_PARTS)
@@ -57,7 +57,7 @@ def handle(call: Call, body: CompactPartitionsRequest) -> Slices:
             yield PAUSE
         yield PAUSE
     waiting = AllCompacted(compactions)
-    return (yield from settled(waiting, call.now, count, lambda: _response(asked), max(body.timeout_ms, 0)))
+    return (yield from settled(waiting, call.now, count, lambda: _response(requested), max(body.timeout_ms, 0)))
 
 
 def refuse(call: Call, body: CompactPartitionsRequest, code: ErrorCode) -> CompactPartitionsResponse:
@@ -70,7 +70,7 @@ def refuse(call: Call, body: CompactPartitionsRequest, code: ErrorCode) -> Compa
     return CompactPartitionsResponse(throttle_time_ms=0, topics=topics)
 
 
-def _ask(call: Call, topic: TopicName, index: int, *, is_allowed: bool) -> Compaction | Refused:
+def _request_compaction(call: Call, topic: TopicName, index: int, *, is_allowed: bool) -> Compaction | Refused:
     if not is_allowed:
         return Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     try:
@@ -80,10 +80,10 @@ def _ask(call: Call, topic: TopicName, index: int, *, is_allowed: bool) -> Compa
             raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     except Refused as refused:
         return Refused(refused.code)
-    return _asked(call.broker, partition, call.now)
+    return _start_compaction(call.broker, partition, call.now)
 
 
-def _asked(broker: Broker, partition: Partition, now: Moment) -> Compaction | Refused:
+def _start_compaction(broker: Broker, partition: Partition, now: Moment) -> Compaction | Refused:
     try:
         check_is_compacted(partition)
     except Refused as refused:
@@ -96,11 +96,11 @@ def _asked(broker: Broker, partition: Partition, now: Moment) -> Compaction | Re
     return compaction
 
 
-def _response(asked: Asked) -> Parts[CompactPartitionsResponse]:
+def _response(requested: Requested) -> Parts[CompactPartitionsResponse]:
     topics = []
-    for name, begun in asked.items():
+    for name, by_index in requested.items():
         results = []
-        for index, one in begun.items():
+        for index, one in by_index.items():
             results.append(_result(index, one.answer if isinstance(one, Compaction) else one))
             if not len(results) % CHEAP:
                 yield
@@ -109,17 +109,17 @@ def _response(asked: Asked) -> Parts[CompactPartitionsResponse]:
     return CompactPartitionsResponse(throttle_time_ms=0, topics=topics)
 
 
-def _result(index: int, won: CompactionResult | Refused) -> CompactPartitionsPartitionResult:
-    if isinstance(won, Refused):
+def _result(index: int, result: CompactionResult | Refused) -> CompactPartitionsPartitionResult:
+    if isinstance(result, Refused):
         return CompactPartitionsPartitionResult(
-            partition_index=index, error_code=won.code, error_message=won.detail or None
+            partition_index=index, error_code=result.code, error_message=result.detail or None
         )
     return CompactPartitionsPartitionResult(
         partition_index=index,
-        bytes_before=won.bytes_before,
-        bytes_after=won.bytes_after,
-        removed_records=won.removed_records,
-        compacted_to=won.compacted_to,
-        held_back_by=won.held_back_by,
-        duration_ms=won.duration_ms,
+        bytes_before=result.bytes_before,
+        bytes_after=result.bytes_after,
+        removed_records=result.removed_records,
+        compacted_to=result.compacted_to,
+        held_back_by=result.held_back_by,
+        duration_ms=result.duration_ms,
     )

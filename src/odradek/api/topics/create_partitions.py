@@ -14,7 +14,7 @@ from odradek.api.request.call import Call
 from odradek.api.request.log_fields import of_call
 from odradek.api.request.outcome import Slices
 from odradek.api.request.sliced_answer import Parts, parked
-from odradek.api.topics.topic_changes import DelayedTopicChange, named_twice
+from odradek.api.topics.topic_changes import DelayedTopicChange, find_duplicates
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import TopicName
 from odradek.core.broker.effects import CreatePartitions, NewPartitions
@@ -35,8 +35,8 @@ def handle(call: Call, body: CreatePartitionsRequest) -> Slices:
     plans, growth = yield from _plans(call, body)
     if body.validate_only or not growth:
         return (yield from _answer(plans, lambda name: None))
-    asker = of_call(call, ApiKey.CREATE_PARTITIONS)
-    change = call.broker.changes.request_change(lambda token: CreatePartitions(token, growth, asker))
+    client_fields = of_call(call, ApiKey.CREATE_PARTITIONS)
+    change = call.broker.changes.request_change(lambda token: CreatePartitions(token, growth, client_fields))
     waiting = DelayedTopicChange(change)
     deadline = call.now.steady + max(body.timeout_ms, 0)
     return (yield from parked(waiting, deadline, len(plans), lambda: _answer(plans, waiting.refusal)))
@@ -48,13 +48,13 @@ def refuse(call: Call, body: CreatePartitionsRequest, code: ErrorCode) -> Create
 
 def _plans(call: Call, body: CreatePartitionsRequest) -> Parts[tuple[Plans, dict[TopicName, NewPartitions]]]:
     """Return the growth or the refusal of each topic, and all growths as a separate mapping."""
-    twice = yield from named_twice(topic.name for topic in body.topics)
+    duplicates = yield from find_duplicates(topic.name for topic in body.topics)
     plans: Plans = {}
     growth: dict[TopicName, NewPartitions] = {}
     for topic in body.topics:
         name = TopicName(topic.name)
         try:
-            if name in twice:
+            if name in duplicates:
                 raise Refused(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
             plans[name] = growth[name] = _plan(call, topic)
         except Refused as refused:

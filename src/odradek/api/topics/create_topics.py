@@ -15,7 +15,7 @@ from odradek.api.request.call import Call
 from odradek.api.request.log_fields import of_call
 from odradek.api.request.outcome import Slices
 from odradek.api.request.sliced_answer import CHEAP, Parts, parked
-from odradek.api.topics.topic_changes import DelayedTopicChange, named_twice
+from odradek.api.topics.topic_changes import DelayedTopicChange, find_duplicates
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.uuids import ZERO_UUID
 from odradek.core.broker.effects import CreateTopics
@@ -32,7 +32,7 @@ from odradek.wire.messages.create_topics import (
 from odradek.wire.schema.api_keys import ApiKey
 
 Plans = dict[str, TopicInfo | Refused]
-Told = dict[frozenset[tuple[str, str]], list[CreatableTopicConfigs]]
+ConfigLists = dict[frozenset[tuple[str, str]], list[CreatableTopicConfigs]]
 
 
 def handle(call: Call, body: CreateTopicsRequest) -> Slices:
@@ -43,8 +43,8 @@ def handle(call: Call, body: CreateTopicsRequest) -> Slices:
     planned = tuple(plan for plan in plans.values() if isinstance(plan, TopicInfo))
     if body.validate_only or not planned:
         return (yield from _answer(call, plans, {}, is_dry=body.validate_only))
-    asker = of_call(call, ApiKey.CREATE_TOPICS)
-    change = call.broker.changes.request_change(lambda token: CreateTopics(token, planned, asker))
+    client_fields = of_call(call, ApiKey.CREATE_TOPICS)
+    change = call.broker.changes.request_change(lambda token: CreateTopics(token, planned, client_fields))
     waiting = DelayedTopicChange(change)
     deadline = call.now.steady + max(body.timeout_ms, 0)
     return (yield from parked(waiting, deadline, len(plans), lambda: _answer(call, plans, _refusals(planned, waiting))))
@@ -76,11 +76,11 @@ def _partitions(call: Call, body: CreateTopicsRequest) -> Parts[int]:
 
 
 def _plans(call: Call, body: CreateTopicsRequest) -> Parts[Plans]:
-    twice = yield from named_twice(topic.name for topic in body.topics)
+    duplicates = yield from find_duplicates(topic.name for topic in body.topics)
     plans: Plans = {}
     for topic in body.topics:
         try:
-            if topic.name in twice:
+            if topic.name in duplicates:
                 raise Refused(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
             plans[topic.name] = _plan(call, topic)
         except Refused as refused:
@@ -121,15 +121,15 @@ def _answer(
     call: Call, plans: Plans, late: Mapping[str, Refused], *, is_dry: bool = False
 ) -> Parts[CreateTopicsResponse]:
     results = []
-    told: Told = {}  # Topics with the same configuration share one list.
+    config_lists: ConfigLists = {}  # Topics with the same configuration share one list.
     for name, plan in plans.items():
         outcome = late.get(name, plan)
         if isinstance(outcome, Refused):
             results.append(_refused(name, outcome))
         elif not call.may(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, outcome.name):
-            results.append(_created_unseen(outcome, is_dry))
+            results.append(_created_without_configs(outcome, is_dry))
         else:
-            results.append(_created(outcome, _configs(call, outcome, told), is_dry))
+            results.append(_created(outcome, _configs(call, outcome, config_lists), is_dry))
         yield
     return CreateTopicsResponse(topics=results)
 
@@ -140,10 +140,10 @@ def _refused(name: str, refused: Refused) -> CreatableTopicResult:
     )
 
 
-def _configs(call: Call, topic: TopicInfo, told: Told) -> list[CreatableTopicConfigs]:
+def _configs(call: Call, topic: TopicInfo, config_lists: ConfigLists) -> list[CreatableTopicConfigs]:
     key = frozenset(topic.configs.items())
-    if key not in told:
-        told[key] = [
+    if key not in config_lists:
+        config_lists[key] = [
             CreatableTopicConfigs(
                 name=entry.name,
                 value=entry.value,
@@ -153,7 +153,7 @@ def _configs(call: Call, topic: TopicInfo, told: Told) -> list[CreatableTopicCon
             )
             for entry in call.broker.configs.for_topic(topic.configs).describe()
         ]
-    return told[key]
+    return config_lists[key]
 
 
 def _created(topic: TopicInfo, configs: list[CreatableTopicConfigs], is_dry: bool) -> CreatableTopicResult:
@@ -168,7 +168,7 @@ def _created(topic: TopicInfo, configs: list[CreatableTopicConfigs], is_dry: boo
     )
 
 
-def _created_unseen(topic: TopicInfo, is_dry: bool) -> CreatableTopicResult:
+def _created_without_configs(topic: TopicInfo, is_dry: bool) -> CreatableTopicResult:
     """Return the result for a client that may not see the topic's configuration."""
     return CreatableTopicResult(
         error_code=ErrorCode.NONE,

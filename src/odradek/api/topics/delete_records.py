@@ -41,19 +41,19 @@ Outcomes: TypeAlias = dict[str, dict[int, Advance | Refused]]
 
 
 def handle(call: Call, body: DeleteRecordsRequest) -> Slices:
-    asked: dict[str, dict[int, int]] = {}
+    requested: dict[str, dict[int, int]] = {}
     count = 0
     for topic in body.topics:
         for part in topic.partitions:
-            asked.setdefault(topic.name, {})[part.partition_index] = part.offset
+            requested.setdefault(topic.name, {})[part.partition_index] = part.offset
             count += 1
             if not count % CHEAP:
                 yield PAUSE
     waiting = AllAdvanced()
     outcomes: Outcomes = {}
-    call.leave((asked, waiting, outcomes))
-    for name, offsets in asked.items():
-        outcomes[name] = yield from _begin(call, TopicName(name), offsets, waiting)
+    call.free_later((requested, waiting, outcomes))
+    for name, offsets in requested.items():
+        outcomes[name] = yield from _request_advances(call, TopicName(name), offsets, waiting)
     timeout_ms = max(body.timeout_ms, WRITE_TIMEOUT_MS)
     return (yield from settled(waiting, call.now, count, lambda: _response(call, outcomes), timeout_ms))
 
@@ -68,22 +68,22 @@ def refuse(call: Call, body: DeleteRecordsRequest, code: ErrorCode) -> DeleteRec
     return DeleteRecordsResponse(throttle_time_ms=0, topics=topics)
 
 
-def _begin(
+def _request_advances(
     call: Call, topic: TopicName, offsets: dict[int, int], waiting: AllAdvanced
 ) -> Parts[dict[int, Advance | Refused]]:
     is_allowed = call.may(Operation.DELETE, ResourceType.TOPIC, topic)
-    begun: dict[int, Advance | Refused] = {}
+    advances: dict[int, Advance | Refused] = {}
     for index, offset in offsets.items():
         try:
             if not is_allowed:
                 raise Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             partition = call.broker.replica(topic, index)
             partition.leader()  # Raises if another broker leads.
-            begun[index] = call.broker.log_starts.request_advance(partition, _start(partition, offset), waiting)
+            advances[index] = call.broker.log_starts.request_advance(partition, _start(partition, offset), waiting)
         except Refused as refused:
-            begun[index] = Refused(refused.code)
+            advances[index] = Refused(refused.code)
         yield
-    return begun
+    return advances
 
 
 def _start(partition: Partition, offset: int) -> Offset:
@@ -102,10 +102,10 @@ def _start(partition: Partition, offset: int) -> Offset:
 
 def _response(call: Call, outcomes: Outcomes) -> Parts[DeleteRecordsResponse]:
     topics = []
-    for name, begun in outcomes.items():
+    for name, advances in outcomes.items():
         results = []
-        for index, outcome in begun.items():
-            results.append(_told(call, TopicName(name), index, outcome))
+        for index, outcome in advances.items():
+            results.append(_partition_result(call, TopicName(name), index, outcome))
             if not len(results) % CHEAP:
                 yield
         topics.append(DeleteRecordsTopicResult(name=name, partitions=results))
@@ -113,7 +113,9 @@ def _response(call: Call, outcomes: Outcomes) -> Parts[DeleteRecordsResponse]:
     return DeleteRecordsResponse(throttle_time_ms=0, topics=topics)
 
 
-def _told(call: Call, topic: TopicName, index: int, outcome: Advance | Refused) -> DeleteRecordsPartitionResult:
+def _partition_result(
+    call: Call, topic: TopicName, index: int, outcome: Advance | Refused
+) -> DeleteRecordsPartitionResult:
     """Return one partition's result.
 
     During the wait, its topic may have been recreated, or another broker may have led the partition.

@@ -50,50 +50,52 @@ def handle(call: Call, body: DeleteTopicsRequest) -> Slices:
     if not call.broker.configs.bool("delete.topic.enable"):
         is_known = call.version >= DISABLED_SINCE
         raise Refused(ErrorCode.TOPIC_DELETION_DISABLED if is_known else ErrorCode.INVALID_REQUEST)
-    found = yield from _found(call, _asked(call, body))
-    doomed: dict[TopicName, Uuid] = {}
-    call.leave((found, doomed))
+    found = yield from _find_topics(call, _requested_topics(call, body))
+    to_delete: dict[TopicName, Uuid] = {}
+    call.free_later((found, to_delete))
     for number, (_, topic) in enumerate(found, 1):
         if isinstance(topic, TopicInfo):
-            doomed[topic.name] = topic.id
+            to_delete[topic.name] = topic.id
         if not number % CHEAP:
             yield PAUSE
-    if not doomed:
+    if not to_delete:
         return (yield from _answer(found, {}))
-    asker = of_call(call, ApiKey.DELETE_TOPICS)
-    change = call.broker.changes.request_change(lambda token: DeleteTopics(token, doomed, asker))
+    client_fields = of_call(call, ApiKey.DELETE_TOPICS)
+    change = call.broker.changes.request_change(lambda token: DeleteTopics(token, to_delete, client_fields))
     waiting = DelayedTopicChange(change)
     deadline = call.now.steady + max(body.timeout_ms, 0)
 
     def answer() -> Parts[DeleteTopicsResponse]:
-        return _answer(found, {name: waiting.refusal(name) for name in doomed})
+        return _answer(found, {name: waiting.refusal(name) for name in to_delete})
 
     return (yield from parked(waiting, deadline, len(found), answer))
 
 
 def refuse(call: Call, body: DeleteTopicsRequest, code: ErrorCode) -> DeleteTopicsResponse:
-    return DeleteTopicsResponse(responses=[_result(asked, Refused(code)) for asked in _asked(call, body)])
+    return DeleteTopicsResponse(
+        responses=[_result(requested, Refused(code)) for requested in _requested_topics(call, body)]
+    )
 
 
-def _asked(call: Call, body: DeleteTopicsRequest) -> Iterator[_TopicToDelete]:
+def _requested_topics(call: Call, body: DeleteTopicsRequest) -> Iterator[_TopicToDelete]:
     if call.version < BY_STATE_SINCE:
         return (_TopicToDelete(name, ZERO_UUID) for name in body.topic_names)
     return (_TopicToDelete(topic.name, Uuid(topic.topic_id)) for topic in body.topics)
 
 
-def _found(call: Call, asked: Iterable[_TopicToDelete]) -> Parts[Found]:
+def _find_topics(call: Call, requested: Iterable[_TopicToDelete]) -> Parts[Found]:
     """Return each topic once, last one first, with its metadata or the reason why it is not deleted.
 
     A topic that is named by both its name and its id is named twice.
     """
-    twice = Refused(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+    duplicate = Refused(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
     unclear = Refused(ErrorCode.INVALID_REQUEST, "specify either the topic name or the topic id")
     found: dict[_TopicToDelete, TopicInfo | Refused] = {}
     named: Counter[TopicName] = Counter()
     results: Found = []
-    for one in asked:
+    for one in requested:
         if one.is_clear:
-            found[one] = twice if one in found else _find(call, one)
+            found[one] = duplicate if one in found else _find(call, one)
         else:
             results.append((one, unclear))
         yield
@@ -107,17 +109,17 @@ def _found(call: Call, asked: Iterable[_TopicToDelete]) -> Parts[Found]:
         one, topic = found.popitem()
         if isinstance(topic, Refused):
             is_hidden = topic.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            results.append((_as_told(call, one) if is_hidden else one, topic))
+            results.append((_with_name(call, one) if is_hidden else one, topic))
         elif named[topic.name] == 1:
             results.append((one, topic))
         elif one.name is not None:
-            results.append((_TopicToDelete(topic.name, topic.id), twice))
+            results.append((_TopicToDelete(topic.name, topic.id), duplicate))
         yield
     return results
 
 
-def _find(call: Call, asked: _TopicToDelete) -> TopicInfo | Refused:
-    name = call.broker.view.names.get(asked.id) if asked.name is None else TopicName(asked.name)
+def _find(call: Call, requested: _TopicToDelete) -> TopicInfo | Refused:
+    name = call.broker.view.names.get(requested.id) if requested.name is None else TopicName(requested.name)
     if name is None:
         return Refused(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
     if not _may_delete(call, name):
@@ -131,26 +133,26 @@ def _may_delete(call: Call, name: str) -> bool:
     return is_for_all or call.may(Operation.DELETE, ResourceType.TOPIC, name)
 
 
-def _as_told(call: Call, asked: _TopicToDelete) -> _TopicToDelete:
+def _with_name(call: Call, requested: _TopicToDelete) -> _TopicToDelete:
     """Add the topic's name if the client named it by id and may describe it."""
-    name = call.broker.view.names.get(asked.id)
-    if asked.name is not None or name is None or not call.may(Operation.DESCRIBE, ResourceType.TOPIC, name):
-        return asked
-    return _TopicToDelete(name, asked.id)
+    name = call.broker.view.names.get(requested.id)
+    if requested.name is not None or name is None or not call.may(Operation.DESCRIBE, ResourceType.TOPIC, name):
+        return requested
+    return _TopicToDelete(name, requested.id)
 
 
 def _answer(found: Found, refusals: Mapping[TopicName, Refused | None]) -> Parts[DeleteTopicsResponse]:
     results = []
     while found:
-        asked, topic = found.pop()
+        requested, topic = found.pop()
         if isinstance(topic, Refused):
-            results.append(_result(asked, topic))
+            results.append(_result(requested, topic))
         else:
             results.append(_result(_TopicToDelete(topic.name, topic.id), refusals.get(topic.name)))
         yield
     return DeleteTopicsResponse(responses=results)
 
 
-def _result(asked: _TopicToDelete, refused: Refused | None) -> DeletableTopicResult:
+def _result(requested: _TopicToDelete, refused: Refused | None) -> DeletableTopicResult:
     code, text = (ErrorCode.NONE, None) if refused is None else (refused.code, refused.detail or None)
-    return DeletableTopicResult(name=asked.name, topic_id=asked.id, error_code=code, error_message=text)
+    return DeletableTopicResult(name=requested.name, topic_id=requested.id, error_code=code, error_message=text)

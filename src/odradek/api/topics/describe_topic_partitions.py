@@ -35,9 +35,9 @@ def handle(call: Call, body: DescribeTopicPartitionsRequest) -> Parts[DescribeTo
 def _answer(call: Call, body: DescribeTopicPartitionsRequest) -> Parts[DescribeTopicPartitionsResponse]:
     first, from_partition = _start(body)
     view = call.broker.view
-    asked: Iterable[str] = (topic.name for topic in body.topics) if body.topics else list(view.topics)
-    names = yield from in_order(asked)
-    call.leave(names)
+    requested: Iterable[str] = (topic.name for topic in body.topics) if body.topics else list(view.topics)
+    names = yield from in_order(requested)
+    call.free_later(names)
     places = range(bisect_left(names, first), len(names))
     limit = min(body.response_partition_limit, call.broker.configs.int("max.request.partition.size.limit"))
     room = max(limit, 1)  # With no room, the client would not make progress.
@@ -60,7 +60,7 @@ def _answer(call: Call, body: DescribeTopicPartitionsRequest) -> Parts[DescribeT
             topics.append(_unknown(call, name))
             continue
         start = from_partition if name == first else 0
-        topics.append(_described(call, topic, start, start + room))
+        topics.append(_describe(call, topic, start, start + room))
         room -= len(topics[-1].partitions)
         if start + len(topics[-1].partitions) < len(topic.partitions):
             cursor = Cursor(topic_name=name, partition_index=start + len(topics[-1].partitions))
@@ -109,7 +109,7 @@ def _refused(name: str, code: ErrorCode) -> DescribeTopicPartitionsResponseTopic
     return DescribeTopicPartitionsResponseTopic(error_code=code, name=name, topic_id=ZERO_UUID, partitions=[])
 
 
-def _described(call: Call, topic: TopicInfo, start: int, end: int) -> DescribeTopicPartitionsResponseTopic:
+def _describe(call: Call, topic: TopicInfo, start: int, end: int) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         error_code=ErrorCode.NONE,
         name=topic.name,

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Generator, Hashable, Iterable, Mapping
 
 from odradek.api.request.call import Call
-from odradek.api.request.inter_broker import by_length, kept
+from odradek.api.request.inter_broker import await_promise, by_length
 from odradek.api.request.outcome import Slices, Wait
 from odradek.api.request.sliced_answer import CHEAP, Parts, nothing
 from odradek.base.errors import ErrorCode
@@ -55,13 +55,13 @@ def handle(call: Call, body: ElectLeadersRequest) -> Slices:
         text = f"Unknown election type {body.election_type}"
         return _refused(call, body, ElectionEnd(ErrorCode.INVALID_REQUEST, text))
     view, deadline = call.broker.view, call.now.steady + max(body.timeout_ms, 0)
-    partitions = yield from _asked(view, body)
+    partitions = yield from _requested_partitions(view, body)
     ends = yield from _ends(call, ElectLeaders(election_type, partitions))
-    call.leave(ends)
+    call.free_later(ends)
     unseen = yield from _unseen(view, ends)
     if unseen.left:
         yield ParkedRequest(unseen, deadline, nothing)
-    call.leave(partitions)
+    call.free_later(partitions)
     return by_length((yield from _answer(ends, unseen.left, is_of_all=body.topic_partitions is None)), len(ends))
 
 
@@ -79,35 +79,35 @@ def _refused(call: Call, body: ElectLeadersRequest, end: ElectionEnd) -> ElectLe
     return ElectLeadersResponse(error_code=error_code, replica_election_results=results)
 
 
-def _asked(view: ClusterView, body: ElectLeadersRequest) -> Parts[list[TopicPartition]]:
+def _requested_partitions(view: ClusterView, body: ElectLeadersRequest) -> Parts[list[TopicPartition]]:
     """Return the named partitions, each once, or all partitions if the request names none."""
-    asked: dict[TopicPartition, None] = {}
+    partitions: dict[TopicPartition, None] = {}
     if body.topic_partitions is None:
         for topic in list(view.topics.values()):
             for index in range(len(topic.partitions)):
-                asked[TopicPartition(topic.name, index)] = None
-                if not len(asked) % CHEAP:
+                partitions[TopicPartition(topic.name, index)] = None
+                if not len(partitions) % CHEAP:
                     yield
-        return list(asked)
+        return list(partitions)
     for named in body.topic_partitions:
         for index in named.partitions:
-            asked[TopicPartition(TopicName(named.topic), index)] = None
-            if not len(asked) % CHEAP:
+            partitions[TopicPartition(TopicName(named.topic), index)] = None
+            if not len(partitions) % CHEAP:
                 yield
-    return list(asked)
+    return list(partitions)
 
 
-def _ends(call: Call, ask: ElectLeaders) -> Generator[Wait, object, Ends]:
+def _ends(call: Call, event: ElectLeaders) -> Generator[Wait, object, Ends]:
     """Return the result of each partition's election, after the controller has decided."""
     broker = call.broker
     if broker.view.controller != broker.id:
-        return (yield from _each(ask.partitions, lambda _: NOT_CONTROLLER))
+        return (yield from _each(event.partitions, lambda _: NOT_CONTROLLER))
     if broker.controller_asks is None:  # This is a single broker, so no other broker could lead a partition.
-        return (yield from _each(ask.partitions, lambda one: _alone(broker.view, one, ask.election_type)))
-    yield from kept(broker.controller_asks.asked.submit_question(ask), call)
-    if ask.answer is None:
-        return (yield from _each(ask.partitions, lambda _: ElectionEnd(ask.error)))
-    return ask.answer
+        return (yield from _each(event.partitions, lambda one: _elect_alone(broker.view, one, event.election_type)))
+    yield from await_promise(broker.controller_asks.asked.submit_question(event), call)
+    if event.answer is None:
+        return (yield from _each(event.partitions, lambda _: ElectionEnd(event.error)))
+    return event.answer
 
 
 def _each(partitions: Iterable[TopicPartition], end_of: Callable[[TopicPartition], ElectionEnd]) -> Parts[Ends]:
@@ -119,7 +119,7 @@ def _each(partitions: Iterable[TopicPartition], end_of: Callable[[TopicPartition
     return ends
 
 
-def _alone(view: ClusterView, partition: TopicPartition, election_type: ElectionType) -> ElectionEnd:
+def _elect_alone(view: ClusterView, partition: TopicPartition, election_type: ElectionType) -> ElectionEnd:
     known = _known(view, partition)
     if known is None:
         return electing.UNKNOWN

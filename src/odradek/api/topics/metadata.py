@@ -49,7 +49,7 @@ from odradek.wire.messages.metadata import (
 from odradek.wire.schema.api_keys import ApiKey
 
 NULL_MEANS_ALL_SINCE = 1
-ASKED_BY_ID_SINCE = 12
+BY_ID_SINCE = 12
 CREATION_MS_MAX = 5 * SECOND_MS
 CONTROLLER_MS_MAX = 10 * SECOND_MS
 
@@ -57,7 +57,7 @@ CONTROLLER_MS_MAX = 10 * SECOND_MS
 def handle(call: Call, body: MetadataRequest) -> Slices:
     if call.broker.view.controller == NO_BROKER:
         yield ParkedRequest(_DelayedMetadata(), call.now.steady + CONTROLLER_MS_MAX, nothing)
-    if call.version < ASKED_BY_ID_SINCE:
+    if call.version < BY_ID_SINCE:
         for number, topic in enumerate(body.topics or (), 1):
             if topic.name is None or topic.topic_id != ZERO_UUID:
                 raise Refused(ErrorCode.INVALID_REQUEST, f"version {call.version} does not support topic ids")
@@ -66,8 +66,10 @@ def handle(call: Call, body: MetadataRequest) -> Slices:
     missing = yield from _to_create(call, body)
     if not missing:
         return (yield from _answer(call, body))
-    asker = of_call(call, ApiKey.METADATA)
-    change = call.broker.changes.request_change(lambda token: CreateTopics(token, tuple(missing), asker, on_sight=True))
+    client_fields = of_call(call, ApiKey.METADATA)
+    change = call.broker.changes.request_change(
+        lambda token: CreateTopics(token, tuple(missing), client_fields, on_sight=True)
+    )
     count = len(body.topics) if body.topics is not None else len(call.broker.view.topics)
     deadline = call.now.steady + CREATION_MS_MAX
     return (yield from parked(DelayedTopicChange(change), deadline, count, lambda: _answer(call, body)))
@@ -147,13 +149,13 @@ def _topics(call: Call, body: MetadataRequest) -> Parts[list[MetadataResponseTop
     if body.topics is None or (call.version < NULL_MEANS_ALL_SINCE and not body.topics):
         for known in list(view.topics.values()):
             if _may_describe(call, known.name):
-                answers.append((yield from _described(call, known, with_operations)))
+                answers.append((yield from _describe(call, known, with_operations)))
             yield
         return answers
-    once = yield from _once_each(body.topics)
-    call.leave(once)
-    for topic in once.values():
-        answers.append((yield from _asked_for(call, topic, may_create, with_operations)))
+    distinct = yield from _distinct(body.topics)
+    call.free_later(distinct)
+    for topic in distinct.values():
+        answers.append((yield from _requested_topic(call, topic, may_create, with_operations)))
         yield
     return answers
 
@@ -162,58 +164,58 @@ def _may_describe(call: Call, name: str) -> bool:
     return call.may(Operation.DESCRIBE, ResourceType.TOPIC, name)
 
 
-def _once_each(topics: Sequence[MetadataRequestTopic]) -> Parts[dict[tuple[Uuid, str | None], MetadataRequestTopic]]:
-    once: dict[tuple[Uuid, str | None], MetadataRequestTopic] = {}
+def _distinct(topics: Sequence[MetadataRequestTopic]) -> Parts[dict[tuple[Uuid, str | None], MetadataRequestTopic]]:
+    distinct: dict[tuple[Uuid, str | None], MetadataRequestTopic] = {}
     for number, topic in enumerate(topics, 1):
-        once[Uuid(topic.topic_id), topic.name] = topic
+        distinct[Uuid(topic.topic_id), topic.name] = topic
         if not number % CHEAP:
             yield
-    return once
+    return distinct
 
 
-def _asked_for(
-    call: Call, asked: MetadataRequestTopic, may_create: bool, with_operations: bool
+def _requested_topic(
+    call: Call, requested: MetadataRequestTopic, may_create: bool, with_operations: bool
 ) -> Parts[MetadataResponseTopic]:
     view = call.broker.view
-    operations = authorized.NOT_ASKED
+    operations = authorized.NOT_REQUESTED
     try:
-        by_id = asked.topic_id != ZERO_UUID
-        text = call.broker.topic_name(Uuid(asked.topic_id)) if by_id else TopicName(asked.name or "")
+        by_id = requested.topic_id != ZERO_UUID
+        text = call.broker.topic_name(Uuid(requested.topic_id)) if by_id else TopicName(requested.name or "")
         call.check(Operation.DESCRIBE, ResourceType.TOPIC, text)
         known = view.topics.get(text)
         if known is not None:
-            return (yield from _described(call, known, with_operations))
+            return (yield from _describe(call, known, with_operations))
         if text in view.unreadable:
-            return _unknown(call, asked, ErrorCode.LEADER_NOT_AVAILABLE)
+            return _unknown(call, requested, ErrorCode.LEADER_NOT_AVAILABLE)
         if may_create:
             _check_create(call, text)
         operations = authorized.topic(call, text) if with_operations else operations
         name = topic_names.checked(text)
         if may_create and name != topic_names.METADATA_TOPIC:
             call.broker.planner.new_topic(TopicSpec(name), view)  # Raises the reason why the topic was not created.
-        return _unknown(call, asked, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, operations)
+        return _unknown(call, requested, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, operations)
     except Refused as refused:
-        return _unknown(call, asked, refused.code, operations)
+        return _unknown(call, requested, refused.code, operations)
 
 
 def _unknown(
-    call: Call, asked: MetadataRequestTopic, code: ErrorCode, operations: int = authorized.NOT_ASKED
+    call: Call, requested: MetadataRequestTopic, code: ErrorCode, operations: int = authorized.NOT_REQUESTED
 ) -> MetadataResponseTopic:
     # A name may be null in the response only if it may be null in the request.
-    name: str | None = asked.name or ""
-    if call.version >= ASKED_BY_ID_SINCE and (asked.name is None or asked.topic_id != ZERO_UUID):
+    name: str | None = requested.name or ""
+    if call.version >= BY_ID_SINCE and (requested.name is None or requested.topic_id != ZERO_UUID):
         name = None
     return MetadataResponseTopic(
         error_code=code,
         name=name,
-        topic_id=asked.topic_id,
+        topic_id=requested.topic_id,
         is_internal=name in INTERNAL_TOPICS and _may_describe(call, name),
         partitions=[],
         topic_authorized_operations=operations,
     )
 
 
-def _described(call: Call, topic: TopicInfo, with_operations: bool) -> Parts[MetadataResponseTopic]:
+def _describe(call: Call, topic: TopicInfo, with_operations: bool) -> Parts[MetadataResponseTopic]:
     partitions = yield from _partitions(call, topic)
     return MetadataResponseTopic(
         error_code=ErrorCode.NONE,
@@ -221,7 +223,7 @@ def _described(call: Call, topic: TopicInfo, with_operations: bool) -> Parts[Met
         topic_id=topic.id,
         is_internal=topic.is_internal,
         partitions=partitions,
-        topic_authorized_operations=authorized.topic(call, topic.name) if with_operations else authorized.NOT_ASKED,
+        topic_authorized_operations=authorized.topic(call, topic.name) if with_operations else authorized.NOT_REQUESTED,
     )
 
 

@@ -34,13 +34,13 @@ class DelayedTopicChange:
         return self._end.topics.get(topic) if self._end else None
 
 
-def named_twice(names: Iterable[str]) -> Parts[set[str]]:
+def find_duplicates(names: Iterable[str]) -> Parts[set[str]]:
     seen: set[str] = set()
-    twice: set[str] = set()
+    duplicates: set[str] = set()
     for number, name in enumerate(names, 1):
         if name in seen:
-            twice.add(name)
+            duplicates.add(name)
         seen.add(name)
         if not number % CHEAP:
             yield
-    return twice
+    return duplicates

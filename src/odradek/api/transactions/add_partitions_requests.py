@@ -46,12 +46,12 @@ def errors(effect: AddPartitions, response: AddPartitionsToTxnResponse) -> Addit
     """
     if response.error_code:
         return Refused(error_code(response.error_code), f"broker {effect.broker} rejected AddPartitionsToTxn")
-    asked = {(question.transactional_id, name) for question, names in effect.transactions for name in names}
+    requested = {(question.transactional_id, name) for question, names in effect.transactions for name in names}
     codes = {}
     for result in response.results_by_transaction:
         for topic in result.topic_results:
             for one in topic.results_by_partition:
-                about = result.transactional_id, TopicPartition(TopicName(topic.name), one.partition_index)
-                if about in asked:
-                    codes[about] = error_code(one.partition_error_code)
+                key = result.transactional_id, TopicPartition(TopicName(topic.name), one.partition_index)
+                if key in requested:
+                    codes[key] = error_code(one.partition_error_code)
     return codes

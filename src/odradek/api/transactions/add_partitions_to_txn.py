@@ -100,17 +100,17 @@ def _add(call: Call, transaction: AddPartitionsToTxnTransaction) -> Parts[_Trans
     names: Codes = {}
     may_write = _may_write(call, ResourceType.TRANSACTIONAL_ID, transaction.transactional_id)
     for name in _names(transaction.topics):
-        names[name] = _why_not(call, name) if may_write else ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        names[name] = _partition_error(call, name) if may_write else ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         yield
     if not may_write:
         return _TransactionResult(transaction, names)
     if any(names.values()):
-        wrong = {name: code or ErrorCode.OPERATION_NOT_ATTEMPTED for name, code in names.items()}
-        return _TransactionResult(transaction, wrong)
+        errors = {name: code or ErrorCode.OPERATION_NOT_ATTEMPTED for name, code in names.items()}
+        return _TransactionResult(transaction, errors)
     try:
         producer = ProducerIdAndEpoch(ProducerId(transaction.producer_id), ProducerEpoch(transaction.producer_epoch))
         if transaction.verify_only:
-            codes = yield from _verified(call, transaction.transactional_id, producer, names)
+            codes = yield from _verify(call, transaction.transactional_id, producer, names)
             return _TransactionResult(
                 transaction, codes, call.broker.transactions.unsafe_join(transaction.transactional_id)
             )
@@ -130,7 +130,7 @@ def _may_write(call: Call, resource: ResourceType, name: str) -> bool:
     return call.version >= MANY_SINCE or call.may(Operation.WRITE, resource, name)
 
 
-def _why_not(call: Call, name: TopicPartition) -> ErrorCode:
+def _partition_error(call: Call, name: TopicPartition) -> ErrorCode:
     """Return why the partition can't be added, or NONE; clients may not write to internal topics."""
     if name.topic in INTERNAL_TOPICS and call.version < MANY_SINCE:
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -141,7 +141,7 @@ def _why_not(call: Call, name: TopicPartition) -> ErrorCode:
     return ErrorCode.NONE if is_there else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def _verified(
+def _verify(
     call: Call, transactional_id: str, producer: ProducerIdAndEpoch, names: Iterable[TopicPartition]
 ) -> Parts[Codes]:
     codes: Codes = {}

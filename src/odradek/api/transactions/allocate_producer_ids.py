@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 
 from odradek.api.request.call import Call
-from odradek.api.request.inter_broker import checked_asks
+from odradek.api.request.inter_broker import authorized_queries
 from odradek.api.request.outcome import ShortAnswer, Slices
 from odradek.base.errors import ErrorCode, Refused, error_code
 from odradek.base.units import BrokerId, ProducerId
@@ -19,7 +19,7 @@ from odradek.wire.messages.allocate_producer_ids import AllocateProducerIdsReque
 
 
 def handle(call: Call, body: AllocateProducerIdsRequest) -> Slices:
-    take = checked_asks(call).take_producer_ids
+    take = authorized_queries(call).take_producer_ids
     block = yield Work(partial(take, BrokerId(body.broker_id), body.broker_epoch))
     assert isinstance(block, ProducerIdBlock)
     return ShortAnswer(

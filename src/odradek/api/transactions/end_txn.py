@@ -35,17 +35,19 @@ def handle(call: Call, body: EndTxnRequest) -> EndTxnResponse | ParkedRequest[En
     deadline = call.now.steady + WAIT_MS_MAX
     promise = call.broker.transactions.end_transaction(end, call.now)
     # A client that retries after the deadline learns how the transaction ended.
-    return promise.then(lambda ended: _answer(call, ended or EndTxnResult(ErrorCode.CONCURRENT_TRANSACTIONS)), deadline)
+    return promise.then(
+        lambda result: _answer(call, result or EndTxnResult(ErrorCode.CONCURRENT_TRANSACTIONS)), deadline
+    )
 
 
 def refuse(call: Call, body: EndTxnRequest, code: ErrorCode) -> EndTxnResponse:
     return _answer(call, EndTxnResult(code))
 
 
-def _answer(call: Call, ended: EndTxnResult) -> EndTxnResponse:
+def _answer(call: Call, result: EndTxnResult) -> EndTxnResponse:
     return EndTxnResponse(
         throttle_time_ms=0,
-        error_code=fenced_as(ended.error, call.version, FENCED_SINCE),
-        producer_id=ended.producer.id,
-        producer_epoch=ended.producer.epoch,
+        error_code=fenced_as(result.error, call.version, FENCED_SINCE),
+        producer_id=result.producer.id,
+        producer_epoch=result.producer.epoch,
     )

@@ -25,23 +25,24 @@ from odradek.wire.messages.init_producer_id import InitProducerIdRequest, InitPr
 
 FENCED_SINCE = 4
 WAIT_MS_MAX = 15 * SECOND_MS
-NOT_SAID = -1
+NO_PRODUCER = -1
 
 
 def handle(call: Call, body: InitProducerIdRequest) -> InitProducerIdResponse | ParkedRequest[InitProducerIdResponse]:
     _check_allowed(call, body)
-    if body.transactional_id == "" or (body.producer_id == NOT_SAID) != (body.producer_epoch == NOT_SAID):
+    if body.transactional_id == "" or (body.producer_id == NO_PRODUCER) != (body.producer_epoch == NO_PRODUCER):
         raise Refused(ErrorCode.INVALID_REQUEST)
     deadline = call.now.steady + WAIT_MS_MAX
     transactions = call.broker.transactions
     if body.transactional_id is None:
         return transactions.new_producer().then(
-            lambda began: _answer(call, began or InitProducerIdResult(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)), deadline
+            lambda result: _answer(call, result or InitProducerIdResult(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)),
+            deadline,
         )
     _check(call, body)
-    promise = transactions.init_producer_id(_asked(body, body.transactional_id), call.now)
+    promise = transactions.init_producer_id(_request(body, body.transactional_id), call.now)
     return promise.then(
-        lambda began: _answer(call, began or InitProducerIdResult(ErrorCode.CONCURRENT_TRANSACTIONS)), deadline
+        lambda result: _answer(call, result or InitProducerIdResult(ErrorCode.CONCURRENT_TRANSACTIONS)), deadline
     )
 
 
@@ -74,23 +75,23 @@ def _check(call: Call, body: InitProducerIdRequest) -> None:
         )
 
 
-def _asked(body: InitProducerIdRequest, transactional_id: str) -> InitProducerId:
-    said = ProducerIdAndEpoch(ProducerId(body.producer_id), ProducerEpoch(body.producer_epoch))
+def _request(body: InitProducerIdRequest, transactional_id: str) -> InitProducerId:
+    producer = ProducerIdAndEpoch(ProducerId(body.producer_id), ProducerEpoch(body.producer_epoch))
     return InitProducerId(
         transactional_id,
         body.transaction_timeout_ms,
-        None if said.id == NOT_SAID else said,
+        None if producer.id == NO_PRODUCER else producer,
         has_two_phases=body.enable2_pc,
         keeps_prepared=body.keep_prepared_txn,
     )
 
 
-def _answer(call: Call, began: InitProducerIdResult) -> InitProducerIdResponse:
+def _answer(call: Call, result: InitProducerIdResult) -> InitProducerIdResponse:
     return InitProducerIdResponse(
         throttle_time_ms=0,
-        error_code=fenced_as(began.error, call.version, FENCED_SINCE),
-        producer_id=began.producer.id,
-        producer_epoch=began.producer.epoch,
-        ongoing_txn_producer_id=began.ongoing.id,
-        ongoing_txn_producer_epoch=began.ongoing.epoch,
+        error_code=fenced_as(result.error, call.version, FENCED_SINCE),
+        producer_id=result.producer.id,
+        producer_epoch=result.producer.epoch,
+        ongoing_txn_producer_id=result.ongoing.id,
+        ongoing_txn_producer_epoch=result.ongoing.epoch,
     )

@@ -25,11 +25,11 @@ def handle(call: Call, body: ListTransactionsRequest) -> Slices:
     shards = call.broker.transactions.shards
     if shards.is_loading:
         raise Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-    wanted = _TransactionFilters(call, body)
+    filters = _TransactionFilters(call, body)
     listed, unknown = [], []
     for number, name in enumerate(body.state_filters, 1):
         if name in STATES:
-            wanted.states.add(name)
+            filters.states.add(name)
         else:
             unknown.append(name)
         if not number % CHEAP:
@@ -37,7 +37,7 @@ def handle(call: Call, body: ListTransactionsRequest) -> Slices:
     for shard in shards:
         for number, transactional_id in enumerate(list(shard.transactions)):
             one = shard.transactions.get(transactional_id)  # Its state now, because other requests have run.
-            if one is not None and wanted.includes(one) and _may_describe(call, one):
+            if one is not None and filters.includes(one) and _may_describe(call, one):
                 listed.append(_listed(one))
             if number % CHEAP == CHEAP - 1:
                 yield PAUSE

@@ -51,7 +51,7 @@ def handle(call: Call, body: WriteTxnMarkersRequest) -> Slices:
     def answer() -> Parts[WriteTxnMarkersResponse]:
         while ends:  # Freed one by one, because freeing all of them takes long.
             result, written = ends.pop()
-            result.error_code = _told(call, _code_of(written))
+            result.error_code = _code_for_version(call, _code_of(written))
             if not len(ends) % CHEAP:
                 yield
         return WriteTxnMarkersResponse(markers=results)
@@ -70,23 +70,23 @@ def _write(
     """Write one marker to each of its partitions; also add the results of written ones to `ends`."""
     producer = ProducerIdAndEpoch(ProducerId(one.producer_id), ProducerEpoch(one.producer_epoch))
     marker = Marker(producer, one.transaction_result, one.coordinator_epoch, one.transaction_version)
-    made: dict[TopicPartition, WritableTxnMarkerPartitionResult] = {}
-    call.leave(made)
+    results_by_partition: dict[TopicPartition, WritableTxnMarkerPartitionResult] = {}
+    call.free_later(results_by_partition)
     topics = []
     for topic in one.topics:
         results = []
         for index in topic.partition_indexes:
             name = TopicPartition(TopicName(topic.name), index)
-            result = made.get(name)
+            result = results_by_partition.get(name)
             if result is None:
-                result = made[name] = _result(partition_index=index, error_code=ErrorCode.NONE)
+                result = results_by_partition[name] = _result(partition_index=index, error_code=ErrorCode.NONE)
                 end = _end(call, name, marker)
                 if isinstance(end, PendingWrite):
                     ends.append((result, end))
                     last[end.leading] = end
                     yield from pauses(WRITE_PARTS)
                 else:
-                    result.error_code = _told(call, end)
+                    result.error_code = _code_for_version(call, end)
             results.append(result)
             yield
         topics.append(WritableTxnMarkerTopicResult(name=topic.name, partitions=results))
@@ -121,7 +121,7 @@ def _code_of(written: PendingWrite) -> ErrorCode:
     return written.lost or ErrorCode.REQUEST_TIMED_OUT
 
 
-def _told(call: Call, code: ErrorCode) -> ErrorCode:
+def _code_for_version(call: Call, code: ErrorCode) -> ErrorCode:
     """Return the code for the request's version.
 
     Kafka 0.11 stops its marker sender on a code that it does not know.

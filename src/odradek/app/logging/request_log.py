@@ -45,7 +45,7 @@ LENGTH_BYTES = 4
 def install(shell: Shell) -> None:
     """Log this broker's requests from now on."""
     shell.dispatch = partial(_logged, shell.dispatch)
-    shell.wants_each = lambda api_key: True
+    shell.must_dispatch_each = lambda api_key: True
 
 
 class _RequestFacts(NamedTuple):

@@ -17,7 +17,7 @@ from odradek.app.metrics.metrics_loop_lag import LoopLag
 from odradek.app.metrics.metrics_snapshot import Collection, Snapshot
 from odradek.base.extras import not_installed
 from odradek.core.configs.definition import ConfigError
-from odradek.net.clients.listen_failure import CannotListen, why_not
+from odradek.net.clients.listen_failure import CannotListen, listen_error_text
 from odradek.net.clients.listener import Listener
 from odradek.net.shell.shell import Shell
 
@@ -48,7 +48,7 @@ class Metrics(Collector):
         try:
             self._server = HttpServer(address.host, address.port, make_wsgi_app(registry))
         except OSError as error:
-            raise CannotListen(why_not(f"metrics.listener {address}", error, "metrics.listener=")) from error
+            raise CannotListen(listen_error_text(f"metrics.listener {address}", error, "metrics.listener=")) from error
         self.address = Endpoint(address.host, self._server.port)
 
     def start(self) -> None:

@@ -75,7 +75,7 @@ async def open_broker(
 
     Raise the errors of app/serve/building.start.
     """
-    disk = (RealDisk if durable else UnsyncedDisk)(shell.room.opened)
+    disk = (RealDisk if durable else UnsyncedDisk)(shell.room.on_opened)
     timeout_ms = settings.configs.int("zookeeper.session.timeout.ms")
     where, tree = _tree(settings, disk, timeout_ms, durable, opens_tree)
     with ExitStack() as undoing:
@@ -103,9 +103,9 @@ async def open_broker(
         broker.on_registered(epoch)
         broker.start(shell.now())
         report(storage)
-        reaches = _reaches(settings, shell) if settings.is_member else None
+        make_peers = _reaches(settings, shell) if settings.is_member else None
         shell.member = ClusterMember(
-            shell, broker, tree, metadata, info, patience_ms=2 * timeout_ms, configs=watch, reaches=reaches
+            shell, broker, tree, metadata, info, patience_ms=2 * timeout_ms, configs=watch, make_peers=make_peers
         )
         take_ids = partial(metadata.take_producer_ids, info.id)
         shell.run(broker, MetadataChanges(tree, metadata).change, take_ids, changes.change)

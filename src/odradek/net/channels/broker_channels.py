@@ -68,21 +68,21 @@ class BrokerChannels:
         info = self._view.brokers.get(broker)
         if info is None or not info.endpoints:
             return None
-        at = inter_broker_endpoint(info, self._listener)
+        endpoint = inter_broker_endpoint(info, self._listener)
         known = self._channels.get(broker)
-        if known is not None and known[0] == at:
+        if known is not None and known[0] == endpoint:
             return known[1]
         if known is not None:
             known[1].close()
-        channel = Channel(self._loop, at, self._config, name=f"broker {broker}", tls=self._tls)
-        self._channels[broker] = at, channel
+        channel = Channel(self._loop, endpoint, self._config, name=f"broker {broker}", tls=self._tls)
+        self._channels[broker] = endpoint, channel
         return channel
 
-    def close_gone(self) -> None:
+    def close_stale(self) -> None:
         """Close channels to brokers that have left or changed their endpoint; called when the view changes."""
-        for broker, (at, channel) in list(self._channels.items()):
+        for broker, (endpoint, channel) in list(self._channels.items()):
             info = self._view.brokers.get(broker)
-            if info is None or not info.endpoints or inter_broker_endpoint(info, self._listener) != at:
+            if info is None or not info.endpoints or inter_broker_endpoint(info, self._listener) != endpoint:
                 del self._channels[broker]
                 channel.close()
 

@@ -75,13 +75,13 @@ class Channel:
         self._loop = loop
         self._endpoint = endpoint
         self._config = config
-        self._where = f"{name} at {_address(endpoint)}"
+        self._description = f"{name} at {_address(endpoint)}"
         self._tls = tls
         self._draw = draw
         self._connection: ChannelConnection | None = None
         self._backoff: asyncio.TimerHandle | None = None
         self._failures = 0  # Since the last response.
-        self._is_out = False  # An outage was logged, and no response has come since.
+        self._is_unavailable = False  # An outage was logged, and no response has come since.
         self._is_closed = False
         # A request moves through these queues from first to last.
         self._waiting: deque[PendingRequest[Any]] = deque()
@@ -99,12 +99,12 @@ class Channel:
         Raises ChannelFull, without any effect, if `queued_max` requests are already queued.
         """
         if len(self) >= self._config.queued_max:
-            raise ChannelFull(f"the queue of requests to {self._where} is full: {len(self)} requests are queued")
+            raise ChannelFull(f"the queue of requests to {self._description} is full: {len(self)} requests are queued")
         self._waiting.append(PendingRequest(builder, then))
         if self._is_closed:
-            self._give_up(FailedRequest(FailureReason.CLOSED, "the channel is closed"))
+            self._fail_all(FailedRequest(FailureReason.CLOSED, "the channel is closed"))
         else:
-            self._go_on()
+            self._send_waiting()
 
     def close(self) -> None:
         """Close the connection and fail all requests without an outcome as CLOSED.
@@ -120,31 +120,31 @@ class Channel:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
-        self._give_up(FailedRequest(FailureReason.CLOSED, "the channel is closed"))
+        self._fail_all(FailedRequest(FailureReason.CLOSED, "the channel is closed"))
 
     # Callbacks from the connection.
 
-    def opened(self) -> None:
-        self._go_on()
+    def on_opened(self) -> None:
+        self._send_waiting()
 
-    def writable(self) -> None:
-        self._go_on()
+    def on_writable(self) -> None:
+        self._send_waiting()
 
-    def received(self, pending: PendingRequest[Any], frame: Buffer) -> None:
+    def on_response(self, pending: PendingRequest[Any], frame: Buffer) -> None:
         pending.decode(frame)
         self._failures = 0
-        if self._is_out:
-            self._is_out = False
-            log.info("%s is available again", self._where)
+        if self._is_unavailable:
+            self._is_unavailable = False
+            log.info("%s is available again", self._description)
         self._complete()
 
-    def lost(self, failed: FailedRequest) -> None:
+    def on_lost(self, failed: FailedRequest) -> None:
         self._connection = None
         if not self._waiting and not self._in_flight:
             return  # Idle: the next request finds out whether the broker is reachable.
         self._report(failed)
         if not self._config.retries:
-            self._give_up(failed)
+            self._fail_all(failed)
             return
         while self._in_flight:
             pending = self._in_flight.pop()
@@ -154,7 +154,7 @@ class Channel:
 
     # From waiting to in flight.
 
-    def _go_on(self) -> None:
+    def _send_waiting(self) -> None:
         """Send the requests that may be sent now; connect first if there is no connection."""
         if self._is_closed or not self._waiting or self._backoff is not None:
             return
@@ -176,7 +176,7 @@ class Channel:
             failed = FailedRequest(
                 FailureReason.UNSENDABLE, f"failed to encode {pending.builder.request.__name__}: {error}"
             )
-        log.error("failed to send a request to %s: %s", self._where, failed.text)
+        log.error("failed to send a request to %s: %s", self._description, failed.text)
         pending.outcome = failed
         self._complete_soon()
 
@@ -188,11 +188,11 @@ class Channel:
 
     def _try_again(self) -> None:
         self._backoff = None
-        self._go_on()
+        self._send_waiting()
 
     # From in flight to completed.
 
-    def _give_up(self, failed: FailedRequest) -> None:
+    def _fail_all(self, failed: FailedRequest) -> None:
         """Fail all requests without an outcome; drop them if the channel is closed and retries."""
         for pending in (*self._in_flight, *self._waiting):
             if pending.outcome is None:
@@ -223,7 +223,7 @@ class Channel:
             self._call(self._completed.popleft())
         if self._completed:
             self._complete_soon()
-        self._go_on()
+        self._send_waiting()
 
     def _call(self, pending: PendingRequest[Any]) -> None:
         try:
@@ -235,13 +235,13 @@ class Channel:
 
     def _report(self, failed: FailedRequest) -> None:
         """Log an outage, once until the broker has responded again."""
-        if self._is_out:
+        if self._is_unavailable:
             return
-        self._is_out = True
+        self._is_unavailable = True
         count = len(self._waiting) + len(self._in_flight)
         verb = "queued" if self._config.retries else "failed"
-        what = f"1 request {verb}" if count == 1 else f"{count} requests {verb}"
-        log.warning("%s is unavailable: %s; %s", self._where, failed.text, what)
+        consequence = f"1 request {verb}" if count == 1 else f"{count} requests {verb}"
+        log.warning("%s is unavailable: %s; %s", self._description, failed.text, consequence)
 
 
 def _address(endpoint: Endpoint) -> str:

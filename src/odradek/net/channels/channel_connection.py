@@ -1,7 +1,7 @@
 """One TCP connection of a channel: connects, writes requests and delivers responses in order.
 
-It ends once, by calling `lost` with the reason, unless its owner has closed it before. It is never reused. Every end is
-an abort, because nobody needs the bytes left in the transport's buffer.
+It ends once, by calling `on_lost` with the reason, unless its owner has closed it before. It is never reused. Every end
+is an abort, because nobody needs the bytes left in the transport's buffer.
 
 A request times out relative to the time it was written, and its timeout ends the connection. Otherwise, a response that
 arrives late would be taken for the response to the next request. A peer that sends half a response, or one byte at a
@@ -45,15 +45,15 @@ _ERROR_CODE = Struct(">h")
 
 
 class Owner(Protocol):
-    """The channel as its connection sees it; `received` raises Malformed for an invalid response body."""
+    """The channel as its connection sees it; `on_response` raises Malformed for an invalid response body."""
 
-    def opened(self) -> None: ...
+    def on_opened(self) -> None: ...
 
-    def received(self, pending: PendingRequest[Any], frame: Buffer) -> None: ...
+    def on_response(self, pending: PendingRequest[Any], frame: Buffer) -> None: ...
 
-    def writable(self) -> None: ...
+    def on_writable(self) -> None: ...
 
-    def lost(self, failed: FailedRequest) -> None: ...
+    def on_lost(self, failed: FailedRequest) -> None: ...
 
 
 class ChannelConnection(asyncio.BufferedProtocol):
@@ -118,8 +118,8 @@ class ChannelConnection(asyncio.BufferedProtocol):
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if self._config.receive_buffer_bytes >= 0:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._config.receive_buffer_bytes)
-        if self._config.asks_versions:
-            self._ask_versions(API_VERSIONS_VERSION)
+        if self._config.discovers_versions:
+            self._request_versions(API_VERSIONS_VERSION)
         else:
             self._open()
 
@@ -132,7 +132,7 @@ class ChannelConnection(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         self._is_paused = False
         if self.can_send:
-            self._owner.writable()
+            self._owner.on_writable()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._frames.get_buffer()
@@ -187,16 +187,16 @@ class ChannelConnection(asyncio.BufferedProtocol):
                 raise Malformed(f"correlation id {correlation_id} does not match the oldest request in flight")
             pending = self._in_flight.popleft()
             if self._is_open:
-                self._owner.received(pending, frame)
+                self._owner.on_response(pending, frame)
             else:
-                self._take_versions(pending, frame)
+                self._on_versions(pending, frame)
 
     def _set_timer(self) -> None:
         """Set the timer for the oldest request in flight, unless a timer is set that will check again."""
         if self._timer is None and self._in_flight:
-            self._timer = self._loop.call_at(self._in_flight[0].deadline, self._look_at_deadline)
+            self._timer = self._loop.call_at(self._in_flight[0].deadline, self._check_deadline)
 
-    def _look_at_deadline(self) -> None:
+    def _check_deadline(self) -> None:
         self._timer = None
         if self._in_flight and self._in_flight[0].deadline <= self._loop.time():
             self._end(FailureReason.TIMED_OUT, f"no response within {self._config.request_timeout_ms} ms")
@@ -207,14 +207,14 @@ class ChannelConnection(asyncio.BufferedProtocol):
 
     # Versions (KIP-35, KIP-511).
 
-    def _ask_versions(self, version: int) -> None:
+    def _request_versions(self, version: int) -> None:
         message = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=__version__)
         builder = RequestBuilder.of(message, ApiVersionsResponse, version)
         self._write(PendingRequest(builder, lambda _: None), version, message)
 
-    def _take_versions(self, pending: PendingRequest[ApiVersionsResponse], frame: Buffer) -> None:
+    def _on_versions(self, pending: PendingRequest[ApiVersionsResponse], frame: Buffer) -> None:
         if pending.version and _error_code(frame) == ErrorCode.UNSUPPORTED_VERSION:  # The response has version 0.
-            self._ask_versions(0)
+            self._request_versions(0)
             return
         pending.decode(frame)
         response = cast(ApiVersionsResponse, pending.outcome)
@@ -225,14 +225,14 @@ class ChannelConnection(asyncio.BufferedProtocol):
 
     def _open(self) -> None:
         self._is_open = True
-        self._owner.opened()
+        self._owner.on_opened()
 
     # The end.
 
     def _end(self, reason: FailureReason, text: str) -> None:
         if not self._has_ended:
             self._release()
-            self._owner.lost(FailedRequest(reason, text))
+            self._owner.on_lost(FailedRequest(reason, text))
 
     def _release(self) -> None:
         self._has_ended = True

@@ -33,7 +33,7 @@ class ChannelConfig:
 
     client_id: str
     retries: bool
-    asks_versions: bool = False  # Otherwise, each request uses the latest version it allows.
+    discovers_versions: bool = False  # Otherwise, each request uses the latest version it allows.
     request_timeout_ms: int = 30_000  # request.timeout.ms
     connect_timeout_ms: int = 10_000  # socket.connection.setup.timeout.ms, including the TLS handshake
     backoff_ms: int = 50

@@ -48,7 +48,7 @@ class ControllerChannels:
         loop: asyncio.AbstractEventLoop,
         broker: BrokerId,
         listener: str,
-        tell: Callable[[events.Answered], None],
+        put_event: Callable[[events.Answered], None],
         *,
         versions: Versions,
         tls: Contexts | None,
@@ -56,12 +56,12 @@ class ControllerChannels:
         self._loop = loop
         self._listener = listener
         self._config = ChannelConfig(client_id=str(broker), retries=True, queued_max=QUEUED_MAX)
-        self._tell = tell
+        self._put_event = put_event
         self._versions = versions
         self._tls = tls
         self._channels: dict[tuple[BrokerId, int], Channel] = {}  # The key includes the broker's epoch.
 
-    def keep(self, alive: Mapping[BrokerId, LiveBroker]) -> None:
+    def retain(self, alive: Mapping[BrokerId, LiveBroker]) -> None:
         """Close the channels to all brokers except these."""
         for broker, epoch in list(self._channels):
             live = alive.get(broker)
@@ -73,12 +73,12 @@ class ControllerChannels:
         key = request.broker, live.epoch
         channel = self._channels.get(key)
         if channel is None:
-            at = inter_broker_endpoint(live.info, self._listener)
-            channel = Channel(self._loop, at, self._config, name=f"broker {request.broker}", tls=self._tls)
+            endpoint = inter_broker_endpoint(live.info, self._listener)
+            channel = Channel(self._loop, endpoint, self._config, name=f"broker {request.broker}", tls=self._tls)
             self._channels[key] = channel
-        channel.send(_builder(request, self._versions, self._listener), partial(self._ended, request))
+        channel.send(_builder(request, self._versions, self._listener), partial(self._on_response, request))
 
-    def _ended(self, request: ControlRequest, response: Response | FailedRequest) -> None:
+    def _on_response(self, request: ControlRequest, response: Response | FailedRequest) -> None:
         if isinstance(response, FailedRequest):
             _LOG.error("controller failed to send a request to broker %d: %s", request.broker, response.text)
             return
@@ -88,10 +88,10 @@ class ControllerChannels:
                 "broker %d rejected a request of the controller: error code %d", request.broker, response.error_code
             )
         else:
-            self._tell(events.Answered(request, failures))
+            self._put_event(events.Answered(request, failures))
 
     def close(self) -> None:
-        self.keep({})
+        self.retain({})
 
 
 def inter_broker_endpoint(broker: BrokerInfo, listener: str) -> Endpoint:
@@ -100,7 +100,9 @@ def inter_broker_endpoint(broker: BrokerInfo, listener: str) -> Endpoint:
 
 
 def _builder(request: ControlRequest, versions: Versions, listener: str) -> RequestBuilder[Response]:
-    asked, answered = _KINDS[type(request.request)]
+    request_type, response_type = _KINDS[type(request.request)]
     version = version_of(request, versions)
     # The message is built when it is written, so a queued request takes no more memory than the controller's value.
-    return RequestBuilder(asked, answered, lambda _: to_message(request, versions, listener), version, version)
+    return RequestBuilder(
+        request_type, response_type, lambda _: to_message(request, versions, listener), version, version
+    )

@@ -32,9 +32,9 @@ ACCEPTING_SECONDS = 0.01  # Per turn; accepting a connection with its first requ
 PAUSE_SECONDS = 0.25
 SOMAXCONN = Path("/proc/sys/net/core/somaxconn")
 
-NONE_LEFT = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+OUT_OF_RESOURCES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 # On Linux, accept reports errors that occurred before the connection was accepted.
-HAS_GONE = {
+ABORTED_BEFORE_ACCEPT = {
     errno.ECONNABORTED,
     errno.EPROTO,
     errno.EPERM,
@@ -58,7 +58,7 @@ def _make_no_room() -> bool:
 class Acceptor:
     """Acceptor for non-blocking, bound sockets.
 
-    `enter` receives each accepted socket with its address, and raises nothing. `on_turned_away` is called for a peer
+    `enter` receives each accepted socket with its address, and raises nothing. `on_rejected` is called for a peer
     without a descriptor, and `on_crowd` with whether clients wait for another turn. `make_room` releases a descriptor
     if none is left; `around` returns the context manager of a turn.
     """
@@ -68,7 +68,7 @@ class Acceptor:
         loop: asyncio.AbstractEventLoop,
         sockets: list[socket.socket],
         enter: Callable[[socket.socket, Address], None],
-        on_turned_away: Callable[[Address], None],
+        on_rejected: Callable[[Address], None],
         on_crowd: Callable[[bool], None],
         *,
         around: Callable[[], AbstractContextManager[None]] = nullcontext,
@@ -78,7 +78,7 @@ class Acceptor:
         self.sockets = sockets
         self._loop = loop
         self._enter = enter
-        self._on_turned_away = on_turned_away
+        self._on_rejected = on_rejected
         self._on_crowd = on_crowd
         self._clock = clock
         self._around = around
@@ -128,14 +128,14 @@ class Acceptor:
             except (BlockingIOError, InterruptedError):
                 return False
             except OSError as error:
-                if error.errno in HAS_GONE:
+                if error.errno in ABORTED_BEFORE_ACCEPT:
                     continue
                 if error.errno == errno.EMFILE and self._make_room():
                     continue
-                if error.errno not in NONE_LEFT or self._spare is None:
-                    self._rest(error)
+                if error.errno not in OUT_OF_RESOURCES or self._spare is None:
+                    self._pause_accepting(error)
                     return False
-                if not self._turn_one_away(listening):
+                if not self._reject_one(listening):
                     return False
                 continue
             accepted = socket.socket(family, kind, protocol, descriptor)
@@ -143,7 +143,7 @@ class Acceptor:
             self._enter(accepted, address)
         return True
 
-    def _turn_one_away(self, listening: socket.socket) -> bool:
+    def _reject_one(self, listening: socket.socket) -> bool:
         """Accept and close one connection with the spare descriptor.
 
         Returns False if no client waits, which the system does not report without a descriptor.
@@ -156,12 +156,12 @@ class Acceptor:
             return False
         else:
             accepted.close()
-            self._on_turned_away(address)
+            self._on_rejected(address)
             return True
         finally:
             self._spare = _spare()
 
-    def _rest(self, error: OSError) -> None:
+    def _pause_accepting(self, error: OSError) -> None:
         log.warning("accepting no connections for %d ms: %s", 1000 * PAUSE_SECONDS, error.strerror)
         for one in self.sockets:
             self._loop.remove_reader(one.fileno())
@@ -210,15 +210,15 @@ def _spare() -> int | None:
 
 
 @cache
-def tell_of_short_queue(wanted: int) -> None:
+def warn_of_short_backlog(backlog: int) -> None:
     """Log once that the system's limit of waiting clients is below the requested backlog."""
     try:
-        most = int(SOMAXCONN.read_text())
+        limit = int(SOMAXCONN.read_text())
     except (OSError, ValueError):
         return
-    if most < wanted:
+    if limit < backlog:
         log.warning(
             "net.core.somaxconn is %d: connections may be delayed by 1 s in bursts; set it to %d or more",
-            most,
-            wanted,
+            limit,
+            backlog,
         )

@@ -18,13 +18,13 @@ class BudgetWatch:
 
     def start(self) -> None:
         self._due = self._loop.time() + RECEIVE_LOOK_SECONDS
-        self._timer = self._loop.call_later(RECEIVE_LOOK_SECONDS, self._look)
+        self._timer = self._loop.call_later(RECEIVE_LOOK_SECONDS, self._check)
 
     def stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         # A late check means that this process was stopped or starved, and has not read what peers sent since.
         is_late = self._loop.time() - self._due > RECEIVE_LOOK_SECONDS / 10
         self._budget.reclaim_buffers(may_blame=not is_late)

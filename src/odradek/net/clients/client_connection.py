@@ -60,7 +60,7 @@ class ConnectionOwner(Protocol):
     @property
     def budget(self) -> ReceiveBudget: ...
 
-    def admitted(self, connection: ClientConnection, address: str) -> None:
+    def on_connected(self, connection: ClientConnection, address: str) -> None:
         """Count a connection until `forget`."""
 
     def forget(self, connection: ClientConnection) -> None:
@@ -81,7 +81,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._read_in_turn = 0
         self._space_bytes = 0  # Size of the last read's buffer.
         self._has_read_enough = False  # Otherwise, the loop would read this socket as long as it has data.
-        self._is_going_on = False
+        self._is_continuing = False
         self._unmute: asyncio.TimerHandle | None = None
         self._is_closing = False  # No more bytes are read or handled.
         self._has_left = False  # No more requests are answered.
@@ -94,9 +94,9 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         self._outbox = outbox_of(self._transport, self._shell, self._balance)
         self._peer = _peer(self._transport, self._listener)
-        self._talk = Conversation(self._shell, self._peer, self._wire, self._follow_up)
+        self._conversation = Conversation(self._shell, self._peer, self._wire, self._follow_up)
         self.last_active = self._shell.now().steady
-        self._listener.admitted(self, self._peer.address.rpartition(":")[0])
+        self._listener.on_connected(self, self._peer.address.rpartition(":")[0])
 
     def connection_lost(self, error: Exception | None) -> None:
         self._is_closing = self._has_left = True
@@ -104,7 +104,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._drop_intake()
         if self._unmute is not None:
             self._unmute.cancel()
-        self._talk.leave()
+        self._conversation.leave()
         self._outbox.drop()
         self._listener.forget(self)
 
@@ -123,17 +123,17 @@ class ClientConnection(asyncio.BufferedProtocol):
         # per turn must be reset with each turn. Counted over its life, every connection would be paused after sending 1
         # MiB, and a client with one request in flight would run at 0.6 times the rate.
         self._read_in_turn = self._read_in_turn + nbytes if nbytes == self._space_bytes else 0
-        if self._read_in_turn > SHARED_BYTES_PER_TURN and not self._has_read_enough and self._has_had_its_turn():
+        if self._read_in_turn > SHARED_BYTES_PER_TURN and not self._has_read_enough and self._has_used_its_turn():
             self._has_read_enough = True
             self._shell.soon(self._next_turn)
         requests = 0
         try:
-            requests = self._talk.received(nbytes)
-            self._work()
+            requests = self._conversation.received(nbytes)
+            self._handle_requests()
             if self._wire.missing_bytes >= LEFT_BYTES_MIN:
                 self._begin_intake()
         except Malformed as reason:
-            self._give_up(reason)
+            self._close_with_warning(reason)
         except OSError:  # uvloop would close the connection silently.
             log.exception(
                 "unexpected error on the connection of %s", self._peer.address, extra=log_fields.of_peer(self._peer)
@@ -144,7 +144,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         if busy_poll is not None and requests == 1 and self._has_all_answers():
             busy_poll.answered()
 
-    def _has_had_its_turn(self) -> bool:
+    def _has_used_its_turn(self) -> bool:
         return self._read_in_turn > READ_BYTES_PER_TURN or not self._shell.active_connections.is_one(self.last_active)
 
     def eof_received(self) -> bool:
@@ -156,7 +156,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         """Stop handling requests, even those already received; requests already handled are still answered."""
         self._is_closing = True
         self._drop_intake()
-        self._talk.stop()
+        self._conversation.stop()
         self._transport.pause_reading()
 
     def close(self) -> None:
@@ -171,7 +171,7 @@ class ClientConnection(asyncio.BufferedProtocol):
     def close_if_idle(self, steady_before: int) -> None:
         if self._outbox.take_progress() or (self._intake is not None and self._intake.take_progress()):
             self.last_active = self._shell.now().steady
-        elif self.last_active < steady_before and not self._talk.is_waiting:
+        elif self.last_active < steady_before and not self._conversation.is_waiting:
             log.info(
                 "closed connection of %s: idle (connections.max.idle.ms)",
                 self._peer.address,
@@ -184,30 +184,33 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     # Received requests and their handling.
 
-    def _work(self) -> None:
+    def _handle_requests(self) -> None:
         """Handle requests until none is left, the turn is over, or the peer is too far behind."""
         now, began = self._shell.now(), time.monotonic()
         self.last_active = now.steady
-        shell, talk = self._shell, self._talk
-        shell.active_connections.hear(self, now.steady)
+        shell, conversation = self._shell, self._conversation
+        shell.active_connections.on_received(self, now.steady)
         if self._is_behind:
             self._outbox.check_transfer()
         if not self._is_behind:
-            while talk.step(now, began):
+            while conversation.step(now, began):
                 spent = time.monotonic() - began
-                if spent > (LONG_TURN_SECONDS if talk.is_in_steps else TURN_SECONDS) or self._is_too_far_behind():
+                if (
+                    spent > (LONG_TURN_SECONDS if conversation.is_in_steps else TURN_SECONDS)
+                    or self._is_too_far_behind()
+                ):
                     break
-            if self._has_only_staged() and self._shell.gathered.takes(self, now, began):
+            if self._has_only_staged() and self._shell.gathered.try_add(self, now, began):
                 self._is_gathered = True
                 return
-            talk.commit(now, began)
+            conversation.commit(now, began)
         self._end_turn()
 
     def commit(self, now: Moment, began: float) -> None:
         """Commit the staged batches and end the turn; called in a commit shared with other connections."""
         self._is_gathered = False
         try:
-            self._talk.commit(now, began)
+            self._conversation.commit(now, began)
             self._end_turn()
         except OSError:
             log.exception(
@@ -226,21 +229,21 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def _has_only_staged(self) -> bool:
         """Return whether only the commit is left in this turn, and reading on does not depend on it."""
-        talk, wire = self._talk, self._wire
-        if not 0 < talk.staged <= REQUESTS_MAX or talk.has_unhandled or talk.ending is not None:
+        conversation, wire = self._conversation, self._wire
+        if not 0 < conversation.staged <= REQUESTS_MAX or conversation.has_unhandled or conversation.ending is not None:
             return False
         return wire.failure is None and not wire.missing_bytes
 
     def _end_turn(self) -> None:
-        talk = self._talk
-        if not talk.has_unhandled:
+        conversation = self._conversation
+        if not conversation.has_unhandled:
             self._wire.all_looked_at()
-            if self._wire.failure is not None and talk.ending is None:
-                self._give_up(self._wire.failure)
+            if self._wire.failure is not None and conversation.ending is None:
+                self._close_with_warning(self._wire.failure)
         self._follow_up()
 
     def _is_too_far_behind(self) -> bool:
-        return self._outbox.is_backed_up or self._talk.is_too_far_ahead(
+        return self._outbox.is_backed_up or self._conversation.is_too_far_ahead(
             REQUESTS_IN_FLIGHT_PER_CONNECTION_MAX, SEND_BUFFER_HIGH_BYTES
         )
 
@@ -253,9 +256,9 @@ class ClientConnection(asyncio.BufferedProtocol):
         if self._is_closing:
             return
         too_far = self._is_behind = self._is_too_far_behind()
-        has_unhandled = self._talk.has_unhandled
-        if has_unhandled and not too_far and not self._is_going_on:
-            self._go_on_soon()
+        has_unhandled = self._conversation.has_unhandled
+        if has_unhandled and not too_far and not self._is_continuing:
+            self._continue_soon()
         has_enough = self._has_read_enough or self._intake is not None or self._unmute is not None
         # Reading continues for a peer that is behind but sends no more requests: a pause costs as much as a small
         # request.
@@ -268,13 +271,13 @@ class ClientConnection(asyncio.BufferedProtocol):
         else:
             self._transport.resume_reading()
 
-    def _go_on_soon(self) -> None:
-        if self._talk.can_go_on(self._shell.now()):
-            self._is_going_on = True
-            if self._talk.is_in_steps:
-                self._shell.long_turns.wait(self._go_on)
+    def _continue_soon(self) -> None:
+        if self._conversation.can_continue(self._shell.now()):
+            self._is_continuing = True
+            if self._conversation.is_in_steps:
+                self._shell.long_turns.wait(self._continue)
             else:
-                self._shell.loop.call_soon(self._go_on)
+                self._shell.loop.call_soon(self._continue)
 
     def _next_turn(self) -> None:
         self._read_in_turn = 0
@@ -283,24 +286,24 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def _follow_up(self) -> None:
         """Send responses that are ready, and apply the new state: an ending, a mute, or more work."""
-        talk = self._talk
-        if talk.ending is not None and not self._has_left:
+        conversation = self._conversation
+        if conversation.ending is not None and not self._has_left:
             self._end()
             return
-        chunks = talk.data_to_send()
+        chunks = conversation.data_to_send()
         if chunks:
-            self._outbox.makes_way = not self._peer.is_follower
+            self._outbox.must_yield = not self._peer.is_follower
             self._outbox.put(chunks)
         if self._is_closing:
             return
         self._balance()
-        if talk.mute_until and self._unmute is None:
-            self._mute(talk.mute_until - self._shell.now().steady)
+        if conversation.mute_until and self._unmute is None:
+            self._mute(conversation.mute_until - self._shell.now().steady)
 
-    def _go_on(self) -> None:
-        self._is_going_on = False
+    def _continue(self) -> None:
+        self._is_continuing = False
         if not self._is_closing:
-            self._work()
+            self._handle_requests()
             self._shell.settle()
 
     def _mute(self, milliseconds: int) -> None:
@@ -310,7 +313,7 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def _unmuted(self) -> None:
         self._unmute = None
-        left = self._talk.mute_until - self._shell.now().steady
+        left = self._conversation.mute_until - self._shell.now().steady
         if left > 0 and not self._is_closing:  # The timer's clock is finer than the shell's.
             self._mute(left)
         else:
@@ -327,23 +330,23 @@ class ClientConnection(asyncio.BufferedProtocol):
             return
         if not self._outbox.is_bare:
             return  # The records must be decrypted.
-        large = self._talk.begin_large(self._shell.now())
+        large = self._conversation.begin_large(self._shell.now())
         if large is not None:
             descriptor = self._transport.get_extra_info("socket").fileno()
-            self._intake = Intake.start_intake(self._shell, self._talk, large, descriptor, self)
+            self._intake = Intake.start_intake(self._shell, self._conversation, large, descriptor, self)
             self._balance()
 
     def intake_done(self, request: Request, outcome: StagedRequest) -> None:
         self._intake = None
         now, began = self._shell.now(), time.monotonic()
         self.last_active = now.steady
-        self._talk.large_done(request, outcome, now, began)
+        self._conversation.on_large_received(request, outcome, now, began)
         self._follow_up()
         self._shell.settle()
 
     def intake_handed_back(self, parts: tuple[Buffer, ...], size: int) -> None:
         self._intake = None
-        self._talk.hand_back(parts, size)
+        self._conversation.hand_back(parts, size)
         self._balance()
 
     def intake_lost(self) -> None:
@@ -369,14 +372,14 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def _end(self) -> None:
         """Close the connection when its conversation has ended."""
-        ending = self._talk.ending
+        ending = self._conversation.ending
         assert ending is not None
         if ending.is_broken:
             self.abort()
         else:
-            self._give_up(ending.reason, ending.request)
+            self._close_with_warning(ending.reason, ending.request)
 
-    def _give_up(self, reason: Exception, request: Request | None = None) -> None:
+    def _close_with_warning(self, reason: Exception, request: Request | None = None) -> None:
         peer = self._peer
         fields = log_fields.of_peer(peer) if request is None else log_fields.of_request(peer, request)
         log.warning("closed connection of %s (%s): %s", peer.address, peer.software, reason, extra=fields)
@@ -387,7 +390,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             return
         self._has_left = True
         self.stop_reading()
-        self._outbox.put(self._talk.leave())
+        self._outbox.put(self._conversation.leave())
         self._outbox.close_when_empty()
 
 

@@ -53,9 +53,9 @@ class Owner(Protocol):
 class Intake:
     """Intake of one request; created by `start_intake`."""
 
-    def __init__(self, shell: Shell, talk: Conversation, owner: Owner, large: LargeProduce) -> None:
+    def __init__(self, shell: Shell, conversation: Conversation, owner: Owner, large: LargeProduce) -> None:
         self._shell = shell
-        self._talk = talk
+        self._conversation = conversation
         self._owner = owner
         self._large = large
         self._front = b""  # Front of the request as received.
@@ -64,14 +64,14 @@ class Intake:
 
     @classmethod
     def start_intake(
-        cls, shell: Shell, talk: Conversation, large: LargeProduce, socket: int, owner: Owner
+        cls, shell: Shell, conversation: Conversation, large: LargeProduce, socket: int, owner: Owner
     ) -> Intake | None:
         """Start an intake, or return None if the loop must continue to receive the request."""
-        intake = cls(shell, talk, owner, large)
+        intake = cls(shell, conversation, owner, large)
         if not intake._start(socket):
             large.forget()
             return None
-        intake._front = talk.wire.set_aside()
+        intake._front = conversation.wire.set_aside()
         return intake
 
     def _start(self, socket: int) -> bool:
@@ -83,7 +83,7 @@ class Intake:
             arrival.left,
             crc=large.crc,
             tail_bytes=large.tail_bytes,
-            done=self._was_received,
+            done=self._on_received,
         )
         arrival.withdraw = self._withdraw
         return self._transfer is not None
@@ -101,7 +101,7 @@ class Intake:
             self._transfer = None
             self._large.forget()
 
-    def _was_received(self, transfer: Transfer) -> None:
+    def _on_received(self, transfer: Transfer) -> None:
         self._transfer = None
         try:
             self._received(transfer)
@@ -121,7 +121,7 @@ class Intake:
             error = OSError(transfer.error, os.strerror(transfer.error))
             self._owner.intake_done(large.request, large.failed(error, now))
             return
-        outcome = self._talk.finish_large(large, transfer.crc, transfer.tail, now)
+        outcome = self._conversation.finish_large(large, transfer.crc, transfer.tail, now)
         if outcome is not None:
             self._owner.intake_done(large.request, outcome)
         else:

@@ -7,7 +7,7 @@ class CannotListen(OSError):
     """Failure to bind an address; the text is one sentence for people."""
 
 
-def why_not(where: str, error: OSError, setting: str) -> str:
+def listen_error_text(where: str, error: OSError, setting: str) -> str:
     """Return one sentence with the reason why listening at the address failed."""
     import errno  # Needed only after a failure.
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from odradek.base.units import SECOND_MS
 from odradek.core.kernel.cluster_view import Endpoint
-from odradek.net.clients.acceptor import Acceptor, Address, bound, tell_of_short_queue
+from odradek.net.clients.acceptor import Acceptor, Address, bound, warn_of_short_backlog
 from odradek.net.clients.client_connection import ClientConnection
 from odradek.net.clients.connection_quotas import ConnectionQuotas
-from odradek.net.clients.listen_failure import CannotListen, why_not
+from odradek.net.clients.listen_failure import CannotListen, listen_error_text
 from odradek.net.clients.receiving import ReceivingTransport
-from odradek.net.loop.descriptors import most_for_connections
+from odradek.net.loop.descriptors import limit_for_connections
 from odradek.net.loop.readers import Readers
 from odradek.net.shell.outbox import Loop
 from odradek.net.shell.shell import Shell
@@ -67,7 +67,7 @@ class Listener:
         # If set, connections use TLS.
         self.entrance = None if contexts is None else _entrance(contexts)
         self._connections: dict[ClientConnection | SecureFront, str] = {}
-        self._turned_away = 0
+        self._rejected_count = 0
         self._is_stopping = False
         self._next_warning = 0
         self._descriptors_max = 0  # Limit of this turn.
@@ -94,8 +94,8 @@ class Listener:
             self.shell.loop,
             sockets,
             self._enter,
-            self._found_no_descriptor,
-            self._readers.make_way,
+            self._on_no_descriptor,
+            self._readers.on_crowd,
             around=self._around_entries,
             make_room=self.shell.room.for_connection,
         )
@@ -124,35 +124,37 @@ class Listener:
     async def start(self) -> None:
         """Start accepting clients.  Raises CannotListen if another process listens there by now."""
         assert self._acceptor is not None
-        tell_of_short_queue(self._backlog)
+        warn_of_short_backlog(self._backlog)
         try:
             self._acceptor.open(self._backlog)
         except OSError as error:
             raise self._cannot_listen(error) from error
 
     def _cannot_listen(self, error: OSError) -> CannotListen:
-        return CannotListen(why_not(f"{self.name}://{self.host or '0.0.0.0'}:{self.port}", error, "listeners="))
+        return CannotListen(
+            listen_error_text(f"{self.name}://{self.host or '0.0.0.0'}:{self.port}", error, "listeners=")
+        )
 
     def _enter(self, accepted: socket.socket, address: Address) -> None:
         """Create a connection from an accepted socket, or close it at once so that the peer reads its end."""
-        reason = self._why_not(address[0])
+        reason = self._rejection_reason(address[0])
         if reason is None and accepted.fileno() >= self._descriptors_max:
-            accepted = self._lowered(accepted)
+            accepted = self._with_lower_descriptor(accepted)
             reason = None if accepted.fileno() < self._descriptors_max else TOO_MANY_FILES
         if reason is not None:
             accepted.close()
-            self._turn_away(address[0], reason)
+            self._reject(address[0], reason)
             return
         self.shell.traffic.connections_accepted += 1
         ReceivingTransport(self.shell.loop, self._readers, accepted, address, self._protocol()).start_receiving()
 
     @contextmanager
     def _around_entries(self) -> Iterator[None]:
-        self._descriptors_max = most_for_connections()
+        self._descriptors_max = limit_for_connections()
         with self.shell.around_entries, self.shell.gathered:
             yield
 
-    def _lowered(self, accepted: socket.socket) -> socket.socket:
+    def _with_lower_descriptor(self, accepted: socket.socket) -> socket.socket:
         """Return the same connection with a descriptor released by idle logs, if there is one."""
         if not self.shell.room.for_connection():
             return accepted
@@ -163,17 +165,17 @@ class Listener:
         accepted.close()
         return lowered
 
-    def _found_no_descriptor(self, address: Address) -> None:
-        self._turn_away(address[0], TOO_MANY_FILES)
+    def _on_no_descriptor(self, address: Address) -> None:
+        self._reject(address[0], TOO_MANY_FILES)
 
-    def admitted(self, connection: ClientConnection | SecureFront, address: str) -> None:
+    def on_connected(self, connection: ClientConnection | SecureFront, address: str) -> None:
         """Count a connection until `forget`; a TLS connection counts as its front until the handshake ends."""
         self._connections[connection] = address
         self.quotas.add(address)
 
-    def _turn_away(self, address: str, reason: str) -> None:
+    def _reject(self, address: str, reason: str) -> None:
         """Count a rejection and log at most one line a second, as rejected clients reconnect at once."""
-        self._turned_away += 1
+        self._rejected_count += 1
         self.shell.traffic.connections_refused += 1
         now = self.shell.now().steady
         if now >= self._next_warning:
@@ -183,11 +185,11 @@ class Listener:
                 "rejected connection of %s: %s (%d rejected since startup)",
                 address,
                 reason,
-                self._turned_away,
+                self._rejected_count,
                 extra=fields,
             )
 
-    def _why_not(self, address: str) -> str | None:
+    def _rejection_reason(self, address: str) -> str | None:
         if self._is_stopping:
             return "the broker is shutting down"
         return None if self.quotas.has_room(address) else TOO_MANY_CONNECTIONS

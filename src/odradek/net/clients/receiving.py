@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from odradek.net.loop.readers import Readers
 
-_NOBODY = asyncio.BufferedProtocol()
+_NO_PROTOCOL = asyncio.BufferedProtocol()
 READS_PER_EVENT_MAX = 32  # As long as each fills the whole buffer; libuv has the same limit.
 
 
@@ -89,11 +89,11 @@ class ReceivingTransport:
         self._close(None)
 
     def _watch(self, *, is_again: bool = False) -> None:
-        is_wanted = self.is_reading()
-        if is_wanted == self._is_watched:
+        must_watch = self.is_reading()
+        if must_watch == self._is_watched:
             return
-        self._is_watched, was_new, self._is_new = is_wanted, self._is_new, False
-        if is_wanted:
+        self._is_watched, was_new, self._is_new = must_watch, self._is_new, False
+        if must_watch:
             self._add(is_paused_at_times=is_again)
         elif not was_new:
             self._readers.remove(self._socket.fileno())
@@ -159,4 +159,4 @@ class ReceivingTransport:
         finally:
             self._socket.close()  # Last, so that nothing else is assigned the descriptor before.
             # The protocol refers back to this transport, and thousands of such cycles burden the garbage collector.
-            self._protocol = _NOBODY
+            self._protocol = _NO_PROTOCOL

@@ -64,7 +64,7 @@ class SecureConnectionOwner(Protocol):
     @property
     def entrance(self) -> ListenerTls | None: ...
 
-    def admitted(self, connection: SecureFront, address: str) -> None: ...
+    def on_connected(self, connection: SecureFront, address: str) -> None: ...
 
     def forget(self, connection: SecureFront) -> None: ...
 
@@ -112,7 +112,7 @@ class SecureFront(asyncio.BufferedProtocol):
         self._timer: asyncio.TimerHandle | None = None
         self._unfed = NOTHING  # Bytes received but not yet given to OpenSSL; only while `buffer_updated` runs.
         self._records_left = 0  # TLS records that this turn may still decrypt.
-        self._is_resting = False  # Nothing is read before the connection's next turn.
+        self._is_paused_for_turn = False  # Nothing is read before the connection's next turn.
         self._is_reported = False
         self._is_refused = False  # Further bytes from the peer are discarded.
 
@@ -123,7 +123,7 @@ class SecureFront(asyncio.BufferedProtocol):
         self._outbox = SecureOutbox(self._raw, self._session, self._owner.loop, self._entrance.gathering)
         remote = self._raw.get_extra_info("peername")
         self._address = f"{remote[0]}:{remote[1]}" if remote else "unknown"
-        self._owner.admitted(self, self._address.rpartition(":")[0])
+        self._owner.on_connected(self, self._address.rpartition(":")[0])
         self._timer = self._owner.loop.loop.call_later(HANDSHAKE_SECONDS_MAX, self._time_out)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -140,7 +140,7 @@ class SecureFront(asyncio.BufferedProtocol):
             self._refuse(reason)
             return
         if self._session.is_established and self._transport is None:
-            self._let_in()
+            self._start_connection()
         self.deliver()
 
     def eof_received(self) -> bool:
@@ -196,7 +196,7 @@ class SecureFront(asyncio.BufferedProtocol):
         if self._session.has_peer_closed and not self._raw.is_closing():
             self._raw.close()
         elif not self._records_left:
-            self._rest()
+            self._pause_for_turn()
 
     def _decrypt(self) -> int:
         """Decrypt as much as the connection's buffer takes: records are small and each call takes time."""
@@ -217,26 +217,26 @@ class SecureFront(asyncio.BufferedProtocol):
         piece, self._unfed = self._unfed[:FED_BYTES], self._unfed[FED_BYTES:]
         self._session.receive(piece)
 
-    def _let_in(self) -> None:
+    def _start_connection(self) -> None:
         self._stop_timer()
         self._owner.forget(self)  # From now on, the connection itself is counted.
-        self._transport = SecureTransport(self._raw, self._session, self._outbox, self._go_on)
+        self._transport = SecureTransport(self._raw, self._session, self._outbox, self._deliver_soon)
         self._connection.connection_made(cast(asyncio.Transport, self._transport))
 
-    def _go_on(self) -> None:
+    def _deliver_soon(self) -> None:
         self._owner.loop.soon(self._deliver_if_open)
 
-    def _rest(self) -> None:
+    def _pause_for_turn(self) -> None:
         if not self._raw.is_closing():
             self._raw.pause_reading()
-            if not self._is_resting:
-                self._is_resting = True
+            if not self._is_paused_for_turn:
+                self._is_paused_for_turn = True
                 self._owner.loop.soon(self._next_turn)
 
     def _next_turn(self) -> None:
-        self._is_resting = False
+        self._is_paused_for_turn = False
         self._deliver_if_open()
-        if not self._is_resting and self._transport is not None and self._transport.is_reading():
+        if not self._is_paused_for_turn and self._transport is not None and self._transport.is_reading():
             self._raw.resume_reading()
 
     def _deliver_if_open(self) -> None:
@@ -277,13 +277,13 @@ class SecureTransport(TransportWithOutbox):
     """Transport of a TLS connection with the methods that connections use; its outbox sends responses."""
 
     def __init__(
-        self, raw: asyncio.Transport, session: Session, outbox: SecureOutbox, go_on: Callable[[], None]
+        self, raw: asyncio.Transport, session: Session, outbox: SecureOutbox, deliver_soon: Callable[[], None]
     ) -> None:
         super().__init__(ANONYMOUS if session.subject is None else Principal(USER, session.subject))
         self._raw = raw
         self._session = session
         self._outbox = outbox
-        self._go_on = go_on
+        self._request_delivery = deliver_soon
         self._is_paused = False
 
     def outbox_for(self, drained: Callable[[], None]) -> SecureOutbox:
@@ -308,7 +308,7 @@ class SecureTransport(TransportWithOutbox):
         self._is_paused = False
         if not self._raw.is_closing():
             self._raw.resume_reading()
-            self._go_on()  # Bytes may have been decrypted before the pause.
+            self._request_delivery()  # Bytes may have been decrypted before the pause.
 
     def close(self) -> None:
         self._raw.close()

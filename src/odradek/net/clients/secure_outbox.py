@@ -66,7 +66,7 @@ class SecureOutbox(Outbox):
         try:
             self._session.write(data)
         except TlsFailed as reason:
-            self._give_up(reason)
+            self._abort(reason)
             return 0
         return self._send_records(memoryview(self._session.data_to_send()))
 
@@ -111,7 +111,7 @@ class SecureOutbox(Outbox):
             sent = os.write(self._descriptor, records)
         except BlockingIOError:
             sent = 0
-        self._took(sent)
+        self._count_sent(sent)
         if sent < len(records):
             self._chunks.appendleft(cast(Chunk, _Records(records[sent:])))
             self._wait_for_room()

@@ -9,11 +9,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
-from odradek.api.cluster import alter_partition_requests as alter_partition_ask
+from odradek.api.cluster import alter_partition_requests as alter_partition_api
 from odradek.api.cluster import controlled_shutdown
-from odradek.api.topics import auto_topic_creation as create_topics_ask
-from odradek.api.transactions import add_partitions_requests as add_partitions_ask
-from odradek.api.transactions import marker_requests as markers_ask
+from odradek.api.topics import auto_topic_creation as create_topics_api
+from odradek.api.transactions import add_partitions_requests as add_partitions_api
+from odradek.api.transactions import marker_requests as markers_api
 from odradek.base.errors import Refused
 from odradek.base.units import NO_BROKER, BrokerId
 from odradek.core.broker.broker import Broker
@@ -43,7 +43,7 @@ class BrokerRequests:
         self._broker = broker
         self._protocol = broker.protocol
         self._channels = channels
-        self._is_silence_told = False  # For the controller, which receives many requests a second.
+        self._has_logged_silence = False  # For the controller, which receives many requests a second.
 
     def send_queued_requests(self) -> None:
         """Send the requests that the broker has queued."""
@@ -54,11 +54,11 @@ class BrokerRequests:
 
     def _write_markers(self, effect: WriteMarkers) -> None:
         def on_response(response: WriteTxnMarkersResponse | Refused) -> None:
-            outcome = response if isinstance(response, Refused) else markers_ask.outcome(response)
+            outcome = response if isinstance(response, Refused) else markers_api.outcome(response)
             self._broker.transactions.markers.on_answered(effect, outcome, self._shell.now())
             self._shell.settle()
 
-        message = markers_ask.to_message(effect)
+        message = markers_api.to_message(effect)
         version = self._protocol.write_txn_markers
         self._channels.send_request(
             effect.broker, RequestBuilder.of(message, WriteTxnMarkersResponse, version), on_response
@@ -66,13 +66,13 @@ class BrokerRequests:
 
     def _add_partitions(self, effect: AddPartitions) -> None:
         def on_response(response: AddPartitionsToTxnResponse | Refused) -> None:
-            outcome = response if isinstance(response, Refused) else add_partitions_ask.errors(effect, response)
+            outcome = response if isinstance(response, Refused) else add_partitions_api.errors(effect, response)
             self._broker.transactions.additions.on_answered(effect, outcome, self._shell.now())
             self._shell.settle()
 
         version = self._protocol.add_partitions_to_txn
         assert version is not None, "AddPartitionsToTxn is sent only to brokers that support it"
-        message = add_partitions_ask.to_message(effect, version)
+        message = add_partitions_api.to_message(effect, version)
         request = RequestBuilder.of(message, AddPartitionsToTxnResponse, version)
         self._channels.send_request(effect.broker, request, on_response)
 
@@ -81,48 +81,48 @@ class BrokerRequests:
 
         def on_response(response: CreateTopicsResponse | Refused) -> None:
             if isinstance(response, Refused):
-                self._tell_of_silence(controller, response)
+                self._warn_of_silence(controller, response)
                 then(all_refused(change))
                 return
-            self._is_silence_told = False
-            refused = create_topics_ask.refusals(response)
-            made = {topic.name: topic for topic in change.topics if topic.name not in refused}
-            then(Changed(change.token, made, refused))
+            self._has_logged_silence = False
+            refused = create_topics_api.refusals(response)
+            created = {topic.name: topic for topic in change.topics if topic.name not in refused}
+            then(Changed(change.token, created, refused))
 
-        message, version = create_topics_ask.to_message(change), self._protocol.create_topics
+        message, version = create_topics_api.to_message(change), self._protocol.create_topics
         self._channels.send_request(controller, RequestBuilder.of(message, CreateTopicsResponse, version), on_response)
 
-    def _tell_of_silence(self, controller: BrokerId, refused: Refused) -> None:
+    def _warn_of_silence(self, controller: BrokerId, refused: Refused) -> None:
         # A starting broker knows no topic and no controller; a client that needs a coordinator retries.
-        if controller != NO_BROKER and not self._is_silence_told:
+        if controller != NO_BROKER and not self._has_logged_silence:
             log.warning("failed to create topics: no response from the controller: %s", refused.detail)
-            self._is_silence_told = True
+            self._has_logged_silence = True
 
     def alter_partitions(
         self,
         controller: BrokerId,
         proposed: Sequence[ProposedIsr],
-        then: Callable[[Sequence[alter_partition_ask.AlterPartitionResult]], None],
+        then: Callable[[Sequence[alter_partition_api.AlterPartitionResult]], None],
     ) -> None:
         """Request the ISRs proposed by leaders here from the controller; `then` gets a result for each."""
         newest = self._protocol.alter_partition
         assert newest is not None, "AlterPartition is sent only from inter-broker protocol 2.7 on"
-        topic_ids = alter_partition_ask.topic_ids_of(proposed)
-        version = alter_partition_ask.version_for(proposed, topic_ids, newest)
+        topic_ids = alter_partition_api.topic_ids_of(proposed)
+        version = alter_partition_api.version_for(proposed, topic_ids, newest)
 
         def on_response(response: AlterPartitionResponse | Refused) -> None:
             if isinstance(response, Refused):
-                then([alter_partition_ask.AlterPartitionResult(response.code)] * len(proposed))
+                then([alter_partition_api.AlterPartitionResult(response.code)] * len(proposed))
             else:
-                then(alter_partition_ask.from_response(proposed, response, topic_ids, version))
+                then(alter_partition_api.from_response(proposed, response, topic_ids, version))
 
         epoch = self._broker.controlled.broker_epoch
-        message = alter_partition_ask.to_message(proposed, self._broker.id, epoch, topic_ids, version)
+        message = alter_partition_api.to_message(proposed, self._broker.id, epoch, topic_ids, version)
         self._channels.send_request(
             controller, RequestBuilder.of(message, AlterPartitionResponse, version), on_response
         )
 
-    def shut_down(self, controller: BrokerId, ask: ShutDown, then: Callable[[Answer], None]) -> None:
+    def shut_down(self, controller: BrokerId, event: ShutDown, then: Callable[[Answer], None]) -> None:
         """Request controlled shutdown from the controller; `then` gets the remaining partitions or an error."""
 
         def on_response(response: ControlledShutdownResponse | Refused) -> None:
@@ -136,6 +136,6 @@ class BrokerRequests:
             else:
                 then(remaining)
 
-        message, version = controlled_shutdown.to_message(ask), self._protocol.controlled_shutdown
+        message, version = controlled_shutdown.to_message(event), self._protocol.controlled_shutdown
         request = RequestBuilder.of(message, ControlledShutdownResponse, version)
         self._channels.send_request(controller, request, on_response)

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-Asked = events.ShutDown | events.AlterPartitions | events.ElectLeaders
+OwnQuery = events.ShutDown | events.AlterPartitions | events.ElectLeaders
 
 
 class ClusterMember:
@@ -62,11 +62,11 @@ class ClusterMember:
         *,
         patience_ms: int,
         configs: ConfigWatch,
-        reaches: Callable[[Shell, Broker, Callable[[events.Event], None]], Peers] | None,
+        make_peers: Callable[[Shell, Broker, Callable[[events.Event], None]], Peers] | None,
     ) -> None:
         """Create a member that has not started yet.
 
-        `patience_ms` limits how long an earlier registration of this broker may remain. `reaches` creates the
+        `patience_ms` limits how long an earlier registration of this broker may remain. `make_peers` creates the
         connections to other brokers. Without it, the broker is alone and rejects requests that only brokers send.
         """
         self._shell = shell
@@ -76,14 +76,14 @@ class ClusterMember:
         self._info = info
         self._patience_ms = patience_ms
         self._configs = configs
-        self._asks = ControllerQueries(broker.purgatory, metadata.give_producer_ids)
-        if reaches is not None:
-            broker.controller_asks = self._asks
+        self._queries = ControllerQueries(broker.purgatory, metadata.allocate_producer_ids)
+        if make_peers is not None:
+            broker.controller_asks = self._queries
         self._awaited = TopicPurgatory(broker.view)
         self._storage = list(broker.storage)
         self._directories: tuple[int, int] | None = self._directories_now()  # None: the controller was not notified.
         self._is_closed = False
-        self._asked: dict[events.ControllerQuery[Any], Callable[[events.ControllerQuery[Any]], None]] = {}
+        self._pending_queries: dict[events.ControllerQuery[Any], Callable[[events.ControllerQuery[Any]], None]] = {}
         self._controller = Controller(
             broker.id,
             has_recovery=broker.protocol.has_leader_recovery,
@@ -97,25 +97,25 @@ class ClusterMember:
             now=self._wall,
             may_be_unclean=self._may_be_unclean,
             send=self._send,
-            answered=lambda event: self._on_loop(self._answered, event),
+            answered=lambda event: self._on_loop(self._on_answered, event),
             failed=lambda error: self._on_loop(_raise, error),
-            is_alone=reaches is None,
-            rebalance_seconds=None if reaches is None else _rebalance_seconds(broker),
+            is_alone=make_peers is None,
+            rebalance_seconds=None if make_peers is None else _rebalance_seconds(broker),
         )
-        tree.renewed = self._renewed
-        self._peers = None if reaches is None else reaches(shell, broker, self._thread.put_event)
-        self._isr_changes = None if self._peers is None else self._changes_of_isrs(self._peers)
+        tree.on_renewed = self._on_renewed
+        self._peers = None if make_peers is None else make_peers(shell, broker, self._thread.put_event)
+        self._isr_changes = None if self._peers is None else self._make_isr_changes(self._peers)
         self._removals = DelayedDeletions(
             shell, metadata, self._unless_closed, lambda event: broker.on_event(event, shell.now())
         )
-        self._hearing = ControllerUpdates(shell, broker, metadata, self._unless_closed, self._updated)
+        self._updates = ControllerUpdates(shell, broker, metadata, self._unless_closed, self._on_updated)
 
     # Start and stop.
 
     @property
     def informed(self) -> asyncio.Future[None]:
         """Return a future that completes when the controller has sent the current state."""
-        return self._hearing.informed
+        return self._updates.informed
 
     @property
     def unclean_elections(self) -> int:
@@ -126,44 +126,44 @@ class ClusterMember:
         """Join the controller election and process the controller's requests."""
         self._thread.start()
 
-    def _renewed(self) -> None:
+    def _on_renewed(self) -> None:
         """Register again after the session has expired; called in a thread of the tree."""
         epoch = self._metadata.enroll(self._info, self._wall, self._patience_ms)
         log.warning("metadata tree session expired; registered broker %d again", self._broker.id)
-        self._on_loop(self._enrolled, epoch)
+        self._on_loop(self._on_enrolled, epoch)
         self._thread.put_event(events.ControllerChanged())
-        self._configs.renewed()
+        self._configs.on_renewed()
 
-    def _enrolled(self, epoch: int) -> None:
+    def _on_enrolled(self, epoch: int) -> None:
         self._broker.on_registered(epoch)
-        self._hearing.renewed()
+        self._updates.on_renewed()
 
     async def hand_over(self) -> None:
         """Move this broker's leaderships to other brokers, if there are any, before it stops."""
-        await hand_over(self._broker, self._ask_to_shut_down)
+        await hand_over(self._broker, self._request_shutdown)
 
-    def _ask_to_shut_down(self, then: Callable[[Answer], None]) -> None:
-        ask = events.ShutDown(self._broker.id, self._broker.controlled.broker_epoch)
+    def _request_shutdown(self, then: Callable[[Answer], None]) -> None:
+        event = events.ShutDown(self._broker.id, self._broker.controlled.broker_epoch)
         controller = self._broker.view.controller
         if controller != self._broker.id:
-            self._others.asks.shut_down(controller, ask, then)
+            self._others.requests.shut_down(controller, event, then)
             return
 
         def on_answered(_: events.ControllerQuery[Any]) -> None:
-            then(Refused(ask.error, "this broker is no longer the controller") if ask.error else ask.answer or ())
+            then(Refused(event.error, "this broker is no longer the controller") if event.error else event.answer or ())
 
-        self._ask_ourselves(ask, on_answered)
+        self._query_own_controller(event, on_answered)
 
-    def _ask_ourselves(self, ask: Asked, ended: Callable[[events.ControllerQuery[Any]], None]) -> None:
+    def _query_own_controller(self, event: OwnQuery, then: Callable[[events.ControllerQuery[Any]], None]) -> None:
         """Send a request to our own controller, without a socket."""
-        self._asked[ask] = ended
-        self._thread.put_event(ask)
+        self._pending_queries[event] = then
+        self._thread.put_event(event)
 
-    def _changes_of_isrs(self, peers: Peers) -> IsrChanges:
+    def _make_isr_changes(self, peers: Peers) -> IsrChanges:
         from odradek.net.cluster.isr_changes import IsrChanges
 
-        asks = peers.asks.alter_partitions, self._ask_ourselves
-        return IsrChanges(self._shell, self._broker, self._tree, self._unless_closed, *asks)
+        senders = peers.requests.alter_partitions, self._query_own_controller
+        return IsrChanges(self._shell, self._broker, self._tree, self._unless_closed, *senders)
 
     def close(self) -> None:
         """Stop sending and receiving; the tree stays open."""
@@ -177,9 +177,9 @@ class ClusterMember:
         assert self._peers is not None, "a single broker is its own controller"
         return self._peers
 
-    def _updated(self) -> None:
+    def _on_updated(self) -> None:
         if self._peers is not None:
-            self._peers.close_gone()
+            self._peers.close_stale()
 
     def _wall(self) -> TimestampMs:
         return self._shell.now().wall
@@ -205,25 +205,25 @@ class ClusterMember:
             return
         if self._peers is not None:
             self._take_questions()
-            self._peers.asks.send_queued_requests()
+            self._peers.requests.send_queued_requests()
             self._peers.fetchers.send_due_requests()
         if self._isr_changes is not None:
             self._isr_changes.send_proposals()
         if self._broker.unclean_enabled:
-            self._tell_of_unclean()
+            self._start_unclean_elections()
         if self._awaited.has_any:
             for changed in self._awaited.take_completed(self._shell.now().steady):
                 self._removals.add(changed)
-        self._tell_of_directories()
-        self._hearing.go_on()
+        self._report_directories()
+        self._updates.start_next()
 
     def _take_questions(self) -> None:
         """Take requests from other brokers; a lone broker receives none."""
-        for told in self._asks.told.take_questions():
-            self._hearing.add(told.question, told.complete)
-        for asked in self._asks.asked.take_questions():
-            assert isinstance(asked.question, Asked)
-            self._ask_ourselves(asked.question, asked.complete)
+        for update in self._queries.told.take_questions():
+            self._updates.add(update.question, update.complete)
+        for query in self._queries.asked.take_questions():
+            assert isinstance(query.question, OwnQuery)
+            self._query_own_controller(query.question, query.complete)
 
     def forwards(self, change: Change) -> bool:
         """Forward a topic creation to the controller; return False if this broker applies the change.
@@ -233,10 +233,10 @@ class ClusterMember:
         controller = self._broker.view.controller
         if not isinstance(change, CreateTopics) or controller == self._broker.id:
             return False
-        self._others.asks.create_topics(controller, change, partial(self._forwarded, change))
+        self._others.requests.create_topics(controller, change, partial(self._on_forwarded, change))
         return True
 
-    def _forwarded(self, change: CreateTopics, changed: Changed) -> None:
+    def _on_forwarded(self, change: CreateTopics, changed: Changed) -> None:
         self.changed(change, changed, any_id=True)
         self._shell.settle()
 
@@ -247,21 +247,21 @@ class ClusterMember:
         else:
             self._broker.on_event(changed, self._shell.now())
 
-    def _tell_of_unclean(self) -> None:
+    def _start_unclean_elections(self) -> None:
         """Start elections that a configuration change has enabled, if this broker is the controller."""
         enabled, self._broker.unclean_enabled = self._broker.unclean_enabled, {}
         for name in enabled:
             self._thread.put_event(events.UncleanElectionEnabled(name))
 
-    def _tell_of_directories(self) -> None:
+    def _report_directories(self) -> None:
         """Notify the controller when a directory or log has failed, or when replicas have returned.
 
         The controller then asks which replicas are available.
         """
         now = self._directories_now()
         if now != self._directories:
-            work = partial(self._metadata.tell_directory_failed, self._broker.id)
-            self._shell.in_order(work, self._told_of_directory)
+            work = partial(self._metadata.propagate_log_dir_event, self._broker.id)
+            self._shell.in_order(work, self._on_directories_reported)
         self._directories = now
 
     def _directories_now(self) -> tuple[int, int]:
@@ -272,7 +272,7 @@ class ClusterMember:
                 failed += 1
         return failed, self._broker.replicas.changes
 
-    def _told_of_directory(self, done: Future[None]) -> None:
+    def _on_directories_reported(self, done: Future[None]) -> None:
         failure = done.exception()
         if isinstance(failure, TreeFailed):
             log.warning("failed to notify the controller of log directory failures (will retry): %s", failure)
@@ -284,14 +284,14 @@ class ClusterMember:
 
     def _send(self, requests: Sequence[ControlRequest]) -> None:
         """Accept the controller's requests and their destinations, on its thread."""
-        self._on_loop(self._sent, requests, dict(self._controller.context.brokers))
+        self._on_loop(self._on_sent, requests, dict(self._controller.context.brokers))
 
-    def _sent(self, requests: Sequence[ControlRequest], alive: Mapping[BrokerId, LiveBroker]) -> None:
+    def _on_sent(self, requests: Sequence[ControlRequest], alive: Mapping[BrokerId, LiveBroker]) -> None:
         if self._peers is not None:
-            self._peers.keep(alive)
+            self._peers.retain(alive)
         for request in requests:
             if request.broker == self._broker.id:
-                self._hearing.add(request, partial(self._answer_controller, request))
+                self._updates.add(request, partial(self._answer_controller, request))
             else:
                 self._others.send(request, alive[request.broker])
 
@@ -301,10 +301,10 @@ class ClusterMember:
         else:
             self._thread.put_event(events.Answered(request, answer))
 
-    def _answered(self, event: events.ControllerQuery[Any]) -> None:
-        ended = self._asked.pop(event, None)
-        if ended is not None:
-            ended(event)
+    def _on_answered(self, event: events.ControllerQuery[Any]) -> None:
+        then = self._pending_queries.pop(event, None)
+        if then is not None:
+            then(event)
 
 
 def _rebalance_seconds(broker: Broker) -> int | None:

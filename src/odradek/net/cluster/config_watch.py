@@ -39,14 +39,14 @@ from odradek.net.cluster.controller_updates import Shell
 _LOG = logging.getLogger(__name__)
 
 READ_AGAIN_SECONDS = 1.0  # After the tree could not be reached.
-NOBODY_WAITS = 0  # Token of changes without a request; tokens of requests start at 1.
+NO_REQUEST = 0  # Token of changes without a request; tokens of requests start at 1.
 
 
 class ConfigNotices(NamedTuple):
     """Existing notices and the number ever created, in the folder created by the transaction `folder`."""
 
     folder: int
-    made: int
+    created: int
     names: frozenset[str]
 
 
@@ -77,7 +77,7 @@ class ConfigWatch:
         self._is_lost = False  # Contact was lost for a while, and earlier watches no longer exist.
         self._is_due = False  # `_soon` was called, and reading has not started.
         self._is_failing = False  # The last reading failed, and this was logged.
-        tree.on_session(self._session_is)
+        tree.on_session(self._on_session_state)
 
     def skip_existing_notices(self) -> None:
         """Treat existing notices as read; the caller reads the configurations afterwards.
@@ -89,28 +89,28 @@ class ConfigWatch:
     def start(self, soon: Callable[[], None]) -> None:
         """Call `soon` now and whenever there is news to `read`; `soon` may be called in any thread."""
         self._soon = soon
-        self._tell()
+        self._notify()
 
     def stop(self) -> None:
         """Stop notifying and reading."""
         self._soon = None
 
-    def renewed(self) -> None:
+    def on_renewed(self) -> None:
         """Read and watch everything again in a new session, as the session of the watches has expired."""
         self._is_lost = True
-        self._tell()
+        self._notify()
 
-    def _session_is(self, state: SessionState) -> None:
+    def _on_session_state(self, state: SessionState) -> None:
         if state is SessionState.SUSPENDED:
             self._is_suspended = True
         elif state is SessionState.CONNECTED and self._is_suspended:
             self._is_suspended, self._is_lost = False, True
-            self._tell()
+            self._notify()
 
-    def _changed(self, _: WatchEvent) -> None:
-        self._tell()
+    def _on_change(self, _: WatchEvent) -> None:
+        self._notify()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         soon = self._soon
         if soon is not None and not self._is_due:
             self._is_due = True
@@ -120,11 +120,11 @@ class ConfigWatch:
         """Return changes since the last reading, or None if it must be retried a little later."""
         self._is_due = False
         if self._soon is None:
-            return Altered(NOBODY_WAITS)
+            return Altered(NO_REQUEST)
         try:
             altered = self._read()
         except SessionExpired:
-            return Altered(NOBODY_WAITS)  # `renewed` triggers a complete reading.
+            return Altered(NO_REQUEST)  # `on_renewed` triggers a complete reading.
         except TreeFailed as failed:
             if not self._is_failing:
                 _LOG.warning("failed to read changed configurations (will retry): %s", failed)
@@ -142,30 +142,30 @@ class ConfigWatch:
         topics = self._topics(self._all_topics() if named is None else named.topics)
         # Last, because it changes the known values of the broker.
         prepared = self._changes.reread() if named is None or named.broker else None
-        self._seen = notices if seen is None or named is None else notices._replace(made=_accounted(seen, notices))
+        self._seen = notices if seen is None or named is None else notices._replace(created=_seen_count(seen, notices))
         if prepared is None:
-            return Altered(NOBODY_WAITS, topics)
-        configs, in_force = prepared
-        return Altered(NOBODY_WAITS, topics, configs, (in_force,))
+            return Altered(NO_REQUEST, topics)
+        configs, apply = prepared
+        return Altered(NO_REQUEST, topics, configs, (apply,))
 
     def _notices(self) -> ConfigNotices:
         """Return the notices, and watch them."""
-        stat = self._tree.exists(layout.CONFIG_CHANGES, self._changed)
+        stat = self._tree.exists(layout.CONFIG_CHANGES, self._on_change)
         if stat is None:
             return NO_FOLDER
         names: list[str] = []
         with suppress(NoNode):
-            names = self._tree.children(layout.CONFIG_CHANGES, self._changed)
+            names = self._tree.children(layout.CONFIG_CHANGES, self._on_change)
         # `cversion` counts creations and deletions. More may have been created before the names were read.
-        made = max((stat.cversion + stat.num_children) // 2, _made(names))
-        return ConfigNotices(stat.czxid, made, frozenset(names))
+        created = max((stat.cversion + stat.num_children) // 2, _created_count(names))
+        return ConfigNotices(stat.czxid, created, frozenset(names))
 
     def _named(self, seen: ConfigNotices, notices: ConfigNotices) -> ChangedOwners | None:
         """Return the owners in new notices, or None if some notices were deleted before they were read.
 
         A writer of a notice deletes old ones by its own clock, which may be wrong.
         """
-        if notices.made > _accounted(seen, notices):
+        if notices.created > _seen_count(seen, notices):
             return None
         paths = [f"{layout.CONFIG_CHANGES}/{name}" for name in sorted(notices.names - seen.names)]
         named = ChangedOwners(set(), broker=False)
@@ -173,12 +173,12 @@ class ConfigWatch:
             if node is None:
                 return None
             try:
-                named = self._with(named, layout.decode_config_change(node[0]))
+                named = self._add_entity(named, layout.decode_config_change(node[0]))
             except (BadZnodeError, Refused) as bad:
                 _LOG.error("failed to read %s: %s", path, bad)
         return named
 
-    def _with(self, named: ChangedOwners, entity: str) -> ChangedOwners:
+    def _add_entity(self, named: ChangedOwners, entity: str) -> ChangedOwners:
         """Add the owner in a notice, such as `topics/flights`; ignore owners other than topics and brokers."""
         kind, _, name = entity.partition("/")
         if kind == layout.TOPIC_CONFIGS:
@@ -217,21 +217,21 @@ class WatchedConfigs:
         self._broker = broker
         self._watch = watch
         self._is_stopped = False
-        watch.start(self._changed)
+        watch.start(self._on_change)
 
     def stop(self) -> None:
         self._watch.stop()
         self._is_stopped = True
 
-    def _changed(self) -> None:
+    def _on_change(self) -> None:
         """Schedule a reading; called in any thread."""
         if not self._is_stopped:
             self._shell.loop.call_soon_threadsafe(self._read)
 
     def _read(self) -> None:
-        self._shell.in_order(self._watch.read, self._was_read)
+        self._shell.in_order(self._watch.read, self._on_read)
 
-    def _was_read(self, done: Future[Altered | None]) -> None:
+    def _on_read(self, done: Future[Altered | None]) -> None:
         failure = done.exception()
         if isinstance(failure, AssertionError):
             raise failure
@@ -244,7 +244,7 @@ class WatchedConfigs:
             self._shell.add_slices(put_news_in_force(self._broker, found, self._shell.now()))
 
 
-def _made(names: list[str]) -> int:
+def _created_count(names: list[str]) -> int:
     """Return the minimum number of notices ever created, from the sequence number of the last one."""
     for name in reversed(names):
         with suppress(ValueError):
@@ -252,6 +252,6 @@ def _made(names: list[str]) -> int:
     return 0
 
 
-def _accounted(seen: ConfigNotices, notices: ConfigNotices) -> int:
+def _seen_count(seen: ConfigNotices, notices: ConfigNotices) -> int:
     """Return how many of the notices ever created were seen."""
-    return seen.made + len(notices.names - seen.names)
+    return seen.created + len(notices.names - seen.names)

@@ -50,7 +50,7 @@ class PreparedConfigs(NamedTuple):
 
     configs: BrokerConfigs
     dynamic: DynamicConfigTexts
-    in_force: Callable[[], None]
+    apply: Callable[[], None]
 
 
 class Write(NamedTuple):
@@ -83,10 +83,10 @@ class ConfigChanges:
         Unusable values and unreadable certificates are logged and skipped. Raises TreeFailed.
         """
         dynamic = self._read_dynamic()
-        prepared = self._prepared((dynamic, dynamic.without_certificates(), NOTHING_SET))
+        prepared = self._prepare_first((dynamic, dynamic.without_certificates(), NOTHING_SET))
         assert prepared is not None, "a configuration without dynamic values can always be prepared"
         self._configs, self._dynamic = prepared.configs, prepared.dynamic
-        return prepared.configs, prepared.in_force
+        return prepared.configs, prepared.apply
 
     def reread(self) -> tuple[BrokerConfigs, Callable[[], None]] | None:
         """Return a running broker's new values from the tree as at its start; None if they have not changed.
@@ -96,29 +96,29 @@ class ConfigChanges:
         dynamic, before = self._read_dynamic(), self._dynamic
         if dynamic == before:
             return None
-        prepared = self._prepared((dynamic, dynamic.with_certificates_of(before)))
+        prepared = self._prepare_first((dynamic, dynamic.with_certificates_of(before)))
         if prepared is None or prepared.dynamic == before:
             return None
         self._configs, self._dynamic = prepared.configs, prepared.dynamic
         owners = ConfigOwner(is_topic=False, name=str(self._broker_id)), ConfigOwner(is_topic=False, name="")
         for owner, old, new in zip(owners, before.usable(), prepared.dynamic.usable(), strict=True):
             config_log.log_config_change(owner, old, new, NOBODY)
-        return prepared.configs, prepared.in_force
+        return prepared.configs, prepared.apply
 
-    def _prepared(self, wanted: Iterable[DynamicConfigTexts]) -> PreparedConfigs | None:
+    def _prepare_first(self, candidates: Iterable[DynamicConfigTexts]) -> PreparedConfigs | None:
         """Return the first configuration that can be prepared, and log new problems."""
         problems: list[str] = []
         prepared = None
-        for number, dynamic in enumerate(wanted):
+        for number, dynamic in enumerate(candidates):
             configs, unused = started_with(self._configs, dynamic)
             if number == 0:
                 problems += unused
             try:
-                in_force = self._prepare(self._configs, configs)
+                apply = self._prepare(self._configs, configs)
             except ConfigError as error:
                 problems.append(f"ignored the certificates of the dynamic configuration: {error}")
             else:
-                prepared = PreparedConfigs(configs, self._dynamic if configs is self._configs else dynamic, in_force)
+                prepared = PreparedConfigs(configs, self._dynamic if configs is self._configs else dynamic, apply)
                 break
         self._problems.log_new_problems(problems)
         return prepared
@@ -146,7 +146,7 @@ class ConfigChanges:
         self._configs, self._dynamic = result.configs, result.dynamic
         if not change.is_dry:
             with suppress(TreeFailed):
-                self._forget_notices(now)
+                self._delete_old_notices(now)
         return result.altered()
 
     def _topic(self, owner: ConfigOwner, edit: ConfigEdit) -> Write:
@@ -161,27 +161,27 @@ class ConfigChanges:
         for_all = not owner.name
         name = owner.name or layout.DEFAULT_ENTITY
         path = layout.config(layout.BROKER_CONFIGS, name)
-        kept_before, version = stored(self._tree, path)
+        stored_before, version = stored(self._tree, path)
         dynamic = self._read_dynamic()
         before = dynamic.cluster if for_all else dynamic.broker
         after, configs = altered_broker(result.configs, dynamic, edit, for_all=for_all)
         texts = after.cluster if for_all else after.broker
         try:
-            kept = {key: self._encoded(key, text, before, kept_before) for key, text in texts.items()}
-            in_force = self._prepare(result.configs, configs)
+            stored_texts = {key: self._encoded(key, text, before, stored_before) for key, text in texts.items()}
+            apply = self._prepare(result.configs, configs)
         except (ConfigError, CannotEncode) as error:
             raise Refused(ErrorCode.INVALID_REQUEST, str(error)) from None
         # A secret that cannot be decrypted stays unless everything is replaced, because the key may return.
-        unread = {} if edit.replaces_all else {key: text for key, text in kept_before.items() if key not in before}
+        unread = {} if edit.replaces_all else {key: text for key, text in stored_before.items() if key not in before}
         removed = {one.name for one in edit.keys}
-        kept.update((key, text) for key, text in unread.items() if key not in removed)
-        result.prepared = PreparedConfigs(configs, after, in_force)
-        return Write(owner, before, texts, _operations(path, version, kept))
+        stored_texts.update((key, text) for key, text in unread.items() if key not in removed)
+        result.prepared = PreparedConfigs(configs, after, apply)
+        return Write(owner, before, texts, _operations(path, version, stored_texts))
 
-    def _encoded(self, key: str, text: str, before: Mapping[str, str], kept: Mapping[str, str]) -> str:
+    def _encoded(self, key: str, text: str, before: Mapping[str, str], stored_texts: Mapping[str, str]) -> str:
         if not is_secret(key):
             return text
-        return kept[key] if before.get(key) == text else self._encoder.encode(text)
+        return stored_texts[key] if before.get(key) == text else self._encoder.encode(text)
 
     def _write(self, writes: list[Write], result: _Result) -> None:
         """Write all configurations at once; if that fails, write each separately so others still succeed."""
@@ -201,7 +201,7 @@ class ConfigChanges:
         for write in writes:
             result.written(write)
 
-    def _forget_notices(self, now: TimestampMs) -> None:
+    def _delete_old_notices(self, now: TimestampMs) -> None:
         for name in self._tree.children(layout.CONFIG_CHANGES):
             path = f"{layout.CONFIG_CHANGES}/{name}"
             stat = self._tree.exists(path)
@@ -221,7 +221,7 @@ class _Result:
         self.prepared: PreparedConfigs | None = None
         self._topics: dict[TopicName, Mapping[str, str]] = {}
         self._broker: BrokerConfigs | None = None
-        self._in_force: list[Callable[[], None]] = []
+        self._to_apply: list[Callable[[], None]] = []
 
     def written(self, write: Write) -> None:
         if self.change.is_dry:
@@ -231,12 +231,12 @@ class _Result:
             self._topics[TopicName(write.owner.name)] = write.after
             return
         assert self.prepared is not None
-        self.configs, self.dynamic, in_force = self.prepared
+        self.configs, self.dynamic, apply = self.prepared
         self._broker = self.configs
-        self._in_force.append(in_force)
+        self._to_apply.append(apply)
 
     def altered(self) -> Altered:
-        return Altered(self.change.token, self._topics, self._broker, self._in_force, self.refused)
+        return Altered(self.change.token, self._topics, self._broker, self._to_apply, self.refused)
 
 
 def _operations(path: str, version: int | None, texts: Mapping[str, str]) -> list[Operation]:

@@ -22,42 +22,42 @@ from odradek.core.kernel.cluster_view import ClusterView
 _LOG = logging.getLogger(__name__)
 
 ANSWER_SECONDS_MAX = 30  # controller.socket.timeout.ms
-LOOK_SECONDS = 0.05
+POLL_SECONDS = 0.05
 
 Answer: TypeAlias = "Sequence[TopicPartition] | Refused"
-AskController: TypeAlias = Callable[[Callable[[Answer], None]], None]
+SendRequest: TypeAlias = Callable[[Callable[[Answer], None]], None]
 
 
-async def hand_over(broker: Broker, ask: AskController) -> None:
+async def hand_over(broker: Broker, send_request: SendRequest) -> None:
     """Wait until others lead, no other can lead, or `controlled.shutdown.max.retries` is exhausted.
 
-    `ask` sends ControlledShutdown to the current controller. Its callback receives the partitions still led here, or an
-    error.
+    `send_request` sends ControlledShutdown to the current controller. Its callback receives the partitions still led
+    here, or an error.
     """
     if not broker.configs.bool("controlled.shutdown.enable"):
         return
     pause_seconds = broker.configs.int("controlled.shutdown.retry.backoff.ms") / SECOND_MS
     tries = broker.configs.int("controlled.shutdown.max.retries")
-    alive_at_first = frozenset(broker.view.brokers)
-    while tries and has_heirs(broker.view, broker.id):
+    initially_alive = frozenset(broker.view.brokers)
+    while tries and has_other_replicas(broker.view, broker.id):
         controller, brokers = broker.view.controller, broker.view.brokers.keys()
-        answer = await _answer(ask)
-        if not isinstance(answer, Refused) and not any(_is_hoped_for(broker, one, alive_at_first) for one in answer):
+        answer = await _answer(send_request)
+        if not isinstance(answer, Refused) and not any(_may_move(broker, one, initially_alive) for one in answer):
             return
-        why = str(answer) if isinstance(answer, Refused) else f"this broker still leads {len(answer)} partitions"
-        _LOG.warning("controlled shutdown attempt failed: %s", why)
+        reason = str(answer) if isinstance(answer, Refused) else f"this broker still leads {len(answer)} partitions"
+        _LOG.warning("controlled shutdown attempt failed: %s", reason)
         tries -= 1
         if tries and await _is_changed(broker.view, controller, brokers, pause_seconds):
             tries += 1  # As far as is known, this attempt does not count as failed.
 
 
-def _is_hoped_for(broker: Broker, name: TopicPartition, alive_at_first: AbstractSet[BrokerId]) -> bool:
+def _may_move(broker: Broker, name: TopicPartition, initially_alive: AbstractSet[BrokerId]) -> bool:
     """Return whether another broker may lead the partition: it is alive, or was away and may return."""
     topic = broker.view.topics.get(name.topic)
     if topic is None or name.partition >= len(topic.partitions):
         return False
     others = {*topic.partitions[name.partition].replicas} - {broker.id}
-    return not others <= alive_at_first - broker.view.brokers.keys()
+    return not others <= initially_alive - broker.view.brokers.keys()
 
 
 async def _is_changed(view: ClusterView, controller: BrokerId, brokers: AbstractSet[BrokerId], seconds: float) -> bool:
@@ -67,11 +67,11 @@ async def _is_changed(view: ClusterView, controller: BrokerId, brokers: Abstract
     while view.controller == controller and brokers <= view.brokers.keys():
         if loop.time() >= until:
             return False
-        await asyncio.sleep(min(LOOK_SECONDS, seconds))
+        await asyncio.sleep(min(POLL_SECONDS, seconds))
     return True
 
 
-async def _answer(ask: AskController) -> Answer:
+async def _answer(send_request: SendRequest) -> Answer:
     """Return the response, or Refused if there is none in time."""
     done: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
 
@@ -79,14 +79,14 @@ async def _answer(ask: AskController) -> Answer:
         if not done.done():
             done.set_result(answer)
 
-    ask(on_answered)
+    send_request(on_answered)
     await asyncio.wait([done], timeout=ANSWER_SECONDS_MAX)
     if not done.done():
         done.set_result(Refused(ErrorCode.REQUEST_TIMED_OUT, f"no response within {ANSWER_SECONDS_MAX} s"))
     return done.result()
 
 
-def has_heirs(view: ClusterView, broker: BrokerId) -> bool:
+def has_other_replicas(view: ClusterView, broker: BrokerId) -> bool:
     """Return whether a partition on the broker has a replica on another live broker."""
     alive = view.brokers.keys() - {broker}
     return any(

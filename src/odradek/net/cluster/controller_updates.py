@@ -56,7 +56,7 @@ class QueuedControlRequest(NamedTuple):
     """Request from the controller, and the callback for its result."""
 
     sent: ControlRequest
-    ended: Callable[[Errors | Refused], None]
+    then: Callable[[Errors | Refused], None]
 
 
 class ControllerUpdates:
@@ -68,57 +68,57 @@ class ControllerUpdates:
         broker: Broker,
         metadata: Metadata,
         unless_closed: Callable[..., None],
-        updated: Callable[[], None],
+        on_updated: Callable[[], None],
     ) -> None:
         """Create an empty queue.
 
-        `unless_closed` calls its first argument with the other arguments, unless the broker has stopped. `updated` is
-        called when the view of the cluster may have changed.
+        `unless_closed` calls its first argument with the other arguments, unless the broker has stopped. `on_updated`
+        is called when the view of the cluster may have changed.
         """
         self._shell = shell
         self._broker = broker
         self._metadata = metadata
         self._unless_closed = unless_closed
-        self._updated = updated
+        self._on_updated = on_updated
         # A new controller first sends UpdateMetadata with everything, then LeaderAndIsr. Clients that connect between
         # the two are sent here and rejected (NOT_LEADER_OR_FOLLOWER), so a lone broker accepts clients after both.
-        self._told: deque[QueuedControlRequest] = deque()
-        self._is_telling = self._knows = False
+        self._queue: deque[QueuedControlRequest] = deque()
+        self._is_applying = self._has_metadata = False
         self._waiting: tuple[QueuedControlRequest, asyncio.TimerHandle] | None = None  # Waiting for the tree.
         self.informed: asyncio.Future[None] = shell.loop.create_future()
 
-    def add(self, sent: ControlRequest, ended: Callable[[Errors | Refused], None]) -> None:
-        """Queue a request behind all others; `ended` gets the partitions for which it failed."""
-        self._told.append(QueuedControlRequest(sent, ended))
+    def add(self, sent: ControlRequest, then: Callable[[Errors | Refused], None]) -> None:
+        """Queue a request behind all others; `then` gets the partitions for which it failed."""
+        self._queue.append(QueuedControlRequest(sent, then))
 
-    def go_on(self) -> None:
+    def start_next(self) -> None:
         """Start the next request, if none is under way."""
-        if self._is_telling or not self._told:
+        if self._is_applying or not self._queue:
             return
-        self._is_telling = True
-        self._prepare(self._told.popleft())
+        self._is_applying = True
+        self._prepare(self._queue.popleft())
 
-    def renewed(self) -> None:
+    def on_renewed(self) -> None:
         """Retry reading from the tree at once, because there is a session again.
 
         The waiting request is probably from before the session expired, and will be refused. The requests behind it
         contain the current leaders, including those on this broker.
         """
         if self._waiting is not None:
-            told, timer = self._waiting
+            queued, timer = self._waiting
             timer.cancel()
-            self._prepare(told)
+            self._prepare(queued)
 
-    def _prepare(self, told: QueuedControlRequest) -> None:
+    def _prepare(self, queued: QueuedControlRequest) -> None:
         """Read required data and create the files of new replicas, in a thread."""
         self._waiting = None
-        sent, controlled = told.sent, self._broker.controlled
+        sent, controlled = queued.sent, self._broker.controlled
         names = controlled.names(sent)
         is_new = sent.controller_epoch > controlled.controller_epoch
         if names or is_new or isinstance(sent.request, BecomeLeaderOrFollower):
-            self._shell.in_order(partial(self._read, sent, names, is_new=is_new), partial(self._prepared, told))
+            self._shell.in_order(partial(self._read, sent, names, is_new=is_new), partial(self._on_prepared, queued))
         else:  # Not within `start_requested_work`, which every slice calls.
-            self._shell.loop.call_soon(self._unless_closed, self._shell.add_slices, self._tell(told, {}))
+            self._shell.loop.call_soon(self._unless_closed, self._shell.add_slices, self._apply_and_answer(queued, {}))
 
     def _read(self, sent: ControlRequest, names: Sequence[TopicName], *, is_new: bool) -> Overrides:
         """Return topic overrides; raise Refused for a new controller epoch that is not in the tree."""
@@ -130,26 +130,24 @@ class ControllerUpdates:
             make_replicas(self._broker, sent.request, overrides, self._shell.now().wall)
         return overrides
 
-    def _prepared(self, told: QueuedControlRequest, done: Future[Overrides]) -> None:
+    def _on_prepared(self, queued: QueuedControlRequest, done: Future[Overrides]) -> None:
         failure = done.exception()
         if isinstance(failure, TreeFailed):
             log.warning("a request of the controller waits for the metadata tree (will retry): %s", failure)
-            later = self._shell.loop.call_later(RETRY_SECONDS, self._unless_closed, self._prepare, told)
-            self._waiting = told, later
+            later = self._shell.loop.call_later(RETRY_SECONDS, self._unless_closed, self._prepare, queued)
+            self._waiting = queued, later
         else:
-            self._shell.add_slices(self._tell(told, done.result() if failure is None else failure))
+            self._shell.add_slices(self._apply_and_answer(queued, done.result() if failure is None else failure))
 
-    def _tell(self, told: QueuedControlRequest, read: Overrides | BaseException) -> Iterator[None]:
+    def _apply_and_answer(self, queued: QueuedControlRequest, read: Overrides | BaseException) -> Iterator[None]:
         try:
-            answer = yield from self._applied(told.sent, read)
+            answer = yield from self._apply(queued.sent, read)
         except Exception:  # The process stops after this; where it does not, as in tests, the next request starts.
-            self._end(told, Refused(ErrorCode.UNKNOWN_SERVER_ERROR))
+            self._end(queued, Refused(ErrorCode.UNKNOWN_SERVER_ERROR))
             raise
-        self._end(told, answer)
+        self._end(queued, answer)
 
-    def _applied(
-        self, sent: ControlRequest, read: Overrides | BaseException
-    ) -> Generator[None, None, Errors | Refused]:
+    def _apply(self, sent: ControlRequest, read: Overrides | BaseException) -> Generator[None, None, Errors | Refused]:
         """Return the failures by partition, or the reason why the whole request was refused.
 
         Raises errors that stop the process: a broken invariant, or the failure of the last data directory.
@@ -167,13 +165,13 @@ class ControllerUpdates:
             log.exception(text, sent.controller, sent.controller_epoch, sent.request)
             return Refused(ErrorCode.UNKNOWN_SERVER_ERROR)
 
-    def _end(self, told: QueuedControlRequest, answer: Errors | Refused) -> None:
-        self._is_telling = False
-        told.ended(answer)
-        if isinstance(told.sent.request, UpdateMetadata):
+    def _end(self, queued: QueuedControlRequest, answer: Errors | Refused) -> None:
+        self._is_applying = False
+        queued.then(answer)
+        if isinstance(queued.sent.request, UpdateMetadata):
             # Not within a slice, because requests waiting on a channel that closes fail at once.
-            self._shell.loop.call_soon(self._unless_closed, self._updated)
-            self._knows = True
+            self._shell.loop.call_soon(self._unless_closed, self._on_updated)
+            self._has_metadata = True
         # The consequences of the same event follow in the queue: leaderships of this broker that clients already know.
-        if self._knows and not self._told and not self.informed.done():
+        if self._has_metadata and not self._queue and not self.informed.done():
             self.informed.set_result(None)

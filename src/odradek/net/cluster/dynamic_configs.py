@@ -23,15 +23,15 @@ class Problems:
     """Log of problems that reports each one when it appears, and not again while it persists."""
 
     def __init__(self) -> None:
-        self._told: frozenset[str] = frozenset()
+        self._reported: frozenset[str] = frozenset()
 
     def log_new_problems(self, problems: Iterable[str]) -> None:
         """Log new problems, given all problems that exist now."""
         present = list(dict.fromkeys(problems))
         for problem in present:
-            if problem not in self._told:
+            if problem not in self._reported:
                 _LOG.error("%s", problem)
-        self._told = frozenset(present)
+        self._reported = frozenset(present)
 
 
 class DynamicConfigs:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
-from odradek.api.cluster import follower_requests as follower_ask
+from odradek.api.cluster import follower_requests as follower_api
 from odradek.api.cluster.follower_requests import FetchSettings
 from odradek.api.fetch.list_offsets import EARLIEST, LATEST
 from odradek.base.errors import ErrorCode, Refused, error_code
@@ -66,43 +66,43 @@ class FetcherConnections:
             if isinstance(request, ReplicaFetch):
                 self._fetch(fetcher, request)
             elif isinstance(request, LeaderEpochsRequest):
-                self._ask_epochs(fetcher, request)
+                self._request_epochs(fetcher, request)
             else:
-                self._ask_offsets(fetcher, request)
+                self._request_offsets(fetcher, request)
 
-    def _fetch(self, fetcher: ReplicaFetcher, asked: ReplicaFetch) -> None:
-        version = follower_ask.fetch_version(asked, self._broker.protocol.fetch)
+    def _fetch(self, fetcher: ReplicaFetcher, request: ReplicaFetch) -> None:
+        version = follower_api.fetch_version(request, self._broker.protocol.fetch)
         settings = self._settings._replace(broker_epoch=self._broker.controlled.broker_epoch)
-        message = follower_ask.fetch_message(asked, settings, version)
+        message = follower_api.fetch_message(request, settings, version)
 
-        def answered(response: FetchResponse) -> None:
+        def on_answered(response: FetchResponse) -> None:
             if response.error_code:
-                self._failed(fetcher, asked, error_code(response.error_code))
+                self._failed(fetcher, request, error_code(response.error_code))
                 return
-            answers = follower_ask.fetched(response, fetcher.topic_names, version)
-            risen = fetcher.fetched(asked, response.session_id, answers, self._shell.now())
-            self._take_in(fetcher, asked, self._told_of(risen))
+            answers = follower_api.fetch_results(response, fetcher.topic_names, version)
+            advanced = fetcher.fetched(request, response.session_id, answers, self._shell.now())
+            self._process(fetcher, request, self._complete_waiting(advanced))
 
-        self._ask(fetcher, asked, RequestBuilder.of(message, FetchResponse, version), answered)
+        self._send(fetcher, request, RequestBuilder.of(message, FetchResponse, version), on_answered)
 
-    def _told_of(self, risen: Iterable[TopicPartition | None]) -> Iterator[None]:
+    def _complete_waiting(self, advanced: Iterable[TopicPartition | None]) -> Iterator[None]:
         """Complete waiting requests of each partition whose high watermark has advanced."""
-        for name in risen:
+        for name in advanced:
             if name is not None:
                 self._broker.purgatory.happened(name)
             yield
 
-    def _ask_epochs(self, fetcher: ReplicaFetcher, asked: LeaderEpochsRequest) -> None:
-        message = follower_ask.epochs_message(asked, self._broker.id)
+    def _request_epochs(self, fetcher: ReplicaFetcher, request: LeaderEpochsRequest) -> None:
+        message = follower_api.epochs_message(request, self._broker.id)
         version = self._broker.protocol.offset_for_leader_epoch
 
-        def answered(response: OffsetForLeaderEpochResponse) -> None:
-            ends = follower_ask.epochs_ended(response)
-            self._take_in(fetcher, asked, fetcher.epochs_ended(asked, ends, self._shell.now()))
+        def on_answered(response: OffsetForLeaderEpochResponse) -> None:
+            ends = follower_api.epoch_ends(response)
+            self._process(fetcher, request, fetcher.epochs_ended(request, ends, self._shell.now()))
 
-        self._ask(fetcher, asked, RequestBuilder.of(message, OffsetForLeaderEpochResponse, version), answered)
+        self._send(fetcher, request, RequestBuilder.of(message, OffsetForLeaderEpochResponse, version), on_answered)
 
-    def _ask_offsets(self, fetcher: ReplicaFetcher, asked: LeaderOffsetsRequest) -> None:
+    def _request_offsets(self, fetcher: ReplicaFetcher, request: LeaderOffsetsRequest) -> None:
         """Request the leader's log end offsets, then the start offsets.
 
         Two requests are needed because a request may contain a partition only once.
@@ -110,28 +110,28 @@ class FetcherConnections:
         version = self._broker.protocol.list_offsets
 
         def on_latest_offsets(response: ListOffsetsResponse) -> None:
-            ends = {name: (error, end) for name, error, end in follower_ask.offsets(response)}
+            ends = {name: (error, end) for name, error, end in follower_api.offsets(response)}
 
-            def answered(response: ListOffsetsResponse) -> None:
-                both = follower_ask.both_offsets(response, ends)
-                self._take_in(fetcher, asked, fetcher.offsets(asked, both, self._shell.now()))
+            def on_answered(response: ListOffsetsResponse) -> None:
+                both = follower_api.both_offsets(response, ends)
+                self._process(fetcher, request, fetcher.offsets(request, both, self._shell.now()))
 
-            send_list_offsets(EARLIEST, answered)
+            send_list_offsets(EARLIEST, on_answered)
 
         def send_list_offsets(timestamp: int, then: Callable[[ListOffsetsResponse], None]) -> None:
-            message = follower_ask.offsets_message(asked, self._broker.id, timestamp)
-            self._ask(fetcher, asked, RequestBuilder.of(message, ListOffsetsResponse, version), then)
+            message = follower_api.offsets_message(request, self._broker.id, timestamp)
+            self._send(fetcher, request, RequestBuilder.of(message, ListOffsetsResponse, version), then)
 
         send_list_offsets(LATEST, on_latest_offsets)
 
-    def _ask(
-        self, fetcher: ReplicaFetcher, asked: Request, builder: RequestBuilder[T], answered: Callable[[T], None]
+    def _send(
+        self, fetcher: ReplicaFetcher, request: Request, builder: RequestBuilder[T], on_answered: Callable[[T], None]
     ) -> None:
         def on_response(response: T | Refused) -> None:
             if isinstance(response, Refused):
-                self._failed(fetcher, asked, response.code)
+                self._failed(fetcher, request, response.code)
             else:
-                answered(response)
+                on_answered(response)
             if not self._broker.fetchers.uses(fetcher.number):
                 self._close_unused()
             self._shell.settle()
@@ -143,12 +143,12 @@ class FetcherConnections:
         if known is None:
             shell, broker = self._shell, self._broker
             client_id = f"broker-{broker.id}-fetcher-{number}"
-            at, sockets = self._listener, self._sockets
-            known = BrokerChannels(shell.loop, client_id, broker.view, at, self._tls, sockets=sockets)
+            listener, sockets = self._listener, self._sockets
+            known = BrokerChannels(shell.loop, client_id, broker.view, listener, self._tls, sockets=sockets)
             self._channels[number] = known
         return known
 
-    def _take_in(self, fetcher: ReplicaFetcher, asked: Request, work: Iterator[None]) -> None:
+    def _process(self, fetcher: ReplicaFetcher, request: Request, work: Iterator[None]) -> None:
         """Process a response in slices.
 
         A bug in the processing fails one fetch, which is repeated after a pause, and does not stop the fetcher.
@@ -158,19 +158,19 @@ class FetcherConnections:
             try:
                 yield from work
             except Exception:
-                self._failed(fetcher, asked, ErrorCode.UNKNOWN_SERVER_ERROR)
+                self._failed(fetcher, request, ErrorCode.UNKNOWN_SERVER_ERROR)
                 raise
 
         self._slices.add(guarded())
 
-    def _failed(self, fetcher: ReplicaFetcher, asked: Request, error: ErrorCode) -> None:
-        fetcher.failed(asked, error, self._shell.now())
+    def _failed(self, fetcher: ReplicaFetcher, request: Request, error: ErrorCode) -> None:
+        fetcher.failed(request, error, self._shell.now())
 
-    def close_gone(self) -> None:
+    def close_stale(self) -> None:
         """Close channels to brokers that have left or moved; called when the view has changed."""
         self._close_unused()
         for channels in self._channels.values():
-            channels.close_gone()
+            channels.close_stale()
 
     def _close_unused(self) -> None:
         """Close channels of fetcher numbers that no longer exist after a change of num.replica.fetchers."""

@@ -34,8 +34,8 @@ RETRY_SECONDS = 1.0  # Delay before another write to a tree that could not be re
 NAMED_MAX = 10  # Partitions in one log line.
 
 Then: TypeAlias = Callable[[Sequence[AlterPartitionResult]], None]
-AskOther: TypeAlias = Callable[[BrokerId, Sequence[ProposedIsr], Then], None]
-AskOurselves: TypeAlias = Callable[[AlterPartitions, Callable[[object], None]], None]
+SendToController: TypeAlias = Callable[[BrokerId, Sequence[ProposedIsr], Then], None]
+QueryOwnController: TypeAlias = Callable[[AlterPartitions, Callable[[object], None]], None]
 Later: TypeAlias = Callable[..., None]
 
 
@@ -48,20 +48,20 @@ class IsrChanges:
         broker: Broker,
         tree: Tree,
         unless_closed: Later,
-        ask_other: AskOther,
-        ask_ourselves: AskOurselves,
+        send_to_controller: SendToController,
+        query_own_controller: QueryOwnController,
     ) -> None:
         """Create a sender of proposals.
 
-        `ask_other` sends to another broker as the controller, `ask_ourselves` to our own controller; neither responds
+        `send_to_controller` sends to another broker, `query_own_controller` to our own controller; neither responds
         within the call. `unless_closed` calls its first argument with the other arguments, unless the broker has
         stopped.
         """
         self._shell = shell
         self._broker = broker
         self._manager = broker.alter_partition
-        self._ask_other = ask_other
-        self._ask_ourselves = ask_ourselves
+        self._send_to_controller = send_to_controller
+        self._query_own_controller = query_own_controller
         self._in_tree = (
             _TreeIsrWriter(shell, broker, tree, unless_closed) if broker.protocol.alter_partition is None else None
         )
@@ -73,25 +73,27 @@ class IsrChanges:
             proposed = self._manager.take_proposals()
             if proposed:
                 self._is_under_way = True
-                (self._ask if self._in_tree is None else self._in_tree.write)(proposed, partial(self._ended, proposed))
+                (self._send if self._in_tree is None else self._in_tree.write)(
+                    proposed, partial(self._on_ended, proposed)
+                )
         if self._in_tree is not None:
             self._in_tree.notify_controller_if_due()
 
-    def _ask(self, proposed: Sequence[ProposedIsr], then: Then) -> None:
+    def _send(self, proposed: Sequence[ProposedIsr], then: Then) -> None:
         """Send the proposals to the current controller."""
-        controller, ourselves = self._broker.view.controller, self._broker.id
-        if controller != ourselves:
-            self._ask_other(controller, proposed, then)
+        controller, own_id = self._broker.view.controller, self._broker.id
+        if controller != own_id:
+            self._send_to_controller(controller, proposed, then)
             return
-        ask = to_event(proposed, ourselves, self._broker.controlled.broker_epoch)
-        self._ask_ourselves(ask, lambda _: then(from_event(proposed, ask)))
+        event = to_event(proposed, own_id, self._broker.controlled.broker_epoch)
+        self._query_own_controller(event, lambda _: then(from_event(proposed, event)))
 
-    def _ended(self, proposed: Sequence[ProposedIsr], answers: Sequence[AlterPartitionResult]) -> None:
+    def _on_ended(self, proposed: Sequence[ProposedIsr], answers: Sequence[AlterPartitionResult]) -> None:
         self._is_under_way = False
         now = self._shell.now()
         for one, answer in zip(proposed, answers, strict=True):
             self._manager.on_proposal_answered(one, answer.error, answer.state, now)
-        _tell(proposed, answers)
+        _log_results(proposed, answers)
         self._shell.settle()
 
 
@@ -106,9 +108,9 @@ class _TreeIsrWriter:
 
     def write(self, proposed: Sequence[ProposedIsr], then: Then) -> None:
         states = {one.leading.name: one.proposal for one in proposed}
-        self._shell.in_order(partial(write, self._tree, states), partial(self._written, list(states), then))
+        self._shell.in_order(partial(write, self._tree, states), partial(self._on_written, list(states), then))
 
-    def _written(
+    def _on_written(
         self, partitions: Sequence[TopicPartition], then: Then, done: Future[Mapping[TopicPartition, LeaderAndIsr]]
     ) -> None:
         failure = done.exception()
@@ -130,9 +132,9 @@ class _TreeIsrWriter:
         """Notify the controller if a notification is due."""
         if self._notifications.are_due:
             partitions = self._notifications.take_changed_partitions(self._shell.now())
-            self._shell.in_order(partial(notify, self._tree, partitions), partial(self._notified, partitions))
+            self._shell.in_order(partial(notify, self._tree, partitions), partial(self._on_notified, partitions))
 
-    def _notified(self, partitions: Sequence[TopicPartition], done: Future[None]) -> None:
+    def _on_notified(self, partitions: Sequence[TopicPartition], done: Future[None]) -> None:
         failure = done.exception()
         if isinstance(failure, TreeFailed):
             log.warning("failed to notify the controller of ISR changes (will retry): %s", failure)
@@ -142,7 +144,7 @@ class _TreeIsrWriter:
             raise failure
 
 
-def _tell(proposed: Sequence[ProposedIsr], answers: Sequence[AlterPartitionResult]) -> None:
+def _log_results(proposed: Sequence[ProposedIsr], answers: Sequence[AlterPartitionResult]) -> None:
     """Log the changed ISRs and the proposals for outdated states."""
     changed = [(one, answer.state) for one, answer in zip(proposed, answers, strict=True) if answer.state is not None]
     if changed:

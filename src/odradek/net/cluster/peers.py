@@ -25,35 +25,37 @@ class Peers:
         self,
         shell: Shell,
         broker: Broker,
-        tell: Callable[[events.Event], None],
+        put_event: Callable[[events.Event], None],
         *,
         listener: str,
         tls: Contexts | None,
     ) -> None:
-        """Create the channels; `tell` passes responses to the controller.
+        """Create the channels; `put_event` passes responses to the controller.
 
         `listener` is the inter-broker listener.
         """
         versions = versions_of(broker.protocol)
-        self._told = ControllerChannels(shell.loop, broker.id, listener, tell, versions=versions, tls=tls)
-        self._asked = BrokerChannels(shell.loop, f"broker-{broker.id}", broker.view, listener, tls)
-        self.asks = BrokerRequests(shell, broker, self._asked)
+        self._controller_channels = ControllerChannels(
+            shell.loop, broker.id, listener, put_event, versions=versions, tls=tls
+        )
+        self._broker_channels = BrokerChannels(shell.loop, f"broker-{broker.id}", broker.view, listener, tls)
+        self.requests = BrokerRequests(shell, broker, self._broker_channels)
         self.fetchers = FetcherConnections(shell, broker, listener, tls)
 
-    def keep(self, alive: Mapping[BrokerId, LiveBroker]) -> None:
+    def retain(self, alive: Mapping[BrokerId, LiveBroker]) -> None:
         """Close the controller's channels to all brokers except these."""
-        self._told.keep(alive)
+        self._controller_channels.retain(alive)
 
     def send(self, request: ControlRequest, live: LiveBroker) -> None:
         """Send a controller request to one broker, behind earlier ones."""
-        self._told.send(request, live)
+        self._controller_channels.send(request, live)
 
-    def close_gone(self) -> None:
+    def close_stale(self) -> None:
         """Close channels to brokers that have left or moved; called when the view has changed."""
-        self._asked.close_gone()
-        self.fetchers.close_gone()
+        self._broker_channels.close_stale()
+        self.fetchers.close_stale()
 
     def close(self) -> None:
-        self._told.close()
-        self._asked.close()
+        self._controller_channels.close()
+        self._broker_channels.close()
         self.fetchers.close()

@@ -18,7 +18,7 @@ from odradek.coordination.tree import (
     ensure_paths,
 )
 from odradek.core.kernel.cluster_view import BrokerInfo, PartitionInfo, TopicInfo
-from odradek.net.cluster.tree_metadata import AnotherBroker, Metadata, named
+from odradek.net.cluster.tree_metadata import AnotherBroker, Metadata, describe_broker
 
 REGISTRATIONS_MAX = 3  # Another broker may register and leave in between.
 
@@ -30,11 +30,11 @@ class LoneMetadata(Metadata):
         """Raise AnotherBroker if a broker is alive; the session of a killed broker has expired."""
         for name in self._tree.children(layout.BROKER_IDS):
             with suppress(NoNode):
-                raise AnotherBroker(detail=self._who_is_there(self.broker_named(name)))
+                raise AnotherBroker(detail=self._in_use_message(self.broker_named(name)))
 
-    def _who_is_there(self, other: BrokerInfo) -> str:
+    def _in_use_message(self, other: BrokerInfo) -> str:
         return (
-            f"{named(other)} is already using the metadata in {self.where}, "
+            f"{describe_broker(other)} is already using the metadata in {self.where}, "
             "which only one broker can use: stop that broker, or set metadata.log.dir to another directory."
         )
 

@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 _LOG = logging.getLogger(__name__)
 
-LOOK_SECONDS = 0.1
+POLL_SECONDS = 0.1
 # No broker assigned a greater id. Its producer invented it, and allocating above it would leave no ids.
 PRODUCER_ID_GIVEN_MAX = 1 << 62
 # Overrides of a topic with an unreadable configuration; nothing is deleted until it can be read.
@@ -94,7 +94,7 @@ class Metadata:
         for name in self._tree.children(layout.BROKER_IDS):
             stat = self._tree.exists(f"{layout.BROKER_IDS}/{name}")
             if stat is not None and controller is not None and stat.czxid == controller.czxid:
-                raise AnotherBroker(detail=self._who_is_there(self.broker_named(name)))
+                raise AnotherBroker(detail=self._in_use_message(self.broker_named(name)))
 
     def check_id_is_free(self, broker: BrokerInfo, patience_ms: int) -> None:
         """Wait while the broker's id is registered at another address; raise AnotherBroker if it stays.
@@ -105,8 +105,8 @@ class Metadata:
         until = time.monotonic() + patience_ms / SECOND_MS
         while (other := self._registered(broker.id)) is not None and addresses(other) != addresses(broker):
             if time.monotonic() > until:
-                raise AnotherBroker(detail=self._who_is_there(other))
-            time.sleep(LOOK_SECONDS)
+                raise AnotherBroker(detail=self._in_use_message(other))
+            time.sleep(POLL_SECONDS)
 
     def _registered(self, broker: BrokerId) -> BrokerInfo | None:
         """Return a broker's registration, or None if it does not exist or is unreadable."""
@@ -131,8 +131,8 @@ class Metadata:
                 if stat is not None and stat.ephemeral_owner == self._tree.session_id:
                     return stat.czxid  # The response to the creation was lost.
                 if time.monotonic() > until:
-                    raise AnotherBroker(detail=self._who_is_there(self.broker_named(str(broker.id)))) from None
-                time.sleep(LOOK_SECONDS)
+                    raise AnotherBroker(detail=self._in_use_message(self.broker_named(str(broker.id)))) from None
+                time.sleep(POLL_SECONDS)
             else:
                 stat = self._tree.exists(path)
                 if stat is not None:
@@ -141,10 +141,10 @@ class Metadata:
     def _registration(self, broker: BrokerInfo, now: TimestampMs) -> bytes:
         return layout.encode_broker(broker, now, version=self._registration_version)
 
-    def _who_is_there(self, other: BrokerInfo) -> str:
-        return f"{named(other)} is already using the metadata in {self.where}."
+    def _in_use_message(self, other: BrokerInfo) -> str:
+        return f"{describe_broker(other)} is already using the metadata in {self.where}."
 
-    def tell_directory_failed(self, broker_id: BrokerId) -> None:
+    def propagate_log_dir_event(self, broker_id: BrokerId) -> None:
         """Notify the controller so that it asks the broker for its offline replicas."""
         path = f"{layout.LOG_DIR_EVENTS}/{layout.LOG_DIR_EVENT_PREFIX}"
         self._tree.create(path, layout.encode_log_dir_event(broker_id), sequential=True)
@@ -154,8 +154,8 @@ class Metadata:
     def view(self) -> ClusterView:
         """Return the cluster's topics, and log the unreadable ones."""
         topics, unreadable = self._all_topics()
-        for name, why in unreadable.items():
-            _LOG.error("topic %s is unavailable: %s", name, why)
+        for name, reason in unreadable.items():
+            _LOG.error("topic %s is unavailable: %s", name, reason)
         return ClusterView(self._cluster_id, topics=topics.values(), unreadable=unreadable)
 
     def topics(self) -> dict[TopicName, TopicInfo]:
@@ -233,7 +233,7 @@ class Metadata:
             return None
         return ProducerIdBlock(ProducerId(block.first), ProducerId(block.last))
 
-    def give_producer_ids(self, broker_id: BrokerId, broker_epoch: int) -> ProducerIdBlock:
+    def allocate_producer_ids(self, broker_id: BrokerId, broker_epoch: int) -> ProducerIdBlock:
         """Allocate a block for a broker that requests it from the controller.  Raises Refused."""
         self.check_controller()
         stat = self._tree.exists(layout.broker(broker_id))
@@ -293,7 +293,7 @@ def addresses(broker: BrokerInfo) -> set[tuple[str, int]]:
     return {(endpoint.host, endpoint.port) for endpoint in broker.endpoints}
 
 
-def named(broker: BrokerInfo) -> str:
+def describe_broker(broker: BrokerInfo) -> str:
     """Return the name of a broker for messages: its id and addresses."""
     at = " and ".join(f"{endpoint.host}:{endpoint.port}" for endpoint in broker.endpoints)
     return f"Broker {broker.id}{f' at {at}' if at else ''}"

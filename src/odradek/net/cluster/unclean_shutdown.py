@@ -15,12 +15,12 @@ from collections.abc import Collection, Iterable
 
 from odradek.base.units import SECOND_MS, BrokerId, TopicPartition
 from odradek.coordination import tree_layout as layout
-from odradek.coordination.isrs import relied_on
+from odradek.coordination.isrs import partitions_relying_on
 from odradek.coordination.tree import Tree
 
 _LOG = logging.getLogger(__name__)
 
-LOOK_SECONDS = 0.1
+POLL_SECONDS = 0.1
 
 
 async def await_replacement(
@@ -36,7 +36,7 @@ async def await_replacement(
     """
     doubt = Doubt(broker, partitions, patience_ms, lacking)
     while not doubt.is_over(tree, time.monotonic()):
-        await asyncio.sleep(LOOK_SECONDS)  # A waiting start can be cancelled.
+        await asyncio.sleep(POLL_SECONDS)  # A waiting start can be cancelled.
 
 
 class Doubt:
@@ -61,20 +61,20 @@ class Doubt:
         self._left = list(partitions)
         self._patience = patience_ms / SECOND_MS
         self._certain = frozenset(lacking)
-        self._begun: float | None = None  # Time at which waiting began.
+        self._waiting_since: float | None = None  # Time at which waiting began.
 
     def is_over(self, tree: Tree, now: float) -> bool:
         """Return whether the broker may register; `now` is in seconds of a monotonic clock.
 
         Raises the tree's exceptions.
         """
-        self._left = relied_on(tree, self._broker, self._left)
-        waited = 0.0 if self._begun is None else now - self._begun
-        may_come = waited < self._patience / 4 and not self._certain.isdisjoint(self._left)
-        if not self._left or not (may_come or _has_others(tree, self._broker)):
+        self._left = partitions_relying_on(tree, self._broker, self._left)
+        waited = 0.0 if self._waiting_since is None else now - self._waiting_since
+        may_register = waited < self._patience / 4 and not self._certain.isdisjoint(self._left)
+        if not self._left or not (may_register or _has_others(tree, self._broker)):
             return True
-        if self._begun is None:
-            self._begun = now
+        if self._waiting_since is None:
+            self._waiting_since = now
             text = "unclean shutdown: broker %d waits until it is removed from the ISR of %d partitions, including %s"
             _LOG.warning(text, self._broker, len(self._left), self._left[0])
         if waited > self._patience:

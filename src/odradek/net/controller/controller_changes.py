@@ -39,7 +39,7 @@ _LOG = logging.getLogger(__name__)
 
 OPERATIONS_PER_MULTI = 500  # About 100 KB; ZooKeeper accepts 1 MB.
 BYTES_PER_MULTI = 500_000
-_UNDOABLE = (BadVersion, NoNode, NodeExists, NotEmpty)
+_SKIPPED = (BadVersion, NoNode, NodeExists, NotEmpty)
 
 T = TypeVar("T")
 
@@ -60,27 +60,29 @@ class ControllerChanges:
         """Write states whose znodes have the state's partition epoch; with `creates`, create znodes."""
         if creates:
             self._make_folders(states)
-        asked = [(one, state._replace(controller_epoch=self._epoch)) for one, state in states.items()]
+        pending = [(one, state._replace(controller_epoch=self._epoch)) for one, state in states.items()]
         written = WriteStatesResult({}, [])
-        for first in range(0, len(asked), OPERATIONS_PER_MULTI):
-            self._write(asked[first : first + OPERATIONS_PER_MULTI], written, creates=creates)
+        for first in range(0, len(pending), OPERATIONS_PER_MULTI):
+            self._write(pending[first : first + OPERATIONS_PER_MULTI], written, creates=creates)
         return written
 
     def _write(
-        self, asked: Sequence[tuple[TopicPartition, LeaderAndIsr]], written: WriteStatesResult, *, creates: bool
+        self, pending: Sequence[tuple[TopicPartition, LeaderAndIsr]], written: WriteStatesResult, *, creates: bool
     ) -> None:
         """Write all states at once, or each half separately, so that a stale state does not block others."""
         try:
-            results = self._change([_written(partition, state, creates=creates) for partition, state in asked])
+            results = self._change(
+                [_write_operation(partition, state, creates=creates) for partition, state in pending]
+            )
         except (BadVersion, NoNode, NodeExists):
-            if len(asked) == 1:
-                written.stale.append(asked[0][0])
+            if len(pending) == 1:
+                written.stale.append(pending[0][0])
                 return
-            middle = len(asked) // 2
-            self._write(asked[:middle], written, creates=creates)
-            self._write(asked[middle:], written, creates=creates)
+            middle = len(pending) // 2
+            self._write(pending[:middle], written, creates=creates)
+            self._write(pending[middle:], written, creates=creates)
             return
-        for (partition, state), result in zip(asked, results, strict=True):
+        for (partition, state), result in zip(pending, results, strict=True):
             version = result.version if isinstance(result, Stat) else 0
             written.states[partition] = state._replace(partition_epoch=version)
 
@@ -90,10 +92,10 @@ class ControllerChanges:
         for partition in with_folders(self._tree, missing):
             del missing[partition]
         topics = dict.fromkeys(layout.partitions(partition.topic) for partition in missing)
-        self._do_each([Create(path) for path in topics if self._tree.exists(path) is None])
-        self._do_each([Create(layout.partition(*partition)) for partition in missing])
+        self._apply_each([Create(path) for path in topics if self._tree.exists(path) is None])
+        self._apply_each([Create(layout.partition(*partition)) for partition in missing])
 
-    def give_topic_ids(self, ids: Mapping[TopicName, Uuid]) -> Mapping[TopicName, TopicAssignment]:
+    def assign_topic_ids(self, ids: Mapping[TopicName, Uuid]) -> Mapping[TopicName, TopicAssignment]:
         """Write ids into assignments that have none, and return all assignments as they are afterwards."""
         identified: dict[TopicName, TopicAssignment] = {}
         left = list(ids)
@@ -109,7 +111,7 @@ class ControllerChanges:
                 else:
                     data = layout.encode_topic(assignment._replace(topic_id=ids[name]))
                     writes[name] = SetData(layout.topic(name), data, node[1].version)
-            self._do_each(list(writes.values()))
+            self._apply_each(list(writes.values()))
             left = list(writes)
         return identified
 
@@ -122,13 +124,13 @@ class ControllerChanges:
         topic = layout.topic(name)
         self.delete(self._below(topic))
         paths = (topic, layout.config(layout.TOPIC_CONFIGS, name), layout.delete_topic(name))
-        there = [path for path in paths if self._tree.exists(path) is not None]
+        existing = [path for path in paths if self._tree.exists(path) is not None]
         try:
-            self._change([Delete(path) for path in there])
+            self._change([Delete(path) for path in existing])
         except NotEmpty:
             _LOG.error("failed to delete %s: another client creates znodes below it", topic)
         except NoNode:  # Someone deletes it by hand.
-            self.delete(there)
+            self.delete(existing)
 
     def _below(self, path: str) -> list[str]:
         """Return all nodes below a path, children first."""
@@ -139,16 +141,16 @@ class ControllerChanges:
 
     def delete(self, paths: Iterable[str]) -> None:
         """Delete nodes in order; skip nodes that do not exist or have children."""
-        self._do_each([Delete(path) for path in paths])
+        self._apply_each([Delete(path) for path in paths])
 
-    def _do_each(self, operations: Sequence[Operation]) -> None:
+    def _apply_each(self, operations: Sequence[Operation]) -> None:
         """Execute operations in batches, and skip operations that fail."""
-        for some in _portions(operations):
+        for batch in _batches(operations):
             try:
-                self._change(some)
-            except _UNDOABLE:
-                for one in some:
-                    with suppress(*_UNDOABLE):
+                self._change(batch)
+            except _SKIPPED:
+                for one in batch:
+                    with suppress(*_SKIPPED):
                         self._change([one])
 
     def _change(self, operations: Sequence[Operation]) -> Sequence[Result]:
@@ -162,19 +164,19 @@ class ControllerChanges:
             raise failed.error from failed
 
 
-def _portions(operations: Iterable[Operation]) -> Iterator[list[Operation]]:
+def _batches(operations: Iterable[Operation]) -> Iterator[list[Operation]]:
     """Yield the operations in order, in batches that fit into one multi."""
-    some: list[Operation] = []
+    batch: list[Operation] = []
     size = 0
     for operation in operations:
         added = len(operation.data) if isinstance(operation, Create | SetData) else 0
-        if some and (len(some) == OPERATIONS_PER_MULTI or size + added > BYTES_PER_MULTI):
-            yield some
-            some, size = [], 0
-        some.append(operation)
+        if batch and (len(batch) == OPERATIONS_PER_MULTI or size + added > BYTES_PER_MULTI):
+            yield batch
+            batch, size = [], 0
+        batch.append(operation)
         size += added
-    if some:
-        yield some
+    if batch:
+        yield batch
 
 
 def with_folders(tree: Tree, partitions: Iterable[TopicPartition]) -> Iterator[TopicPartition]:
@@ -186,11 +188,11 @@ def with_folders(tree: Tree, partitions: Iterable[TopicPartition]) -> Iterator[T
     for partition in partitions:
         of_topic.setdefault(partition.topic, []).append(partition)
     for name, some in of_topic.items():
-        there = set(children_if_there(tree, layout.partitions(name)))
-        yield from (partition for partition in some if str(partition.partition) in there)
+        existing = set(children_if_there(tree, layout.partitions(name)))
+        yield from (partition for partition in some if str(partition.partition) in existing)
 
 
-def _written(partition: TopicPartition, state: LeaderAndIsr, *, creates: bool) -> Operation:
+def _write_operation(partition: TopicPartition, state: LeaderAndIsr, *, creates: bool) -> Operation:
     path = layout.partition_state(*partition)
     data = encoded(state)
     return Create(path, data) if creates else SetData(path, data, state.partition_epoch)

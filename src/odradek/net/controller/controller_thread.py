@@ -70,11 +70,11 @@ class ControllerThread:
         self._rebalance_seconds = rebalance_seconds
         self._rebalance_at: float | None = None  # On the monotonic clock; None while this broker is not the controller.
         self._events: SimpleQueue[events.Event | None] = SimpleQueue()
-        self._door = ControllerTree(tree, broker, now, may_be_unclean, self.put_event)
-        self._may_go_on = threading.Event()
+        self._controller_tree = ControllerTree(tree, broker, now, may_be_unclean, self.put_event)
+        self._may_continue = threading.Event()
         self._is_suspended = self._is_closed = False
         self._thread = threading.Thread(target=self._run, name="odradek-controller", daemon=True)
-        tree.on_session(self._session_is)
+        tree.on_session(self._on_session_state)
 
     def start(self) -> None:
         self._thread.start()
@@ -87,11 +87,11 @@ class ControllerThread:
     def close(self) -> None:
         """Stop the thread after its current event; an event that waits for the tree is abandoned."""
         self._is_closed = True
-        self._may_go_on.set()
+        self._may_continue.set()
         self._events.put(None)
         self._thread.join()
 
-    def _session_is(self, state: SessionState) -> None:
+    def _on_session_state(self, state: SessionState) -> None:
         if state is SessionState.SUSPENDED:
             self._is_suspended = True
             return
@@ -100,7 +100,7 @@ class ControllerThread:
         elif self._is_suspended:
             self.put_event(events.Reconnected())
         self._is_suspended = False
-        self._may_go_on.set()
+        self._may_continue.set()
 
     def _run(self) -> None:
         try:
@@ -125,12 +125,12 @@ class ControllerThread:
 
     def _rebalance_in(self, seconds: float) -> None:
         """Schedule the next rebalance if rebalancing is enabled and this broker is the controller."""
-        is_wanted = self._rebalance_seconds is not None and self._controller.is_active
-        self._rebalance_at = time.monotonic() + seconds if is_wanted else None
+        is_enabled = self._rebalance_seconds is not None and self._controller.is_active
+        self._rebalance_at = time.monotonic() + seconds if is_enabled else None
 
     def _handle(self, event: events.Event) -> None:
         was_active, epoch = self._controller.is_active, self._controller.epoch
-        self._door.run(self._controller.handle(event), self._await_tree)
+        self._controller_tree.run(self._controller.handle(event), self._await_tree)
         if self._controller.epoch != epoch:
             self._rebalance_in(FIRST_REBALANCE_SECONDS)
         elif isinstance(event, events.RebalanceDue):
@@ -146,8 +146,8 @@ class ControllerThread:
 
     def _await_tree(self, failure: Unavailable) -> None:
         _LOG.warning("controller waits for the metadata tree: %s", failure)
-        self._may_go_on.clear()
+        self._may_continue.clear()
         if not self._is_closed:
-            self._may_go_on.wait(RETRY_SECONDS)
+            self._may_continue.wait(RETRY_SECONDS)
         if self._is_closed:
             raise _Closed

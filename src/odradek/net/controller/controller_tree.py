@@ -65,17 +65,17 @@ T = TypeVar("T")
 class _EventWatch:
     """Watch that emits an event; equal for equal events, so that reading twice notifies only once."""
 
-    tell: Callable[[events.Event], None]
+    put_event: Callable[[events.Event], None]
     event: events.Event
 
     def __call__(self, _: WatchEvent) -> None:
-        self.tell(self.event)
+        self.put_event(self.event)
 
 
 class ControllerTree:
     """Metadata tree access of one broker's controller.
 
-    It blocks, and only one thread calls it. `tell` is called on the thread of the tree's watches.
+    It blocks, and only one thread calls it. `put_event` is called on the thread of the tree's watches.
     """
 
     def __init__(
@@ -84,14 +84,14 @@ class ControllerTree:
         broker: BrokerId,
         now: Callable[[], TimestampMs],
         may_be_unclean: Callable[[Mapping[str, str]], bool],
-        tell: Callable[[events.Event], None],
+        put_event: Callable[[events.Event], None],
     ) -> None:
         """Create tree access; `may_be_unclean` maps a topic's configs to unclean.leader.election.enable."""
         self._tree = tree
         self._broker = broker
         self._now = now
         self._may_be_unclean = may_be_unclean
-        self._tell = tell
+        self._put_event = put_event
         self._changes = ControllerChanges(tree)
         # Kept per session: a lone broker is elected by its registration, and an epoch remembered from an earlier
         # session would be fenced forever.
@@ -108,7 +108,7 @@ class ControllerTree:
             step = next(steps)
             while True:
                 try:
-                    self.carry_out(step)
+                    self.execute(step)
                 except (Deposed, SessionExpired):
                     step = steps.throw(Deposed())
                 except Unavailable as failure:
@@ -119,21 +119,21 @@ class ControllerTree:
             pass
 
     @singledispatchmethod
-    def carry_out(self, step: Step[object]) -> None:
+    def execute(self, step: Step[object]) -> None:
         """Set the step's result.  Raises Deposed, and the tree's exceptions if it cannot be reached."""
         raise AssertionError(f"{type(step).__name__} is not a step")
 
     # Election.
 
-    @carry_out.register
+    @execute.register
     def _(self, step: Elect) -> None:
         watch = self._watch(events.ControllerChanged())
         ensure_paths(self._tree, [layout.CONTROLLER_EPOCH])
         try:
             while (stat := self._tree.exists(layout.CONTROLLER, watch)) is None:
-                self._be_elected()
+                self._try_elect()
             # Reads the epoch if the response to the election was lost.
-            step.result = self._elected() if stat.ephemeral_owner == self._tree.session_id else None
+            step.result = self._elected_epoch() if stat.ephemeral_owner == self._tree.session_id else None
         except BadZnodeError as bad:
             self._tree.get(layout.CONTROLLER_EPOCH, watch)
             _LOG.error(
@@ -143,7 +143,7 @@ class ControllerTree:
             )
             step.result = None
 
-    def _elected(self) -> int:
+    def _elected_epoch(self) -> int:
         if self._epoch is None or self._session != self._tree.session_id:
             self._session = self._tree.session_id
             data, stat = self._tree.get(layout.CONTROLLER_EPOCH)
@@ -151,7 +151,7 @@ class ControllerTree:
             self._changes.begin_epoch(self._epoch, stat.version)
         return self._epoch
 
-    def _be_elected(self) -> None:
+    def _try_elect(self) -> None:
         self._epoch = None
         election = claims.controller(self._tree, self._broker, self._now())
         try:
@@ -163,9 +163,9 @@ class ControllerTree:
     # Reading.
 
     def _watch(self, event: events.Event) -> Watch:
-        return _EventWatch(self._tell, event)
+        return _EventWatch(self._put_event, event)
 
-    @carry_out.register
+    @execute.register
     def _(self, step: ReadBrokers) -> None:
         watch = self._watch(events.BrokersChanged())
         brokers: dict[BrokerId, LiveBroker] = {}
@@ -178,14 +178,14 @@ class ControllerTree:
                     brokers[found.id] = LiveBroker(found, stat.czxid)
         step.result = brokers
 
-    @carry_out.register
+    @execute.register
     def _(self, step: ReadTopicNames) -> None:
         step.result = self._topic_names()
 
     def _topic_names(self) -> list[TopicName]:
         return list(map(TopicName, self._tree.children(layout.TOPICS, self._watch(events.TopicsChanged()))))
 
-    @carry_out.register
+    @execute.register
     def _(self, step: ReadTopics) -> None:
         names = self._topic_names() if step.names is None else step.names
         paths = {layout.topic(name): name for name in names}
@@ -197,47 +197,47 @@ class ControllerTree:
         }
         step.result = {name: topic for name, topic in topics.items() if topic is not None}
 
-    @carry_out.register
+    @execute.register
     def _(self, step: ReadStates) -> None:
         states: dict[TopicPartition, LeaderAndIsr] = {}
-        asked = list(with_folders(self._tree, step.partitions))
-        paths = [layout.partition_state(*partition) for partition in asked]
-        for partition, path, node in zip(asked, paths, self._tree.get_all(paths), strict=True):
+        partitions = list(with_folders(self._tree, step.partitions))
+        paths = [layout.partition_state(*partition) for partition in partitions]
+        for partition, path, node in zip(partitions, paths, self._tree.get_all(paths), strict=True):
             if node is not None:
                 found = readable(path, partial(decoded, version=node[1].version), node[0])
                 if found is not None:
                     states[partition] = found
         step.result = states
 
-    @carry_out.register
+    @execute.register
     def _(self, step: ReadMayBeUnclean) -> None:
         paths = {name: layout.config(layout.TOPIC_CONFIGS, name) for name in step.names}
         configs = {name: self._read(path, layout.decode_config) or {} for name, path in paths.items()}
         step.result = {name: self._may_be_unclean(config) for name, config in configs.items()}
 
-    @carry_out.register
+    @execute.register
     def _(self, step: ReadDeletions) -> None:
         names = self._tree.children(layout.DELETE_TOPICS, self._watch(events.DeletionsChanged()))
         step.result = list(map(TopicName, names))
 
-    @carry_out.register
+    @execute.register
     def _(self, step: ReadIsrChanges) -> None:
         found = self._notices(layout.ISR_CHANGES, layout.decode_partitions, events.IsrsChanged())
         step.result = Notices(
             list(found), partitions=[one for partitions in found.values() for one in partitions or ()]
         )
 
-    @carry_out.register
+    @execute.register
     def _(self, step: ReadFailedDirectories) -> None:
         found = self._notices(layout.LOG_DIR_EVENTS, layout.decode_log_dir_event, events.DirectoriesFailed())
         step.result = Notices(list(found), brokers=[broker for broker in found.values() if broker is not None])
 
-    @carry_out.register
+    @execute.register
     def _(self, step: ReadPreferredElections) -> None:
         path, watch = layout.PREFERRED_REPLICA_ELECTION, self._watch(events.PreferredElectionsAsked())
-        is_asked = self._tree.exists(path, watch) is not None
+        is_requested = self._tree.exists(path, watch) is not None
         partitions = self._read(path, layout.decode_partitions) or ()
-        step.result = Notices([path] if is_asked else [], partitions=partitions)
+        step.result = Notices([path] if is_requested else [], partitions=partitions)
 
     def _notices(self, folder: str, decode: Callable[[bytes], T], event: events.Event) -> dict[str, T | None]:
         """Return the contents of notifications by path, in order; None for an unreadable one."""
@@ -254,21 +254,21 @@ class ControllerTree:
 
     # Changes of the tree.
 
-    @carry_out.register
+    @execute.register
     def _(self, step: GiveTopicIds) -> None:
-        step.result = self._changes.give_topic_ids(step.ids)
+        step.result = self._changes.assign_topic_ids(step.ids)
 
-    @carry_out.register
+    @execute.register
     def _(self, step: WriteStates) -> None:
         step.result = self._changes.write(step.states, creates=step.creates)
 
-    @carry_out.register
+    @execute.register
     def _(self, step: RemoveTopics) -> None:
         for name in step.names:
             self._changes.remove_topic(name)
         step.result = None
 
-    @carry_out.register
+    @execute.register
     def _(self, step: DeleteNotices) -> None:
         paths = step.paths
         if paths is None:

@@ -19,7 +19,7 @@ class ActiveConnections:
         self.last: object | None = None  # The connection that sent last,
         self.changed_at = deque([0] * CHANGES_MAX, CHANGES_MAX)  # and when it changed.
 
-    def hear(self, connection: object, steady: int) -> None:
+    def on_received(self, connection: object, steady: int) -> None:
         if connection is not self.last:
             self.last = connection
             self.changed_at.append(steady)

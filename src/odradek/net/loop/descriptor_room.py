@@ -28,24 +28,24 @@ class DescriptorRoom:
     def __init__(self, loop: asyncio.AbstractEventLoop, release: Callable[[int, int], int]) -> None:
         self._loop = loop
         self._release = release
-        self._is_asked = False
+        self._is_scheduled = False
         self._is_stopped = False
         self._next_for_connections = 0.0
 
-    def opened(self, descriptor: int) -> None:
+    def on_opened(self, descriptor: int) -> None:
         """Record the descriptor that a file received, or a negative number if there was none.
 
         May be called in any thread.
         """
         if descriptor >= 0 and descriptors.leaves_spare(descriptor):
             return
-        if not self._is_asked and not self._is_stopped:
-            self._is_asked = True
-            self._loop.call_soon_threadsafe(self._make)
+        if not self._is_scheduled and not self._is_stopped:
+            self._is_scheduled = True
+            self._loop.call_soon_threadsafe(self._make_room)
 
     def make_room_if_short(self) -> None:
         if descriptors.are_short():
-            self._make()
+            self._make_room()
 
     def for_connection(self) -> bool:
         """Return whether a descriptor that is not reserved for logs may be available now."""
@@ -63,8 +63,8 @@ class DescriptorRoom:
     def stop(self) -> None:
         self._is_stopped = True
 
-    def _make(self) -> None:
-        self._is_asked = False
+    def _make_room(self) -> None:
+        self._is_scheduled = False
         limit = descriptors.limit()
         if limit is not None and not self._is_stopped:
             self._release(descriptors.spare_of(limit), limit)

@@ -38,8 +38,8 @@ def grow_table() -> None:
 
     Once there are threads, each doubling takes about 10 ms (RCU).
     """
-    most = limit()
-    last = (TABLED_MAX if most is None else min(most, TABLED_MAX)) - 1
+    maximum = limit()
+    last = (TABLED_MAX if maximum is None else min(maximum, TABLED_MAX)) - 1
     with suppress(OSError):
         os.close(fcntl.fcntl(STDERR, fcntl.F_DUPFD_CLOEXEC, last))
 
@@ -72,7 +72,7 @@ def lowest_free() -> int | None:
 def are_left() -> bool:
     """Return whether one more connection leaves enough descriptors for the logs."""
     lowest = lowest_free()
-    return lowest is not None and lowest < most_for_connections()
+    return lowest is not None and lowest < limit_for_connections()
 
 
 def are_short() -> bool:
@@ -81,13 +81,13 @@ def are_short() -> bool:
     return lowest is None or not leaves_spare(lowest)
 
 
-def most_for_connections() -> int:
+def limit_for_connections() -> int:
     """Return the limit for connections; descriptors below it leave enough for the logs."""
-    most = limit()
-    return sys.maxsize if most is None else most - reserved_of(most)
+    maximum = limit()
+    return sys.maxsize if maximum is None else maximum - reserved_of(maximum)
 
 
 def leaves_spare(descriptor: int) -> bool:
     """Return whether enough descriptors are left for others after a file received this one."""
-    most = limit()
-    return most is None or descriptor < most - spare_of(most)
+    maximum = limit()
+    return maximum is None or descriptor < maximum - spare_of(maximum)

@@ -43,11 +43,11 @@ class GroupCommit:
         self.flush()
 
     @property
-    def is_waited_for(self) -> bool:
+    def has_waiting(self) -> bool:
         """Return whether some connections have staged batches that are not written yet."""
         return bool(self._waiting)
 
-    def takes(self, connection: Gatherable, now: Moment, began: float) -> bool:
+    def try_add(self, connection: Gatherable, now: Moment, began: float) -> bool:
         """Return whether `commit` will be called with these arguments before this run of turns ends."""
         if not self._is_open:
             return False

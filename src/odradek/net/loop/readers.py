@@ -63,7 +63,7 @@ class Readers:
         self._direct_max = direct_max
         self._clock = clock
         self._around = nullcontext() if around is None else around
-        self._is_door_crowded = False
+        self._is_accept_crowded = False
         self._are_newcomers_crowded = False
         self._crowded_since: float | None = None
         self._direct: set[int] = set()
@@ -95,10 +95,10 @@ class Readers:
             busy, newcomers = self._sets
             _ = busy.remove(descriptor) or newcomers.remove(descriptor)
 
-    def make_way(self, is_crowded: bool) -> None:
+    def on_crowd(self, is_crowded: bool) -> None:
         """Record whether clients wait to be accepted; if so, busy connections get shorter turns."""
-        self._is_door_crowded = is_crowded
-        self._note_crowd()
+        self._is_accept_crowded = is_crowded
+        self._update_crowd()
 
     def close(self) -> None:
         """Close the sets; called when no descriptor is watched any more."""
@@ -115,12 +115,12 @@ class Readers:
                 newcomers = _Set()
             except OSError:  # No descriptor is left for the sets.
                 return False
-            self._loop.add_reader(busy.epoll.fileno(), self._look)
-            self._loop.add_reader(newcomers.epoll.fileno(), self._look_at_newcomers)
+            self._loop.add_reader(busy.epoll.fileno(), self._on_ready)
+            self._loop.add_reader(newcomers.epoll.fileno(), self._on_newcomers_ready)
             self._sets = busy, newcomers
         return self._sets is not None
 
-    def _look_at_newcomers(self) -> None:
+    def _on_newcomers_ready(self) -> None:
         with self._around:
             self._call_newcomers()
 
@@ -142,10 +142,10 @@ class Readers:
                 busy.add(descriptor, callback)
                 newcomers.remove(descriptor)
             callback()
-        self._note_crowd()
+        self._update_crowd()
 
-    def _note_crowd(self) -> None:
-        if not (self._is_door_crowded or self._are_newcomers_crowded):
+    def _update_crowd(self) -> None:
+        if not (self._is_accept_crowded or self._are_newcomers_crowded):
             self._crowded_since = None
         elif self._crowded_since is None:
             self._crowded_since = self._clock()
@@ -155,7 +155,7 @@ class Readers:
         is_crowded = self._crowded_since is not None and now < self._crowded_since + CROWD_SECONDS
         return CROWDED_TURN_SECONDS if is_crowded else TURN_SECONDS
 
-    def _look(self) -> None:
+    def _on_ready(self) -> None:
         with self._around:
             self._call_some()
 

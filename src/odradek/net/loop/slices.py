@@ -39,7 +39,7 @@ class Slices:
         """Add a work, which starts at once if no other is under way."""
         self._works.append(work)
         if not self._is_due:
-            self._go_on()
+            self._run_next()
 
     def finish(self) -> None:
         """Run all works to completion, without a pause."""
@@ -51,7 +51,7 @@ class Slices:
         """Discard all works."""
         self._works.clear()
 
-    def _go_on(self) -> None:
+    def _run_next(self) -> None:
         self._is_due = False
         if not self._works:
             return
@@ -65,11 +65,11 @@ class Slices:
                         self._works.appendleft(work)
                         break
         finally:  # A work that fails does not delay the others.
-            took = time.monotonic_ns() - began
-            if took >= STALL_NS:
+            duration_ns = time.monotonic_ns() - began
+            if duration_ns >= STALL_NS:
                 self._is_due = True
-                self._loop.call_later(min(took / 1e9, REST_SECONDS_MAX), self._go_on)
+                self._loop.call_later(min(duration_ns / 1e9, REST_SECONDS_MAX), self._run_next)
             elif self._works:
                 self._is_due = True
-                self._loop.call_soon(self._go_on)
+                self._loop.call_soon(self._run_next)
         self._settle()

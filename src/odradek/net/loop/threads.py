@@ -42,7 +42,7 @@ class Threads:
         try:
             future = self._pools.submit(pool, work)
         except PoolsClosed:  # The interpreter is shutting down and stops the broker last; no other work needs the loop.
-            future = done_here(work)
+            future = completed_future(work)
         self._when_done(future, then)
 
     def in_order(self, work: Callable[[], Result], then: Callable[[Future[Result]], None]) -> None:
@@ -96,7 +96,7 @@ class Threads:
             raise failure
 
 
-def done_here(work: Callable[[], Result]) -> Future[Result]:
+def completed_future(work: Callable[[], Result]) -> Future[Result]:
     """Run work at once and return its completed future."""
     future: Future[Result] = Future()
     try:

@@ -44,11 +44,11 @@ class BusyPoll:
             self._rest = REST_ANSWERS_MIN
         else:
             self._is_awake = True
-            self._loop.call_soon(self._look)
+            self._loop.call_soon(self._poll)
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         if self._clock() < self._until:
-            self._loop.call_soon(self._look)
+            self._loop.call_soon(self._poll)
             return
         self._is_awake = False
         self._misses += 1

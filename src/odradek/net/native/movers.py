@@ -29,7 +29,7 @@ else:
 
 log = logging.getLogger(__name__)
 
-LOOK_SECONDS = 1.0
+POLL_SECONDS = 1.0
 THREADS_MAX = 32  # The mover has slots for twice as many.
 COLD_THREADS = 4  # Number of concurrent disk reads, each of which has also started read-ahead.
 
@@ -49,7 +49,7 @@ class Movers:
         self._threads: list[threading.Thread] = []
         self._mover: Mover | None = None
         self._retired: list[Mover] = []  # Movers with earlier thread counts, whose last transfers are under way.
-        self._look: asyncio.TimerHandle | None = None
+        self._poll_timer: asyncio.TimerHandle | None = None
 
     @property
     def can_store(self) -> bool:
@@ -64,8 +64,8 @@ class Movers:
         if self._mover is not None:
             self._retired.append(self._mover)
             self._mover, self._threads = None, []
-            self._dismiss()
-            self._look_soon()
+            self._stop_retired()
+            self._poll_soon()
 
     def send(
         self,
@@ -87,7 +87,7 @@ class Movers:
         if mover is None:
             return None
         if is_quiet:
-            self._look_soon()
+            self._poll_soon()
         return mover.send(socket, head, file, position, size, after, is_quiet, done)
 
     def store(
@@ -130,8 +130,8 @@ class Movers:
         self._threads_max = 0
         movers = self._movers()
         self._mover, self._retired = None, []
-        if self._look is not None:
-            self._look.cancel()
+        if self._poll_timer is not None:
+            self._poll_timer.cancel()
         for mover in movers:
             self._end(mover)
         for thread in self._threads:
@@ -143,8 +143,8 @@ class Movers:
         groups = processors.groups(self._threads_max)
         try:
             mover = Mover(self._threads_max, groups)
-            for number, kept_to in enumerate([processors.usable()] * self._threads_max + groups):
-                self._start(f"{number}", partial(mover.run, number), kept_to)
+            for number, affinity in enumerate([processors.usable()] * self._threads_max + groups):
+                self._start(f"{number}", partial(mover.run, number), affinity)
             for number in range(COLD_THREADS):
                 self._start(f"cold-{number}", mover.run_cold, processors.usable())
         except (OSError, RuntimeError) as error:  # No descriptors or no threads are left.
@@ -153,19 +153,19 @@ class Movers:
             if self._threads:
                 mover.stop()
             return None
-        self._loop.add_reader(mover.fileno(), self._some_ended)
+        self._loop.add_reader(mover.fileno(), self._on_ended)
         self._mover = mover
         return mover
 
-    def _start(self, name: str, run: Callable[[], None], kept_to: set[int]) -> None:
-        thread = threading.Thread(target=_run, args=(run, kept_to), name=f"odradek-mover-{name}", daemon=True)
+    def _start(self, name: str, run: Callable[[], None], affinity: set[int]) -> None:
+        thread = threading.Thread(target=_run, args=(run, affinity), name=f"odradek-mover-{name}", daemon=True)
         thread.start()
         self._threads.append(thread)
 
     def _movers(self) -> list[Mover]:
         return self._retired if self._mover is None else [self._mover, *self._retired]
 
-    def _dismiss(self) -> None:
+    def _stop_retired(self) -> None:
         """Stop the threads of retired movers without transfers."""
         for mover in [one for one in self._retired if not one.is_busy]:
             self._retired.remove(mover)
@@ -175,18 +175,18 @@ class Movers:
         self._loop.remove_reader(mover.fileno())
         mover.stop()
 
-    def _look_soon(self) -> None:
-        if self._look is None:
-            self._look = self._loop.call_later(LOOK_SECONDS, self._look_for_quiet)
+    def _poll_soon(self) -> None:
+        if self._poll_timer is None:
+            self._poll_timer = self._loop.call_later(POLL_SECONDS, self._poll_quiet_transfers)
 
-    def _look_for_quiet(self) -> None:
-        self._look = None
-        self._some_ended()
-        self._dismiss()
+    def _poll_quiet_transfers(self) -> None:
+        self._poll_timer = None
+        self._on_ended()
+        self._stop_retired()
         if any(mover.is_busy for mover in self._movers()):
-            self._look_soon()
+            self._poll_soon()
 
-    def _some_ended(self) -> None:
+    def _on_ended(self) -> None:
         for transfer in [one for mover in self._movers() for one in mover.finished()]:
             try:
                 if transfer.done is not None:
@@ -195,6 +195,6 @@ class Movers:
                 log.exception("unexpected error at the end of a transfer")
 
 
-def _run(run: Callable[[], None], kept_to: set[int]) -> None:
-    processors.keep_to(kept_to)
+def _run(run: Callable[[], None], affinity: set[int]) -> None:
+    processors.bind_thread(affinity)
     run()

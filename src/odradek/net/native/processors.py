@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import os
 
-CAN_KEEP = hasattr(os, "sched_setaffinity")
+CAN_BIND = hasattr(os, "sched_setaffinity")
 
 
 def usable() -> set[int]:
-    return os.sched_getaffinity(0) if CAN_KEEP else set()
+    return os.sched_getaffinity(0) if CAN_BIND else set()
 
 
 def groups(count: int) -> list[set[int]]:
@@ -25,9 +25,9 @@ def groups(count: int) -> list[set[int]]:
     return [set(numbers[index * len(numbers) // count : (index + 1) * len(numbers) // count]) for index in range(count)]
 
 
-def keep_to(processors: set[int]) -> bool:
+def bind_thread(processors: set[int]) -> bool:
     """Bind the calling thread to these processors; return False if the system refuses."""
-    if not processors or not CAN_KEEP:
+    if not processors or not CAN_BIND:
         return False
     try:
         os.sched_setaffinity(0, processors)

@@ -38,7 +38,7 @@ class Syncs:
         self._syncer: Syncer | None = None
         self._threads: list[threading.Thread] = []
         self._under_way: dict[int, Sync] = {}  # Keeps the files open.
-        self._begun = 0
+        self._started_count = 0
 
     def start_sync(self, sync: Sync) -> bool:
         """Start the sync; return False if only `sync.run` in a thread can do it."""
@@ -49,9 +49,9 @@ class Syncs:
         if descriptors is None or not self._ensure_thread():
             return False
         assert self._syncer is not None
-        self._begun += 1
-        self._under_way[self._begun] = sync
-        self._syncer.sync(self._begun, descriptors)
+        self._started_count += 1
+        self._under_way[self._started_count] = sync
+        self._syncer.sync(self._started_count, descriptors)
         return True
 
     def stop(self) -> None:
@@ -75,7 +75,7 @@ class Syncs:
         try:
             if self._syncer is None:
                 self._syncer = native.Syncer()
-                self._loop.add_reader(self._syncer.fileno(), self._some_ended)
+                self._loop.add_reader(self._syncer.fileno(), self._on_finished)
             name = f"odradek-sync-{len(self._threads)}"
             thread = threading.Thread(target=self._syncer.run, name=name, daemon=True)
             thread.start()
@@ -90,7 +90,7 @@ class Syncs:
         if not self._is_stopped:
             self._ended(sync.run(), 0.0)
 
-    def _some_ended(self) -> None:
+    def _on_finished(self) -> None:
         for number, seconds, errors in self._syncer.finished() if self._syncer else ():
             try:
                 self._ended(self._under_way.pop(number).on_synced(errors), seconds)

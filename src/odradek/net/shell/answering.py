@@ -17,7 +17,7 @@ from odradek.core.kernel.moment import Moment
 from odradek.core.kernel.parked import ParkedRequest, Purgatory
 
 ANSWERING_SECONDS = 0.003  # Encoding a response takes 50 us, and sending it about as long.
-ANSWERS_PER_LOOK = 16  # Responses between two checks of the clock.
+ANSWERS_PER_CHECK = 16  # Responses between two checks of the clock.
 
 
 class Answerable(Protocol):
@@ -53,7 +53,7 @@ class CompletedRequests:
         self._around = around
         self._seconds = seconds
         self._completed: deque[ParkedRequest[object]] = deque()
-        self._is_due = False  # A call of `_go_on` is scheduled.
+        self._is_due = False  # A call of `_continue` is scheduled.
         self._is_stopped = False
 
     @property
@@ -67,7 +67,7 @@ class CompletedRequests:
         owners: dict[Answerable, None] = {}
         now, end = self._now(), self._seconds() + ANSWERING_SECONDS
         while waiting:
-            for _ in range(min(len(waiting), ANSWERS_PER_LOOK)):
+            for _ in range(min(len(waiting), ANSWERS_PER_CHECK)):
                 parked = waiting.popleft()
                 owner: Answerable = parked.owner  # type: ignore[assignment]  # Only conversations park requests.
                 owner.answer_parked(parked, now)  # type: ignore[arg-type]  # Dispatch has encoded their requests.
@@ -80,9 +80,9 @@ class CompletedRequests:
                 owner.send()
         if waiting and not self._is_due and not self._is_stopped:
             self._is_due = True
-            self._soon(self._go_on)
+            self._soon(self._continue)
 
-    def _go_on(self) -> None:
+    def _continue(self) -> None:
         self._is_due = False
         if not self._is_stopped:
             self.answer(())

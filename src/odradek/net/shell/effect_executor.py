@@ -110,7 +110,7 @@ class Effects:
         self._clean = clean
         self._syncs = syncs
         # Starts a sync without a thread of a pool and calls `on_synced` at its end; False means that it needs a thread.
-        self.begin_sync: Callable[[Sync], bool] = _takes_thread
+        self.begin_sync: Callable[[Sync], bool] = _needs_thread
         self._changes_under_way = 0
         self._lacks_descriptors = False  # The last chores found no descriptor left, and this was logged.
 
@@ -208,15 +208,15 @@ class Effects:
         self._shell.settle()
 
     def _on_changed(self, change: Change, done: Future[Changed]) -> None:
-        changed = self._ended(change, done) or all_refused(change)
+        changed = self._result_of(change, done) or all_refused(change)
         self._member.changed(change, changed)
         self._shell.settle()
 
     def _on_altered(self, change: AlterConfigs, done: Future[Altered]) -> None:
-        altered = self._ended(change, done) or none_altered(change)
+        altered = self._result_of(change, done) or none_altered(change)
         self._shell.add_slices(put_in_force(self._broker, altered, self._shell.now()))
 
-    def _ended(self, change: Change | AlterConfigs, done: Future[T]) -> T | None:
+    def _result_of(self, change: Change | AlterConfigs, done: Future[T]) -> T | None:
         """Return the result of a change, or None if it failed here for a reason that is no client's fault."""
         self._changes_under_way -= 1
         failure = done.exception()
@@ -228,7 +228,7 @@ class Effects:
         return done.result()
 
 
-def _takes_thread(_: Sync) -> bool:
+def _needs_thread(_: Sync) -> bool:
     return False
 
 

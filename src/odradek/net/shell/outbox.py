@@ -146,8 +146,8 @@ class Outbox:
         self._is_watched = False  # The loop calls when the socket has room.
         self._is_full = False  # The socket accepts no more bytes.
         self._is_busy = False  # A thread reads, a mover sends, or other connections have their turn.
-        self.makes_way = True  # Others have a turn before a mover; not for followers, whose wait delays many.
-        self._has_made_way = False  # Others have had a turn since a mover last started.
+        self.must_yield = True  # Others have a turn before a mover; not for followers, whose wait delays many.
+        self._has_yielded = False  # Others have had a turn since a mover last started.
         self._transfer: Transfer | None = None
         self._transferred = 0  # Bytes the transfer had moved when it was last checked.
         self._closes_when_empty = False
@@ -180,7 +180,7 @@ class Outbox:
         """Check for the end of a quiet transfer: a mover does not report that it has sent the last chunk."""
         transfer = self._transfer
         if transfer is not None and self._loop.movers.check_ended(transfer):
-            self._was_moved(transfer)
+            self._on_moved(transfer)
 
     def drop(self) -> None:
         """Discard all chunks: the connection is closed, and its descriptor may soon belong to another."""
@@ -209,14 +209,14 @@ class Outbox:
                 left -= self._send_bytes() if isinstance(self._chunks[0], IN_MEMORY) else self._send_slice()
                 if left <= 0 and self._chunks and not self._is_full and not self._is_busy:
                     self._is_busy = True
-                    self._loop.soon(self._its_turn)
+                    self._loop.soon(self._on_turn)
         except OSError as error:
-            self._give_up(error)
+            self._abort(error)
         if self._closes_when_empty and not self._chunks and not self._is_busy:
             self.drop()
             self._transport.close()
 
-    def _give_up(self, error: BaseException) -> None:
+    def _abort(self, error: BaseException) -> None:
         """Abort the connection, because a response whose length was already sent cannot be completed."""
         self.drop()
         self._transport.abort()
@@ -245,7 +245,7 @@ class Outbox:
             sent = self._write_before_slice(data) if chunks else os.write(self._descriptor, data)
         except BlockingIOError:
             sent = 0
-        self._took(sent)
+        self._count_sent(sent)
         if sent < len(data):
             self._chunks.appendleft(memoryview(data)[sent:])
             self._wait_for_room()
@@ -264,14 +264,14 @@ class Outbox:
         if sent is None:
             self._read(records)
             return 0
-        self._took(sent)
+        self._count_sent(sent)
         if sent < records.size:
             self._chunks.appendleft(cast(Chunk, records.part(sent, records.size - sent)))
             if sent < SEND_CHUNK_BYTES:
                 self._wait_for_room()
         return sent
 
-    def _took(self, size: int) -> None:
+    def _count_sent(self, size: int) -> None:
         self._traffic.bytes_out += size
         self._has_moved = True
 
@@ -288,11 +288,11 @@ class Outbox:
         if records.size < MOVED_BYTES_MIN or records.file.fileno() < 0:
             return False
         if (
-            self.makes_way
-            and not self._has_made_way
+            self.must_yield
+            and not self._has_yielded
             and not self._loop.active_connections.is_one(self._loop.now().steady)
         ):
-            self._make_way(head)
+            self._yield_first(head)
             return True
         # A Fetch response of a flexible version ends with three bytes. If a mover sent only the records, it would have
         # to wake the loop again for them.
@@ -305,28 +305,28 @@ class Outbox:
             records.size,
             after=bytes(end),
             is_quiet=len(self._chunks) == (2 if end else 1) and not self._closes_when_empty,
-            done=self._was_moved,
+            done=self._on_moved,
         )
         if transfer is None:
             return False
         if end:
             del self._chunks[1]
         self._transfer, self._transferred = transfer, 0
-        self._is_busy, self._has_made_way = True, False
+        self._is_busy, self._has_yielded = True, False
         self._traffic.bytes_out += len(head) + records.size + len(end)
         return True
 
-    def _make_way(self, head: bytes) -> None:
+    def _yield_first(self, head: bytes) -> None:
         """Handle pending requests of other connections before a mover starts.
 
         The mover and the peer that it wakes occupy the processors, and would delay the loop.
         """
         if head:
             self._chunks.appendleft(head)
-        self._is_busy = self._has_made_way = True
-        self._loop.soon(lambda: self._loop.soon(self._its_turn))  # The loop checks its sockets between the two calls.
+        self._is_busy = self._has_yielded = True
+        self._loop.soon(lambda: self._loop.soon(self._on_turn))  # The loop checks its sockets between the two calls.
 
-    def _was_moved(self, transfer: Transfer) -> None:
+    def _on_moved(self, transfer: Transfer) -> None:
         self._transfer = None
         self._is_busy = False
         records = cast(FileBytes, self._chunks.popleft())
@@ -334,9 +334,9 @@ class Outbox:
         self._has_moved = True
         if transfer.error:
             error = OSError(transfer.error, os.strerror(transfer.error))
-            self._give_up(records.failure(error) if transfer.is_files_error else error)
+            self._abort(records.failure(error) if transfer.is_files_error else error)
         else:
-            self._go_on()
+            self._continue()
 
     # Waiting for room in the socket.
 
@@ -381,24 +381,24 @@ class Outbox:
         if part.size < records.size:
             self._chunks.appendleft(cast(Chunk, records.part(part.size, records.size - part.size)))
         self._is_busy = True
-        self._loop.in_thread(part.read, self._was_read)
+        self._loop.in_thread(part.read, self._on_read)
 
-    def _was_read(self, done: Future[bytes]) -> None:
+    def _on_read(self, done: Future[bytes]) -> None:
         self._is_busy = False
         if self._is_dropped:
             return
         error = done.exception()
         if error is not None:
-            self._give_up(error)
+            self._abort(error)
             return
         self._chunks.appendleft(done.result())
-        self._go_on()
+        self._continue()
 
-    def _its_turn(self) -> None:
+    def _on_turn(self) -> None:
         self._is_busy = False
-        self._go_on()
+        self._continue()
 
-    def _go_on(self) -> None:
+    def _continue(self) -> None:
         self.send()
         self._drained()
 

@@ -64,7 +64,7 @@ class Shell:
     """Loop-side runtime of one broker; listeners are bound before `run` provides the broker.
 
     A wrapper may replace `dispatch`: a request log, or a fault that a test injects. Large requests bypass it
-    (net/clients/large_produce_intake.py), except for APIs for which `wants_each` returns True.
+    (net/clients/large_produce_intake.py), except for APIs for which `must_dispatch_each` returns True.
     """
 
     broker: Broker
@@ -81,7 +81,7 @@ class Shell:
         self.long_turns = Turns(loop)
         self.gathered = GroupCommit(self.settle)
         self.dispatch: Dispatch = dispatch
-        self.wants_each: Callable[[int], bool] = _wants_none
+        self.must_dispatch_each: Callable[[int], bool] = _dispatches_none
         self.gate: Gate = OpenGate()
         self.around_entries: AbstractContextManager[None] = nullcontext()  # Entered around each turn of accepting.
         self.busy_poll: BusyPoll | None = None  # Set in a process that runs nothing else.
@@ -134,7 +134,7 @@ class Shell:
 
     def settle(self) -> None:
         """Answer completed requests, start the core's effects and set the timer; called after every event."""
-        if self.gathered.is_waited_for:
+        if self.gathered.has_waiting:
             self.gathered.flush_if_many()
             return  # Called again when the gathered connections are answered.
         if not self._is_stopped:
@@ -271,5 +271,5 @@ class Shell:
             self._housekeeping.add(self.broker.run_housekeeping(now))
 
 
-def _wants_none(api_key: int) -> bool:
+def _dispatches_none(api_key: int) -> bool:
     return False

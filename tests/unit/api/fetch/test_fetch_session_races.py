@@ -43,7 +43,7 @@ def test_partition_may_be_forgotten_while_all_are_sent_again(tmp_path: Path, for
     session = harness.broker.sessions.find_session(opened.session_id)
     assert session is not None
     call = Call(harness.broker, harness.peer, VERSION, "c", CorrelationId(1), harness.now)
-    begun = fetch._begin(call, request(session.id, 1, isolation=1))
+    begun = fetch._new_context(call, request(session.id, 1, isolation=1))
     for _ in range(3):
         next(begun)
     answer = harness.ask(request(session.id, 2, isolation=1, forgotten=forgotten), VERSION, FetchResponse)

@@ -191,7 +191,7 @@ def test_topic_deleted_during_recompression_is_not_written(harness: Harness) -> 
 
 def test_batch_without_the_right_to_write_is_refused_before_a_thread_inspects_it(harness: Harness) -> None:
     create(harness, "z", compression_type="zstd")
-    harness.peer.admitted(Admission(rights=Granted()))
+    harness.peer.set_admission(Admission(rights=Granted()))
     talk = began(harness, produce(range(1), LEADER, topic="z", records=batch(Codec.GZIP, 1000)))
     assert not harness.broker.works
     talk.commit(harness.now, 0)
@@ -202,7 +202,7 @@ def test_right_to_write_revoked_during_recompression_is_noticed(harness: Harness
     create(harness, "z", compression_type="zstd")
     talk = began(harness, produce(range(1), LEADER, topic="z", records=batch(Codec.GZIP, 1000)))
     assert harness.broker.works
-    harness.peer.admitted(Admission(rights=Granted(), version=1))
+    harness.peer.set_admission(Admission(rights=Granted(), version=1))
     harness.go_on(talk)
     assert code_of(talk) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
     assert end(harness, "z") == 0

@@ -42,7 +42,7 @@ class Asking:
 
     def tell(self, brokers: Mapping[BrokerId, tuple[Endpoint, ...]]) -> None:
         self.view.brokers = {broker: BrokerInfo(broker, endpoints) for broker, endpoints in brokers.items()}
-        self.channels.close_gone()
+        self.channels.close_stale()
 
     def ask(self, broker: BrokerId, number: int) -> None:
         before = len(self.outcomes)

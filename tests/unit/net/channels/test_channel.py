@@ -398,13 +398,13 @@ def test_connection_to_itself_is_refused() -> None:
         def __init__(self) -> None:
             self.lost_by: list[FailedRequest] = []
 
-        def opened(self) -> None: ...
+        def on_opened(self) -> None: ...
 
-        def received(self, pending: object, frame: object) -> None: ...
+        def on_response(self, pending: object, frame: object) -> None: ...
 
-        def writable(self) -> None: ...
+        def on_writable(self) -> None: ...
 
-        def lost(self, failed: FailedRequest) -> None:
+        def on_lost(self, failed: FailedRequest) -> None:
             self.lost_by.append(failed)
 
     async def work() -> None:
@@ -442,10 +442,12 @@ def test_next_request_replaces_a_lost_idle_connection(caplog: pytest.LogCaptureF
 # Versions.
 
 
-def asks_versions(behave: Callable[[Asked, Writer], Any], check: Callable[[Peer, Sent], Any], **keywords: Any) -> None:
+def discovers_versions(
+    behave: Callable[[Asked, Writer], Any], check: Callable[[Peer, Sent], Any], **keywords: Any
+) -> None:
     async def work() -> None:
         async with Peer(behave) as peer:
-            channel = channel_to(peer, asks_versions=True, **keywords)
+            channel = channel_to(peer, discovers_versions=True, **keywords)
             sent = Sent(channel)
             sent.send(3)
             await check(peer, sent)
@@ -460,7 +462,7 @@ def test_api_versions_are_requested_once_per_connection() -> None:
         assert [(asked.api_key, asked.version) for asked in peer.asked] == [(18, 3)] + [(67, 0)] * 3
         assert peer.asked[0].software() == "odradek"
 
-    asks_versions(answer, check)
+    discovers_versions(answer, check)
 
 
 def test_api_versions_falls_back_to_version_0() -> None:
@@ -474,7 +476,7 @@ def test_api_versions_falls_back_to_version_0() -> None:
         assert await sent.all() == [0, 1, 2]
         assert [(asked.api_key, asked.version) for asked in peer.asked] == [(18, 3), (18, 0)] + [(67, 0)] * 3
 
-    asks_versions(old, check)
+    discovers_versions(old, check)
 
 
 @pytest.mark.parametrize("retries", [False, True])
@@ -489,7 +491,7 @@ def test_unsupported_version_fails_with_a_reason(retries: bool) -> None:
         assert set(sent.texts()) == {"the broker does not support AllocateProducerIds; versions 0 to 0 are required"}
         assert peer.connections == 1
 
-    asks_versions(older, check, retries=retries)
+    discovers_versions(older, check, retries=retries)
 
 
 def test_refused_api_versions_fails_all_requests() -> None:
@@ -501,7 +503,7 @@ def test_refused_api_versions_fails_all_requests() -> None:
             FailureReason.INVALID_RESPONSE
         ] * 3
 
-    asks_versions(refusing, check)
+    discovers_versions(refusing, check)
 
 
 # Brokers.
@@ -513,7 +515,7 @@ def test_channel_works_across_restarts_of_the_broker() -> None:
             channel = Channel(
                 asyncio.get_running_loop(),
                 Endpoint("PLAINTEXT", HOST, broker.port),
-                config(retries=True, asks_versions=True),
+                config(retries=True, discovers_versions=True),
                 name="broker 1",
             )
             outcomes: list[MetadataResponse | FailedRequest] = []
@@ -559,7 +561,7 @@ def test_ten_thousand_partitions_are_sent_in_one_request(version: int) -> None:
             channel = Channel(
                 asyncio.get_running_loop(),
                 Endpoint("PLAINTEXT", HOST, broker.port),
-                config(asks_versions=True),
+                config(discovers_versions=True),
                 name="broker 1",
             )
             outcomes: list[LeaderAndIsrResponse | FailedRequest] = []

@@ -170,7 +170,7 @@ def test_re_registered_broker_gets_no_requests_for_its_old_epoch() -> None:
             telling.channels.send(update(epoch=10), live(OTHER, before.port, 10))
             telling.channels.send(become(epoch=10), live(OTHER, before.port, 10))
             await until(lambda: before.asked)
-            telling.channels.keep({OTHER: live(OTHER, after.port, 11)})
+            telling.channels.retain({OTHER: live(OTHER, after.port, 11)})
             telling.channels.send(update(epoch=11), live(OTHER, after.port, 11))
             await telling.answered(update(epoch=11))
             await until(lambda: not before.open)
@@ -189,7 +189,7 @@ def test_live_broker_keeps_its_channel() -> None:
                 telling.channels.send(update(broker), meant)
             await until(lambda: len(telling.heard) == 2)
             del alive[THIRD]
-            telling.channels.keep(alive)
+            telling.channels.retain(alive)
             await until(lambda: not two.open)
             telling.channels.send(update(), alive[OTHER])
             await until(lambda: len(telling.heard) == 3)
@@ -206,7 +206,7 @@ def test_dead_broker_is_not_an_error(caplog: pytest.LogCaptureFixture) -> None:
             for _ in range(3):
                 telling.channels.send(update(), live(OTHER, peer.port))
             await until(lambda: peer.asked)
-            telling.channels.keep({})
+            telling.channels.retain({})
             await until(lambda: not peer.open)
             assert not telling.heard
 

@@ -268,13 +268,13 @@ def test_short_accept_queue_is_reported_once(
 ) -> None:
     path = tmp_path / "somaxconn"
     monkeypatch.setattr(doors, "SOMAXCONN", path)
-    doors.tell_of_short_queue.cache_clear()
-    doors.tell_of_short_queue(4000)  # The file is missing: another system.
+    doors.warn_of_short_backlog.cache_clear()
+    doors.warn_of_short_backlog(4000)  # The file is missing: another system.
     path.write_text("128\n")
-    doors.tell_of_short_queue(128)
+    doors.warn_of_short_backlog(128)
     assert not caplog.records
     for _ in range(2):
-        doors.tell_of_short_queue(4096)
+        doors.warn_of_short_backlog(4096)
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert "somaxconn is 128" in caplog.text
-    doors.tell_of_short_queue.cache_clear()
+    doors.warn_of_short_backlog.cache_clear()

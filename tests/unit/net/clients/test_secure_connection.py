@@ -66,7 +66,7 @@ class Door:
         self.inside: set[object] = set()
         self.made: list[Told] = []
 
-    def admitted(self, connection: object, address: str) -> None:
+    def on_connected(self, connection: object, address: str) -> None:
         self.inside.add(connection)
 
     def forget(self, connection: object) -> None:

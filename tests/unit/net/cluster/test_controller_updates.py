@@ -28,7 +28,7 @@ from odradek.core.kernel.moment import Moment
 from odradek.net.cluster import controller_updates as from_controller
 from odradek.net.cluster.controller_updates import ControllerUpdates
 from odradek.net.cluster.tree_metadata import Metadata
-from odradek.net.loop.threads import done_here
+from odradek.net.loop.threads import completed_future
 from support.at_once import AtOnce
 from support.in_memory import US, Harness
 from support.waiting import SECONDS_MAX
@@ -45,7 +45,7 @@ class Shell(AtOnce):
 
     def in_order(self, work: Callable[[], Any], then: Callable[[Future[Any]], None]) -> None:
         """Return the failure of a thread in its future, as a broker does."""
-        self._tell(done_here(work), then)
+        self._tell(completed_future(work), then)
 
 
 class Unanswered:
@@ -82,17 +82,17 @@ def test_waiting_request_is_applied_when_the_session_is_renewed(
     async def play() -> None:
         shell = Shell(harness.now)
         told = ControllerUpdates(
-            shell, broker, cast(Metadata, tree), lambda call, *arguments: call(*arguments), updated=lambda: None
+            shell, broker, cast(Metadata, tree), lambda call, *arguments: call(*arguments), on_updated=lambda: None
         )
         told.add(update(5, before), ends.append)
         told.add(update(6, before + 1), ends.append)
-        told.go_on()
+        told.start_next()
         assert not ends, "the tree does not answer"
         tree.has_session = True
         broker.on_registered(before + 1)
-        told.renewed()
-        told.go_on()
-        told.renewed()  # Nothing waits.
+        told.on_renewed()
+        told.start_next()
+        told.on_renewed()  # Nothing waits.
 
     asyncio.run(play())
     stale, taken = ends
@@ -129,12 +129,12 @@ def ends_of(harness: Harness, tree: Tree, *sent: ControlRequest) -> list[Errors 
     async def play() -> None:
         shell = Shell(harness.now)
         told = ControllerUpdates(
-            shell, harness.broker, cast(Metadata, tree), lambda call, *rest: call(*rest), updated=lambda: None
+            shell, harness.broker, cast(Metadata, tree), lambda call, *rest: call(*rest), on_updated=lambda: None
         )
         for one in sent:
             told.add(one, ends.append)
         for _ in sent:
-            told.go_on()
+            told.start_next()
             await asyncio.sleep(0)
             while shell.slices:
                 shell.do(shell.slices.popleft())

@@ -138,7 +138,7 @@ def test_broker_with_an_expired_session_changes_no_topics(us: TreeMember, other:
         (refused,) = us.change(change).refused.values()
         assert refusal(refused) == ErrorCode.NOT_CONTROLLER
     with pytest.raises(Refused) as raised:
-        us.metadata.give_producer_ids(OTHER, 1)
+        us.metadata.allocate_producer_ids(OTHER, 1)
     assert refusal(raised.value) == ErrorCode.NOT_CONTROLLER
     assert list(other.metadata.topics()) == [T]
 

@@ -237,17 +237,17 @@ def test_lagging_server_is_read_again(us: TreeMember, other: TreeMember) -> None
 def test_controller_allocates_producer_ids(us: TreeMember, other: TreeMember) -> None:
     epoch = other.enroll()
     with pytest.raises(Refused) as refused:
-        us.metadata.give_producer_ids(OTHER, epoch)
+        us.metadata.allocate_producer_ids(OTHER, epoch)
     assert refusal(refused.value) == ErrorCode.NOT_CONTROLLER
     assert us.is_elected()
-    blocks = [us.metadata.give_producer_ids(OTHER, epoch) for _ in range(3)]
+    blocks = [us.metadata.allocate_producer_ids(OTHER, epoch) for _ in range(3)]
     assert [block.first for block in blocks] == [0, 1000, 2000]
     assert blocks[0].last == 999
     with pytest.raises(Refused) as refused:
-        us.metadata.give_producer_ids(OTHER, epoch - 1)
+        us.metadata.allocate_producer_ids(OTHER, epoch - 1)
     assert refusal(refused.value) == ErrorCode.STALE_BROKER_EPOCH
     with pytest.raises(Refused) as refused:
-        us.metadata.give_producer_ids(BrokerId(7), epoch)
+        us.metadata.allocate_producer_ids(BrokerId(7), epoch)
     assert refusal(refused.value) == ErrorCode.BROKER_ID_NOT_REGISTERED
 
 

@@ -162,7 +162,7 @@ def test_bug_in_a_step_is_reported(running: Running, monkeypatch: pytest.MonkeyP
     def broken(tree: object, step: object) -> None:
         raise KeyError("a bug")
 
-    monkeypatch.setattr(ControllerTree, "carry_out", broken)
+    monkeypatch.setattr(ControllerTree, "execute", broken)
     running.thread.put_event(events.TopicsChanged())
     assert isinstance(running.failures.get(timeout=SECONDS_MAX), KeyError)
 

@@ -308,7 +308,7 @@ def test_topic_ids_are_assigned_in_few_bounded_transactions(tmp_path: Path) -> N
     ids = {topic.topic_id for topic in member.controller.context.topics.values()}
     assert len(ids) == BYTES_PER_MULTI // 10_000 and ZERO_UUID not in ids
     member.tree.calls.clear()
-    given = member.door._changes.give_topic_ids(
+    given = member.door._changes.assign_topic_ids(
         dict.fromkeys(map(TopicName, member.tree.children(layout.TOPICS)), ZERO_UUID)
     )
     assert {one.topic_id for one in given.values()} == ids, "who has one keeps it"
@@ -322,7 +322,7 @@ def test_topic_that_grows_during_id_assignment_keeps_both_changes(
     member, other = Member(tmp_path / "tree", 0, numbered_ids()), Member(tmp_path / "tree", 1)
     member.create("flights", (0,), has_id=False)
     member.create("planes", (0,), has_id=False)
-    do_each = ControllerChanges._do_each
+    do_each = ControllerChanges._apply_each
 
     def meanwhile(self: ControllerChanges, operations: Sequence[Operation]) -> None:
         monkeypatch.undo()
@@ -331,12 +331,12 @@ def test_topic_that_grows_during_id_assignment_keeps_both_changes(
         other.tree.delete("/brokers/topics/planes")
         do_each(self, operations)
 
-    monkeypatch.setattr(ControllerChanges, "_do_each", meanwhile)
+    monkeypatch.setattr(ControllerChanges, "_apply_each", meanwhile)
     given = member.door._changes
-    member.door.carry_out(elect := Elect())
+    member.door.execute(elect := Elect())
     assert elect.result == 1
     ids = {TopicName("flights"): topic_id("flights"), TopicName("planes"): topic_id("planes")}
-    found = given.give_topic_ids(ids)
+    found = given.assign_topic_ids(ids)
     assert found == {"flights": TopicAssignment({0: (0,), 1: (1,)}, topic_id("flights"))}
     assert stored(member, "flights")[0] == found[TopicName("flights")]
     member.close()

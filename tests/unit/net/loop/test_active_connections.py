@@ -12,14 +12,14 @@ def take_turns(heard: ActiveConnections, since: int, changes: int, every_ms: int
     now = since
     for number in range(changes):
         now = since + number * every_ms
-        heard.hear((OTHER, CONSUMER)[number % 2], now)
+        heard.on_received((OTHER, CONSUMER)[number % 2], now)
     return now
 
 
 def test_single_connection_is_alone_however_much_it_sends() -> None:
     heard = ActiveConnections()
     for now in range(1_000, 2_000):
-        heard.hear(CONSUMER, now)
+        heard.on_received(CONSUMER, now)
         assert heard.is_one(now)
 
 

@@ -62,7 +62,7 @@ def test_file_with_one_of_the_last_descriptors_requests_a_release(
     loop: asyncio.AbstractEventLoop, tmp_path: Path
 ) -> None:
     logs = Logs()
-    disk = RealDisk(DescriptorRoom(loop, logs.release).opened)
+    disk = RealDisk(DescriptorRoom(loop, logs.release).on_opened)
     disk.create(f"{tmp_path}/f")
     turn(loop)
     assert not logs.asked
@@ -76,7 +76,7 @@ def test_file_with_one_of_the_last_descriptors_requests_a_release(
 
 def test_file_without_a_descriptor_requests_a_release(loop: asyncio.AbstractEventLoop, tmp_path: Path) -> None:
     logs = Logs()
-    disk = RealDisk(DescriptorRoom(loop, logs.release).opened)
+    disk = RealDisk(DescriptorRoom(loop, logs.release).on_opened)
     disk.create(f"{tmp_path}/f")
     with limited_to(0):
         with pytest.raises(DiskFailed) as failed:
@@ -124,9 +124,9 @@ def test_connection_needs_descriptors_below_those_of_logs(loop: asyncio.Abstract
 def test_stopped_room_requests_no_release(loop: asyncio.AbstractEventLoop) -> None:
     logs = Logs()
     room = DescriptorRoom(loop, logs.release)
-    room.opened(-1)
+    room.on_opened(-1)
     room.stop()
-    room.opened(-1)
+    room.on_opened(-1)
     turn(loop)
     assert not room.for_connection()
     assert not logs.asked

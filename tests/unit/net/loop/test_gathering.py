@@ -33,41 +33,41 @@ def gathered(answered: list[object]) -> GroupCommit:
 
 
 def test_requests_outside_a_run_do_not_wait(gathered: GroupCommit, answered: list[object]) -> None:
-    assert not gathered.takes(Staging(answered, gathered), NOW, 3.0)
+    assert not gathered.try_add(Staging(answered, gathered), NOW, 3.0)
     with gathered:
         pass
-    assert not gathered.takes(Staging(answered, gathered), NOW, 3.0)
-    assert not answered and not gathered.is_waited_for
+    assert not gathered.try_add(Staging(answered, gathered), NOW, 3.0)
+    assert not answered and not gathered.has_waiting
 
 
 def test_gathered_requests_complete_at_the_end_of_the_run(gathered: GroupCommit, answered: list[object]) -> None:
     those = [Staging(answered, gathered) for _ in range(3)]
     with gathered:
-        assert all(gathered.takes(one, NOW, 3.0) for one in those)
-        assert gathered.is_waited_for
+        assert all(gathered.try_add(one, NOW, 3.0) for one in those)
+        assert gathered.has_waiting
         gathered.flush_if_many()
         assert not answered
     assert answered == [*those, "settled"]
-    assert not gathered.is_waited_for
+    assert not gathered.has_waiting
 
 
 def test_gathered_requests_complete_after_an_exception(gathered: GroupCommit, answered: list[object]) -> None:
     with pytest.raises(RuntimeError), gathered:
-        gathered.takes(Staging(answered, gathered), NOW, 3.0)
+        gathered.try_add(Staging(answered, gathered), NOW, 3.0)
         raise RuntimeError
     assert answered[-1] == "settled"
     with gathered:
-        assert gathered.takes(Staging(answered, gathered), NOW, 3.0)
+        assert gathered.try_add(Staging(answered, gathered), NOW, 3.0)
 
 
 def test_many_gathered_requests_do_not_wait_for_the_end(gathered: GroupCommit, answered: list[object]) -> None:
     with gathered:
         for _ in range(CONNECTIONS_MAX):
             assert not answered
-            gathered.takes(Staging(answered, gathered), NOW, 3.0)
+            gathered.try_add(Staging(answered, gathered), NOW, 3.0)
             gathered.flush_if_many()
         assert len(answered) == CONNECTIONS_MAX + 1
-        assert gathered.takes(Staging(answered, gathered), NOW, 3.0), "and others after them"
+        assert gathered.try_add(Staging(answered, gathered), NOW, 3.0), "and others after them"
 
 
 def test_runs_cannot_be_nested(gathered: GroupCommit) -> None:

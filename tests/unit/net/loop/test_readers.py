@@ -89,7 +89,7 @@ def test_slow_readers_leave_turns_for_others(loop: asyncio.AbstractEventLoop) ->
         assert len(read) == 9
         assert max(read.values()) - min(read.values()) <= 1, "each in turn"
         in_turn.clear()
-        readers.make_way(is_crowded=True)
+        readers.on_crowd(is_crowded=True)
         turns(loop, 12, lambda: in_turn.append(read.total()))
         assert max(after - before for before, after in pairwise(in_turn)) == 1, "those who wait at the door come first"
         in_turn.clear()

@@ -9,7 +9,7 @@ from odradek.api.request.outcome import Encoded
 from odradek.base.units import TimestampMs
 from odradek.core.kernel.moment import Moment
 from odradek.core.kernel.parked import ParkedRequest, Purgatory
-from odradek.net.shell.answering import ANSWERING_SECONDS, ANSWERS_PER_LOOK, CompletedRequests
+from odradek.net.shell.answering import ANSWERING_SECONDS, ANSWERS_PER_CHECK, CompletedRequests
 
 NOW = Moment(TimestampMs(1), 1)
 
@@ -80,30 +80,30 @@ def test_all_requests_are_answered_in_one_turn_if_time_allows() -> None:
 
 def test_remaining_requests_are_answered_in_later_turns() -> None:
     desk = Desk(2 * ANSWERING_SECONDS)
-    desk.park(2 * ANSWERS_PER_LOOK + 1)
+    desk.park(2 * ANSWERS_PER_CHECK + 1)
     desk.complete()
-    assert desk.sent == list(range(ANSWERS_PER_LOOK)) and len(desk.turns) == 1
+    assert desk.sent == list(range(ANSWERS_PER_CHECK)) and len(desk.turns) == 1
     while desk.turns:
         assert desk.answering.is_under_way
         desk.turns.pop()()
-    assert desk.answered == desk.sent == list(range(2 * ANSWERS_PER_LOOK + 1))
+    assert desk.answered == desk.sent == list(range(2 * ANSWERS_PER_CHECK + 1))
     assert desk.settled == 2 and not desk.answering.is_under_way
 
 
 def test_finish_answers_all_requests_regardless_of_time() -> None:
     desk = Desk(2 * ANSWERING_SECONDS)
-    desk.park(3 * ANSWERS_PER_LOOK)
+    desk.park(3 * ANSWERS_PER_CHECK)
     desk.complete()
     desk.answering.finish()
-    assert desk.sent == list(range(3 * ANSWERS_PER_LOOK))
+    assert desk.sent == list(range(3 * ANSWERS_PER_CHECK))
     desk.turns.pop()()
     assert desk.settled == 0
 
 
 def test_stop_drops_unanswered_requests() -> None:
     desk = Desk(2 * ANSWERING_SECONDS)
-    desk.park(2 * ANSWERS_PER_LOOK)
+    desk.park(2 * ANSWERS_PER_CHECK)
     desk.complete()
     desk.answering.stop()
     desk.turns.pop()()
-    assert desk.sent == list(range(ANSWERS_PER_LOOK)) and desk.settled == 0
+    assert desk.sent == list(range(ANSWERS_PER_CHECK)) and desk.settled == 0

@@ -19,7 +19,7 @@ from odradek.core.cleaner.cleaning_steps import Clean, Cleaned
 from odradek.core.kernel.chores import Chores
 from odradek.log.files.disk import DiskFailed
 from odradek.net.loop.pools import Pool
-from odradek.net.loop.threads import done_here
+from odradek.net.loop.threads import completed_future
 from odradek.net.loop.traffic import Latencies
 from odradek.net.shell.effect_executor import Effects
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
@@ -40,7 +40,7 @@ class Failing(AtOnce):
     """A shell in which chores may fail."""
 
     def in_thread(self, work: Callable[[], T], then: Callable[[Future[T]], None], pool: Pool) -> None:
-        then(done_here(work))
+        then(completed_future(work))
 
 
 class Chore:

@@ -54,7 +54,7 @@ class Loop:
     def hear_others(self) -> None:
         """Record so many other connections that none is alone any more."""
         for one in [object() for _ in range(CHANGES_MAX)]:
-            self.active_connections.hear(one, self.now().steady)
+            self.active_connections.on_received(one, self.now().steady)
 
 
 class Protocol(asyncio.Protocol):
@@ -282,7 +282,7 @@ def test_large_send_gives_way_to_requests_of_others(
         await asyncio.sleep(0.05)
         if who != "alone":
             protocol.loop.hear_others()
-        protocol.outbox.makes_way = who != "a follower"
+        protocol.outbox.must_yield = who != "a follower"
         other.sendall(b"?")
         size = MOVED_BYTES_MIN
         protocol.outbox.put([*head, FileSlice(file, 3, size), b"end"])
