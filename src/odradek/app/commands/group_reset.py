@@ -30,7 +30,7 @@ from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicPartition
 from odradek.client.admin.group_admin import describe_groups
 from odradek.client.cluster.cluster import Cluster
-from odradek.client.connection.client_errors import ClientError, ErrorAnswer, answer_error
+from odradek.client.connection.client_errors import ClientError, ErrorAnswer, response_error
 from odradek.client.consumer.group_offsets import Committed, commit_offsets, fetch_offsets
 
 COMMITTED_BY_OTHERS = frozenset(
@@ -204,7 +204,7 @@ def refuse_missing(cluster: Cluster, partitions: Sequence[TopicPartition]) -> No
     there = set(cluster.partitions(sorted({each.topic for each in partitions}), timeout_ms=0))
     for each in partitions:
         if each not in there:
-            raise answer_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, str(each))
+            raise response_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, str(each))
 
 
 def write_all(cluster: Cluster, decided: Mapping[str, Offsets]) -> None:

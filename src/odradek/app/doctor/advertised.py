@@ -20,7 +20,7 @@ from odradek.app.doctor.reach import Attempt, Unresolved, as_ip, attempt, is_loo
 from odradek.app.doctor.set_aside_logs import examine_offline_dirs
 from odradek.app.doctor.speech import recognise
 from odradek.client.cluster.topic_metadata import Broker
-from odradek.client.connection.broker_connection import Connection, text_of
+from odradek.client.connection.broker_connection import Connection, format_address
 from odradek.client.connection.client_config import Address, ClientConfig
 from odradek.client.connection.client_errors import ClientError, TlsRefused
 
@@ -65,7 +65,7 @@ def examine_broker(broker: Broker, entrance: BootstrapServer, config: ClientConf
 
 def examine_address(broker: Broker, entrance: BootstrapServer, config: ClientConfig, offline: list[Finding]) -> Finding:
     """Return the first problem with the broker's advertised address, or an OK finding."""
-    check, where = f"broker {broker.id}", text_of(broker.address)
+    check, where = f"broker {broker.id}", format_address(broker.address)
     advice = advice_for(broker, entrance, protocol_of(config))
     why = unusable(broker, entrance)
     if why is not None:
@@ -87,7 +87,7 @@ def examine_peer(
     broker: Broker, reached: Attempt, entrance: BootstrapServer, config: ClientConfig, offline: list[Finding]
 ) -> Finding:
     """Check that the peer at the advertised address is this broker of this cluster."""
-    check, where = f"broker {broker.id}", text_of(broker.address)
+    check, where = f"broker {broker.id}", format_address(broker.address)
     try:
         connection = Connection(reached.address, config, broker.host)
     except TlsRefused as error:
@@ -174,12 +174,13 @@ def corrected(identity: Identity | None, present: Address, right: Address, proto
     """Return the broker's advertised.listeners with one address replaced and all other entries unchanged."""
     listeners = identity.configs if identity else {}
     entries = [entry.strip() for entry in listeners.get("advertised.listeners", "").split(",") if entry.strip()]
-    wanted = f"://{text_of(present)}"
+    wanted = f"://{format_address(present)}"
     if any(entry.endswith(wanted) for entry in entries):
         return ",".join(
-            f"{entry.removesuffix(wanted)}://{text_of(right)}" if entry.endswith(wanted) else entry for entry in entries
+            f"{entry.removesuffix(wanted)}://{format_address(right)}" if entry.endswith(wanted) else entry
+            for entry in entries
         )
     # Without advertised.listeners, listeners are advertised unchanged. The listener with this port is the wrong one.
     named = [entry.strip() for entry in listeners.get("listeners", "").split(",")]
     name = next((entry.partition("://")[0] for entry in named if entry.endswith(f":{present[1]}")), protocol)
-    return f"{name}://{text_of(right)}"
+    return f"{name}://{format_address(right)}"

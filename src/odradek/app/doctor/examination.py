@@ -16,7 +16,7 @@ from odradek.app.doctor.tls_findings import tls_advice
 from odradek.app.doctor.topic_findings import examine_stored, examine_topics, min_isrs_of
 from odradek.app.terminal.output import plural
 from odradek.base.units import MIB
-from odradek.client.connection.broker_connection import Connection, text_of
+from odradek.client.connection.broker_connection import Connection, format_address
 from odradek.client.connection.client_config import Address, ClientConfig
 from odradek.client.connection.client_errors import (
     ClientError,
@@ -63,7 +63,7 @@ def connection_findings(address: Address, attempts: list[Attempt]) -> Iterable[F
     failures = ", ".join(f"{one.ip} {one.failure}" for one in failed)
     if not reached:
         advice = CONNECT_ADVICE.get(failed[0].failure or "", TIMEOUT_ADVICE)
-        yield wrong("connection", f"cannot connect to {text_of(address)}: {failures}", advice)
+        yield wrong("connection", f"cannot connect to {format_address(address)}: {failures}", advice)
         return
     answered = ", ".join(f"{one.ip} answers in {one.connect_ms:.1f} ms" for one in reached)
     if not failed:
@@ -71,7 +71,8 @@ def connection_findings(address: Address, attempts: list[Attempt]) -> Iterable[F
         return
     first = " first" if attempts[0] in failed else ""
     advice = (
-        f"Use {text_of(reached[0].address)} for clients that try only the first address, or listen on all addresses."
+        f"Use {format_address(reached[0].address)} for clients that try only the first address, "
+        "or listen on all addresses."
     )
     yield note("connection", f"{answered}; clients that try another address{first} fail: {failures}", advice)
 
@@ -88,7 +89,7 @@ def examine_peer(address: Address, reached: Attempt, config: ClientConfig, timeo
             speech = PLAIN_KAFKA
         else:
             speech = recognise(reached.address, timeout_seconds)
-        yield wrong("protocol", f"{text_of(address)} is {speech.what}", speech.advice)
+        yield wrong("protocol", f"{format_address(address)} is {speech.what}", speech.advice)
         return
     except ErrorAnswer as error:
         yield wrong("protocol", f"Kafka, but {error}", "Check the broker's log.")
@@ -106,7 +107,7 @@ def examine_peer(address: Address, reached: Attempt, config: ClientConfig, timeo
 def patient_for(address: Address, timeout_seconds: float, tls: TlsConfig | None) -> ClientConfig:
     wait_ms = max(int(timeout_seconds * 1000), 1)
     return ClientConfig(
-        text_of(address),
+        format_address(address),
         client_id="odradek-doctor",
         connect_timeout_ms=wait_ms,
         request_timeout_ms=wait_ms,
