@@ -79,7 +79,7 @@ def client_texts(command_config: Path | None) -> dict[str, str]:
     return texts
 
 
-def chosen(option: str, text: str, among: Sequence[str]) -> str:
+def choose(option: str, text: str, among: Sequence[str]) -> str:
     """Return the matching value, ignoring case and - or _ between words."""
     for each in among:
         if each.lower() == text.strip().lower().replace("_", "").replace("-", ""):

@@ -108,7 +108,7 @@ def produce(
     parse = line_parser(key_separator, headers, as_json, null)
     with (
         connected(bootstrap_server, command_config) as cluster,
-        opened(file) as (fd, size),
+        open_input(file) as (fd, size),
         shown_progress(topic, size) as progress,
     ):
         cluster.topic(topic, timeout_ms=CREATED_MS_MAX, may_create=True)
@@ -119,7 +119,7 @@ def produce(
         if partition is not None and partition >= count:
             raise no_such_partition(topic, partition, count)
         target = Target(topic, count, partition, by_key)
-        send_lines(producer, target, counted(lines_of(fd, PAUSE_MS, producer.flush), progress), parse)
+        send_lines(producer, target, count_lines(lines_of(fd, PAUSE_MS, producer.flush), progress), parse)
 
 
 class Target(NamedTuple):
@@ -140,7 +140,7 @@ class Target(NamedTuple):
         return record.partition
 
 
-def counted(lines: Iterator[bytes], progress: Progress) -> Iterator[bytes]:
+def count_lines(lines: Iterator[bytes], progress: Progress) -> Iterator[bytes]:
     for line in lines:
         yield line
         progress.add(1, len(line) + 1)
@@ -194,7 +194,7 @@ def unescaped(text: str) -> bytes:
 
 
 @contextmanager
-def opened(file: Path | None) -> Iterator[tuple[int, int | None]]:
+def open_input(file: Path | None) -> Iterator[tuple[int, int | None]]:
     """Open the input. Yield its file descriptor and, for a regular file, its size."""
     if file is None:
         if sys.stdin.isatty() and sys.stderr.isatty():

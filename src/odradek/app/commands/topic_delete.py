@@ -17,7 +17,7 @@ from odradek.client.admin.seen import wait_until_seen
 from odradek.client.cluster.cluster import Cluster
 from odradek.client.connection.client_errors import ErrorAnswer
 
-HELD = {
+CONTENTS = {
     "__consumer_offsets": "the committed offsets of all groups",
     "__transaction_state": "the state of all transactions",
 }
@@ -41,7 +41,7 @@ def delete(
     """Delete topics and everything in them."""
     names = [topic_name(name) for name in names]
     with connected(bootstrap_server, command_config) as cluster:
-        confirm(internal_ones(cluster, names), is_allowed=internal, is_confirmed=yes)
+        confirm(internal_topics(cluster, names), is_allowed=internal, is_confirmed=yes)
         for name in names:
             try:
                 admin.delete_topics(cluster, [name])
@@ -54,7 +54,7 @@ def delete(
                 typer.echo(f"deleted {name}")
 
 
-def internal_ones(cluster: Cluster, names: Sequence[str]) -> list[str]:
+def internal_topics(cluster: Cluster, names: Sequence[str]) -> list[str]:
     return [topic.name for topic in cluster.retry(lambda: cluster.refresh(names)) if topic.is_internal]
 
 
@@ -63,7 +63,7 @@ def confirm(names: Sequence[str], *, is_allowed: bool, is_confirmed: bool) -> No
     if not names:
         return
     listed = " and ".join(names)
-    loss = " and ".join(HELD.get(name, f"Kafka's data in {name}") for name in names)
+    loss = " and ".join(CONTENTS.get(name, f"Kafka's data in {name}") for name in names)
     if not is_allowed:
         raise CommandFailed(f"{listed} contains {loss}: pass --internal to delete it", MISUNDERSTOOD)
     if is_confirmed:

@@ -66,19 +66,19 @@ def segments(
             )
         with connected(bootstrap_server, command_config) as cluster:
             retention = told_retention(cluster, name)
-            logs = logs_told_by(cluster, chosen(cluster, name, partition or ()))
+            logs = logs_told_by(cluster, choose_partitions(cluster, name, partition or ()))
     else:
         retention = given_retention(pairs(config or (), "--config"))
         logs = logs_below(log_dir, name, partition or ())
     return show(logs, retention, as_json=as_json)
 
 
-def chosen(cluster: Cluster, name: str, wanted: Sequence[int]) -> list[TopicPartition]:
-    every = cluster.partitions([name], timeout_ms=0)
-    for number in wanted:
-        if number >= len(every):
-            raise no_such_partition(name, number, len(every))
-    return [each for each in every if not wanted or each.partition in wanted]
+def choose_partitions(cluster: Cluster, name: str, numbers: Sequence[int]) -> list[TopicPartition]:
+    all_partitions = cluster.partitions([name], timeout_ms=0)
+    for number in numbers:
+        if number >= len(all_partitions):
+            raise no_such_partition(name, number, len(all_partitions))
+    return [each for each in all_partitions if not numbers or each.partition in numbers]
 
 
 def show(logs: Sequence[TopicLog], retention: Retention, *, as_json: bool) -> int:
@@ -87,8 +87,8 @@ def show(logs: Sequence[TopicLog], retention: Retention, *, as_json: bool) -> in
     for log in logs:
         if log.directory is not None:
             found = [with_newest_offset(one, now_ms) for one in segments_of(log.directory)]
-            told = fates(found, retention, log.bounds, now_ms)
-            rows += [row(log.partition, one, fate, now_ms) for one, fate in zip(found, told, strict=True)]
+            segment_fates = fates(found, retention, log.bounds, now_ms)
+            rows += [row(log.partition, one, fate, now_ms) for one, fate in zip(found, segment_fates, strict=True)]
     if as_json:
         print_json(rows)
     elif rows:
