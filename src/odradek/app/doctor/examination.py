@@ -7,11 +7,11 @@ from contextlib import closing
 
 from odradek.app.doctor.advertised import BootstrapServer, examine_brokers
 from odradek.app.doctor.client_versions import examine_clients
-from odradek.app.doctor.described_cluster import Cluster, ask_cluster, ask_identity
+from odradek.app.doctor.described_cluster import Cluster, request_cluster, request_identity
 from odradek.app.doctor.findings import Finding, listed, note, ok, wrong
 from odradek.app.doctor.reach import Attempt, Unresolved, as_ip, attempt, kind, resolve
 from odradek.app.doctor.set_aside_logs import examine_log_dirs, examine_offline_dirs
-from odradek.app.doctor.speech import PLAIN_KAFKA, is_plain_kafka, recognise, sasl_mechanisms
+from odradek.app.doctor.speech import PLAIN_KAFKA, identify, is_plain_kafka, sasl_mechanisms
 from odradek.app.doctor.tls_findings import tls_advice
 from odradek.app.doctor.topic_findings import examine_stored, examine_topics, min_isrs_of
 from odradek.app.terminal.output import plural
@@ -54,7 +54,7 @@ def examine(address: Address, timeout_seconds: float, tls: TlsConfig | None = No
     yield from connection_findings(address, attempts)
     reached = next((one for one in attempts if one.is_connected), None)
     if reached is not None:
-        yield from examine_peer(address, reached, patient_for(address, timeout_seconds, tls), timeout_seconds)
+        yield from examine_peer(address, reached, client_config(address, timeout_seconds, tls), timeout_seconds)
 
 
 def connection_findings(address: Address, attempts: list[Attempt]) -> Iterable[Finding]:
@@ -86,10 +86,10 @@ def examine_peer(address: Address, reached: Attempt, config: ClientConfig, timeo
         return
     except (KafkaUnavailable, NotKafka):
         if config.tls is not None and is_plain_kafka(reached.address, timeout_seconds):
-            speech = PLAIN_KAFKA
+            protocol = PLAIN_KAFKA
         else:
-            speech = recognise(reached.address, timeout_seconds)
-        yield wrong("protocol", f"{format_address(address)} is {speech.what}", speech.advice)
+            protocol = identify(reached.address, timeout_seconds)
+        yield wrong("protocol", f"{format_address(address)} is {protocol.what}", protocol.advice)
         return
     except ErrorAnswer as error:
         yield wrong("protocol", f"Kafka, but {error}", "Check the broker's log.")
@@ -104,7 +104,7 @@ def examine_peer(address: Address, reached: Attempt, config: ClientConfig, timeo
         yield from examine_broker(address, reached, connection, config, timeout_seconds)
 
 
-def patient_for(address: Address, timeout_seconds: float, tls: TlsConfig | None) -> ClientConfig:
+def client_config(address: Address, timeout_seconds: float, tls: TlsConfig | None) -> ClientConfig:
     wait_ms = max(int(timeout_seconds * 1000), 1)
     return ClientConfig(
         format_address(address),
@@ -121,25 +121,25 @@ def examine_broker(
 ) -> Iterable[Finding]:
     """Examine the broker's metadata and verify it."""
     try:
-        cluster = ask_cluster(connection, with_topics=True)
-        identity = ask_identity(connection, [broker.id for broker in cluster.brokers])
+        cluster = request_cluster(connection, with_topics=True)
+        identity = request_identity(connection, [broker.id for broker in cluster.brokers])
     except Unsupported as unsupported:
         yield wrong("cluster", str(unsupported), "Use a client version that matches the broker's.")
         return
     except ClientError as error:
-        yield refused(reached.address, error, config, timeout_seconds)
+        yield metadata_failure(reached.address, error, config, timeout_seconds)
         return
     yield from cluster_findings(cluster)
-    entrance = BootstrapServer(address, reached.ip, cluster, identity, timeout_seconds)
-    yield from examine_brokers(entrance, config)
+    bootstrap = BootstrapServer(address, reached.ip, cluster, identity, timeout_seconds)
+    yield from examine_brokers(bootstrap, config)
     yield from examine_topics(cluster, min_isrs_of(connection, cluster))
     yield from examine_stored(connection, cluster)
     yield from examine_log_dirs(identity, cluster.id)
-    if entrance.node is not None:
-        yield from examine_offline_dirs(connection, entrance.node)
+    if bootstrap.node is not None:
+        yield from examine_offline_dirs(connection, bootstrap.node)
 
 
-def refused(address: Address, error: ClientError, config: ClientConfig, timeout_seconds: float) -> Finding:
+def metadata_failure(address: Address, error: ClientError, config: ClientConfig, timeout_seconds: float) -> Finding:
     """Return why a Kafka broker does not answer Metadata: it requires authentication, or it is unhealthy."""
     mechanisms = sasl_mechanisms(address, timeout_seconds) if config.tls is None else None
     if mechanisms is None:
@@ -159,7 +159,7 @@ def cluster_findings(cluster: Cluster) -> Iterable[Finding]:
         yield wrong("cluster", f"cluster {cluster.id}, no brokers", advice)
     elif cluster.controller not in ids:
         advice = "Start the controllers (controller.quorum.voters), or with ZooKeeper, check that it is reachable."
-        says = f"cluster {cluster.id}, {brokers}, no controller: topics cannot be created or deleted"
-        yield note("cluster", says, advice)
+        message = f"cluster {cluster.id}, {brokers}, no controller: topics cannot be created or deleted"
+        yield note("cluster", message, advice)
     else:
         yield ok("cluster", f"cluster {cluster.id}, {brokers}, controller {cluster.controller}")
