@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from odradek.app.inspect.repair import repair as repair_logs
-from odradek.app.inspect.verify import Counts, Folder, LogFinding, write_down
+from odradek.app.inspect.verify import Counts, Folder, LogFinding, record_damages
 from odradek.app.inspect.verify import verify as verify_log
 from odradek.app.terminal.command_failed import FAILED, CommandFailed
 from odradek.app.terminal.output import plural, print_json_line, size_text
@@ -67,7 +67,7 @@ def verify_all(path: Path, repair: bool, as_json: bool) -> int:
         verdict = f"{plural(sum(faulty.values()), 'fault')}" if faulty else "no faults"
         sys.stdout.write(f"{plural(counts.logs, 'log')}, {read}, {size_text(counts.size)}: {verdict}\n")
     if not repair:
-        write_down(folder, damages)
+        record_damages(folder, damages)
     if not repair or not faulty:
         return FAILED if faulty else 0
     for partition, aside in repair_logs(folder, list(faulty)):
@@ -99,7 +99,7 @@ def write_finding(finding: LogFinding, as_json: bool) -> None:
     if as_json:
         kind = "fault" if finding.is_fault else "note"
         print_json_line(
-            {"topic": finding.partition.topic, "partition": finding.partition.partition, kind: finding.says}
+            {"topic": finding.partition.topic, "partition": finding.partition.partition, kind: finding.message}
         )
     else:
-        sys.stdout.write(f"{finding.partition}: {finding.says}\n")
+        sys.stdout.write(f"{finding.partition}: {finding.message}\n")

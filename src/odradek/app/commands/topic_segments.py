@@ -19,7 +19,13 @@ from odradek.app.cli.cli_options import (
     pairs,
 )
 from odradek.app.cli.partitions_named import no_such_partition, topic_name
-from odradek.app.inspect.log_locations import TopicLog, given_retention, logs_below, logs_told_by, told_retention
+from odradek.app.inspect.log_locations import (
+    TopicLog,
+    locate_logs,
+    logs_in_directory,
+    request_retention,
+    retention_from_overrides,
+)
 from odradek.app.inspect.segment_fate import Fate, Retention, age_text, fates
 from odradek.app.inspect.segment_files import SegmentFacts, offset_of_newest, segments_of
 from odradek.app.terminal.command_failed import MISUNDERSTOOD, CommandFailed
@@ -65,11 +71,11 @@ def segments(
                 "--config requires --log-dir: otherwise the broker returns the configuration", MISUNDERSTOOD
             )
         with connected(bootstrap_server, command_config) as cluster:
-            retention = told_retention(cluster, name)
-            logs = logs_told_by(cluster, choose_partitions(cluster, name, partition or ()))
+            retention = request_retention(cluster, name)
+            logs = locate_logs(cluster, choose_partitions(cluster, name, partition or ()))
     else:
-        retention = given_retention(pairs(config or (), "--config"))
-        logs = logs_below(log_dir, name, partition or ())
+        retention = retention_from_overrides(pairs(config or (), "--config"))
+        logs = logs_in_directory(log_dir, name, partition or ())
     return show(logs, retention, as_json=as_json)
 
 

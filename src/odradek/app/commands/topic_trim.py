@@ -18,7 +18,7 @@ from odradek.app.cli.cli_options import (
 from odradek.app.cli.partitions_named import topic_name
 from odradek.app.cli.starting import offsets_at
 from odradek.app.commands.topic_segments import choose_partitions
-from odradek.app.inspect.log_locations import logs_told_by, told_retention
+from odradek.app.inspect.log_locations import locate_logs, request_retention
 from odradek.app.inspect.segment_files import segments_of
 from odradek.app.terminal.command_failed import MISUNDERSTOOD, CommandFailed, report_failures
 from odradek.app.terminal.output import plural, print_json, print_table, remark, size_text
@@ -100,7 +100,7 @@ def refuse_kept(cluster: Cluster, name: str) -> None:
     """Raise CommandFailed for a topic whose records no broker deletes by offset."""
     if cluster.topic(name, timeout_ms=0).is_internal:
         raise CommandFailed(f"cannot delete records of internal topic {name}")
-    retention = told_retention(cluster, name)
+    retention = request_retention(cluster, name)
     if retention.compacts and not retention.deletes:
         raise CommandFailed(f"cannot delete records of {name}: its cleanup.policy must include delete")
 
@@ -134,7 +134,7 @@ def new_starts(
 def bytes_between(cluster: Cluster, starts: Offsets, new_offsets: Offsets) -> dict[TopicPartition, int]:
     """Return the bytes of segments that end between the old and the new starts, of locally readable logs."""
     try:
-        logs = logs_told_by(cluster, list(new_offsets))
+        logs = locate_logs(cluster, list(new_offsets))
     except Unsupported:
         return {}
     return {
