@@ -60,8 +60,8 @@ class Kafka:
             for topic in found
         }
 
-    def offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        return {at: listed.offset for at, listed in list_offsets(self._cluster, wanted).items()}
+    def offsets(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        return {at: listed.offset for at, listed in list_offsets(self._cluster, positions).items()}
 
     @staticmethod
     def _usable(topics: list[ClientTopic]) -> list[ClientTopic]:
