@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from odradek.demo.checks import Check
     from odradek.demo.processes import Broker
 
-PASSED, FAILED, MISUNDERSTOOD, INTERRUPTED = 0, 1, 2, 130
+PASSED, FAILED, USAGE_ERROR, INTERRUPTED = 0, 1, 2, 130
 DAYS = 365
 PIPE_WIDTH = 100
 

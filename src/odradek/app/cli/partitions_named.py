@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from odradek.app.terminal.command_failed import MISUNDERSTOOD, CommandFailed
+from odradek.app.terminal.command_failed import USAGE_ERROR, CommandFailed
 from odradek.base.errors import Refused
 from odradek.base.units import INT32_MAX, TopicName, TopicPartition
 from odradek.client.cluster.cluster import Cluster
@@ -21,7 +21,7 @@ def topic_name(text: str) -> TopicName:
         return checked(text)
     except Refused as refused:
         hint = "" if PATTERN_CHARACTERS.isdisjoint(text) else "; use a name, not a pattern"
-        raise CommandFailed(f"{refused.detail}{hint}", MISUNDERSTOOD) from None
+        raise CommandFailed(f"{refused.detail}{hint}", USAGE_ERROR) from None
 
 
 def no_such_partition(topic: str, number: int, count: int) -> CommandFailed:
@@ -35,7 +35,7 @@ def parse_topic_option(text: str) -> tuple[TopicName, list[int] | None]:
     indexes = [number for number in found if number is not None]
     if not topic or len(indexes) < len(found):
         message = f"invalid --topic {text!r}: use --topic orders or --topic orders:0,2"
-        raise CommandFailed(message, MISUNDERSTOOD)
+        raise CommandFailed(message, USAGE_ERROR)
     return topic_name(topic), indexes if colon else None
 
 

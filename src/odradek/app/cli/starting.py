@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from odradek.app.terminal.command_failed import MISUNDERSTOOD, CommandFailed
+from odradek.app.terminal.command_failed import USAGE_ERROR, CommandFailed
 from odradek.app.terminal.time_arguments import moment_ms
 from odradek.base.units import TopicPartition
 from odradek.client.cluster.cluster import Cluster
@@ -76,4 +76,4 @@ def milliseconds(text: str) -> int:
         return moment_ms(text)
     except ValueError:
         message = f"invalid --from {text!r}: use beginning, end, an offset, -N, or a time like 2026-11-21T14:00"
-        raise CommandFailed(message, MISUNDERSTOOD) from None
+        raise CommandFailed(message, USAGE_ERROR) from None

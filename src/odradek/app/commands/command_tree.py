@@ -15,7 +15,7 @@ import typer
 from typer.main import get_command
 
 from odradek.app.commands import serve_command as serve
-from odradek.app.terminal.command_failed import FAILED, MISUNDERSTOOD, CommandFailed, sentence_of, status_of
+from odradek.app.terminal.command_failed import FAILED, USAGE_ERROR, CommandFailed, sentence_of, status_of
 from odradek.app.terminal.compiled import version_line
 from odradek.app.terminal.interrupts import InterruptBlock
 
@@ -236,9 +236,9 @@ def report_usage_error(error: Exception) -> int:
     message = getattr(error, "format_message", error.__str__)()
     if type(error).__name__ == "NoArgsIsHelpError":
         # With rich, typer has already printed the help. Without rich, the message is the help.
-        return print_error(message, MISUNDERSTOOD) if message else MISUNDERSTOOD
+        return print_error(message, USAGE_ERROR) if message else USAGE_ERROR
     sentence = " ".join(message.split()).replace(" Value error,", "").rstrip(".")
-    return print_error(f"{path}: {sentence}; see {path} --help", MISUNDERSTOOD)
+    return print_error(f"{path}: {sentence}; see {path} --help", USAGE_ERROR)
 
 
 def print_error(text: str, status: int) -> int:

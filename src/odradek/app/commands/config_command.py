@@ -11,7 +11,7 @@ import typer
 
 from odradek.app.cli.cli_options import pairs
 from odradek.app.config.properties import read_properties
-from odradek.app.terminal.command_failed import MISUNDERSTOOD, CommandFailed
+from odradek.app.terminal.command_failed import USAGE_ERROR, CommandFailed
 from odradek.app.terminal.output import print_json, print_table, printable
 from odradek.client.admin.config_admin import (
     APPEND,
@@ -66,7 +66,7 @@ def edits_of(
     edits += [Edit(key, SUBTRACT, value) for key, value in _pairs(subtracts, "--subtract")]
     duplicates = [key for key, count in Counter(edit.key for edit in edits).items() if count > 1]
     if duplicates:
-        raise CommandFailed(f"duplicate key '{printable(duplicates[0])}': change each key only once", MISUNDERSTOOD)
+        raise CommandFailed(f"duplicate key '{printable(duplicates[0])}': change each key only once", USAGE_ERROR)
     return edits
 
 
@@ -119,4 +119,4 @@ def _pairs_of_file(path: Path | None) -> list[tuple[str, str]]:
     try:
         return [] if path is None else list(read_properties(path).items())
     except ConfigError as error:
-        raise CommandFailed(str(error).rstrip("."), MISUNDERSTOOD) from None
+        raise CommandFailed(str(error).rstrip("."), USAGE_ERROR) from None

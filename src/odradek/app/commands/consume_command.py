@@ -22,7 +22,7 @@ from odradek.app.cli.partitions_named import no_such_partition, topic_name
 from odradek.app.cli.record_text import Formatter, json_lines, key_value_lines, raw_values, value_lines
 from odradek.app.cli.starting import offsets_at, start_rule
 from odradek.app.commands.produce_command import unescaped
-from odradek.app.terminal.command_failed import MISUNDERSTOOD, CommandFailed, report_failures
+from odradek.app.terminal.command_failed import USAGE_ERROR, CommandFailed, report_failures
 from odradek.app.terminal.patient_output import PatientOutput, terminated_in_order
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import INT64_MAX, MIB, TopicPartition
@@ -138,11 +138,11 @@ def consume(
 
 def refuse_contradictions(group: str | None, instance: str | None, partitions: Sequence[int] | None) -> None:
     if group == "":
-        raise CommandFailed("--group must not be empty", MISUNDERSTOOD)
+        raise CommandFailed("--group must not be empty", USAGE_ERROR)
     if group is None and instance is not None:
-        raise CommandFailed("--group-instance-id requires --group", MISUNDERSTOOD)
+        raise CommandFailed("--group-instance-id requires --group", USAGE_ERROR)
     if group is not None and partitions:
-        raise CommandFailed("the group assigns the partitions: omit --partition or --group", MISUNDERSTOOD)
+        raise CommandFailed("the group assigns the partitions: omit --partition or --group", USAGE_ERROR)
 
 
 def formatter(layout: Format, key_separator: str) -> Formatter:

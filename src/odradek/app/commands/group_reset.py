@@ -23,7 +23,7 @@ from odradek.app.cli.cli_options import (
 )
 from odradek.app.cli.offset_rules import Offsets, Rule, Scope
 from odradek.app.cli.partitions_named import existing_partitions
-from odradek.app.terminal.command_failed import MISUNDERSTOOD, CommandFailed
+from odradek.app.terminal.command_failed import USAGE_ERROR, CommandFailed
 from odradek.app.terminal.output import plural, print_json, print_table, printable, remark
 from odradek.app.terminal.time_arguments import duration_ms, moment_ms
 from odradek.base.errors import ErrorCode
@@ -139,20 +139,20 @@ def refuse_contradictions(
     is_both: bool, is_two_formats: bool, has_topics: bool, all_topics: bool, from_file: Path | None
 ) -> None:
     if is_both:
-        raise CommandFailed("--execute and --dry-run exclude each other: omit one of them", MISUNDERSTOOD)
+        raise CommandFailed("--execute and --dry-run exclude each other: omit one of them", USAGE_ERROR)
     if is_two_formats:
-        raise CommandFailed("--export prints CSV and --json prints JSON: omit one of them", MISUNDERSTOOD)
+        raise CommandFailed("--export prints CSV and --json prints JSON: omit one of them", USAGE_ERROR)
     if from_file is not None and (has_topics or all_topics):
-        raise CommandFailed("--from-file names the partitions: omit --topic and --all-topics", MISUNDERSTOOD)
+        raise CommandFailed("--from-file names the partitions: omit --topic and --all-topics", USAGE_ERROR)
     if from_file is None and has_topics == all_topics:
-        raise CommandFailed("choose either --topic TOPIC[:N,...] or --all-topics", MISUNDERSTOOD)
+        raise CommandFailed("choose either --topic TOPIC[:N,...] or --all-topics", USAGE_ERROR)
 
 
 def only_rule(given: Mapping[str, Rule | None]) -> Rule:
     named = [rule for rule in given.values() if rule is not None]
     if len(named) == 1:
         return named[0]
-    raise CommandFailed(f"choose one of {', '.join(given)}", MISUNDERSTOOD)
+    raise CommandFailed(f"choose one of {', '.join(given)}", USAGE_ERROR)
 
 
 def since(text: str) -> Rule:
@@ -160,7 +160,7 @@ def since(text: str) -> Rule:
         return rules.to_time(moment_ms(text))
     except ValueError:
         message = f"invalid --to-datetime {text!r}: use a time like 2026-11-21T14:00 or 2026-11-21T14:00Z"
-        raise CommandFailed(message, MISUNDERSTOOD) from None
+        raise CommandFailed(message, USAGE_ERROR) from None
 
 
 def ago(text: str) -> Rule:
@@ -168,7 +168,7 @@ def ago(text: str) -> Rule:
         return rules.to_time(max(0, time.time_ns() // 1_000_000 - duration_ms(text)))
     except ValueError:
         message = f"invalid --by-duration {text!r}: use 90s, 10m, 2h, 1d, or P1DT2H30M"
-        raise CommandFailed(message, MISUNDERSTOOD) from None
+        raise CommandFailed(message, USAGE_ERROR) from None
 
 
 def refuse_active(cluster: Cluster, groups: Sequence[str]) -> None:

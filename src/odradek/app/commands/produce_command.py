@@ -15,7 +15,7 @@ import typer
 from odradek.app.cli.cli_options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, CommandConfig, connected
 from odradek.app.cli.partitions_named import no_such_partition, topic_name
 from odradek.app.cli.record_text import LineRecord, NotARecord, parse_json, parse_plain
-from odradek.app.terminal.command_failed import MISUNDERSTOOD, CommandFailed
+from odradek.app.terminal.command_failed import USAGE_ERROR, CommandFailed
 from odradek.app.terminal.lines import lines_of
 from odradek.app.terminal.output import plural
 from odradek.app.terminal.progress_line import Progress, shown_progress
@@ -101,9 +101,7 @@ def produce(
     odradek consume flights --format json | odradek produce copy --json
     """
     if as_json and (key_separator is not None or headers):
-        raise CommandFailed(
-            "--json lines contain the key and headers: omit --key-separator and --headers", MISUNDERSTOOD
-        )
+        raise CommandFailed("--json lines contain the key and headers: omit --key-separator and --headers", USAGE_ERROR)
     topic = topic_name(topic)
     parse = line_parser(key_separator, headers, as_json, null)
     with (
@@ -178,7 +176,7 @@ def line_parser(
         return parse_json
     separator = None if key_separator is None else unescaped(key_separator)
     if separator == b"":
-        raise CommandFailed("--key-separator must not be empty", MISUNDERSTOOD)
+        raise CommandFailed("--key-separator must not be empty", USAGE_ERROR)
     marker = None if null is None else null.encode()
 
     def parse(line: bytes) -> LineRecord:

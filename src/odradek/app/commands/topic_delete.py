@@ -10,7 +10,7 @@ import typer
 
 from odradek.app.cli.cli_options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, CommandConfig, connected
 from odradek.app.cli.partitions_named import topic_name
-from odradek.app.terminal.command_failed import FAILED, MISUNDERSTOOD, CommandFailed
+from odradek.app.terminal.command_failed import FAILED, USAGE_ERROR, CommandFailed
 from odradek.base.errors import ErrorCode
 from odradek.client.admin import admin
 from odradek.client.admin.seen import wait_until_seen
@@ -65,10 +65,10 @@ def confirm(names: Sequence[str], *, is_allowed: bool, is_confirmed: bool) -> No
     listed = " and ".join(names)
     loss = " and ".join(CONTENTS.get(name, f"Kafka's data in {name}") for name in names)
     if not is_allowed:
-        raise CommandFailed(f"{listed} contains {loss}: pass --internal to delete it", MISUNDERSTOOD)
+        raise CommandFailed(f"{listed} contains {loss}: pass --internal to delete it", USAGE_ERROR)
     if is_confirmed:
         return
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise CommandFailed(f"{listed} contains {loss}: pass --yes to delete it without a terminal", MISUNDERSTOOD)
+        raise CommandFailed(f"{listed} contains {loss}: pass --yes to delete it without a terminal", USAGE_ERROR)
     if not typer.confirm(f"Delete {listed}, and with it {loss}?", err=True):
         raise CommandFailed("nothing was deleted", FAILED)

@@ -17,7 +17,7 @@ from odradek.app.cli.cli_options import (
 )
 from odradek.app.cli.partitions_named import topic_name
 from odradek.app.commands.topic_segments import choose_partitions
-from odradek.app.terminal.command_failed import MISUNDERSTOOD, CommandFailed, report_failures
+from odradek.app.terminal.command_failed import USAGE_ERROR, CommandFailed, report_failures
 from odradek.app.terminal.output import print_json, print_table, remark
 from odradek.base.errors import ErrorCode
 from odradek.base.units import NO_BROKER, TopicPartition
@@ -52,7 +52,7 @@ def elect(
     Example: odradek topic elect-leaders flights --partition 0
     """
     if everything == bool(names):
-        raise CommandFailed("name at least one topic, or use --all, but not both", MISUNDERSTOOD)
+        raise CommandFailed("name at least one topic, or use --all, but not both", USAGE_ERROR)
     named = [topic_name(name) for name in names or ()]
     with connected(bootstrap_server, command_config) as cluster:
         requested = (

@@ -28,7 +28,7 @@ from odradek.app.inspect.log_locations import (
 )
 from odradek.app.inspect.segment_fate import Fate, Retention, age_text, fates
 from odradek.app.inspect.segment_files import SegmentFacts, offset_of_newest, segments_of
-from odradek.app.terminal.command_failed import MISUNDERSTOOD, CommandFailed
+from odradek.app.terminal.command_failed import USAGE_ERROR, CommandFailed
 from odradek.app.terminal.output import plural, print_json, print_table, remark, size_text, time_text
 from odradek.base.units import TopicPartition
 from odradek.client.cluster.cluster import Cluster
@@ -68,7 +68,7 @@ def segments(
     if log_dir is None:
         if config:
             raise CommandFailed(
-                "--config requires --log-dir: otherwise the broker returns the configuration", MISUNDERSTOOD
+                "--config requires --log-dir: otherwise the broker returns the configuration", USAGE_ERROR
             )
         with connected(bootstrap_server, command_config) as cluster:
             retention = request_retention(cluster, name)

@@ -20,7 +20,7 @@ from odradek.app.cli.starting import offsets_at
 from odradek.app.commands.topic_segments import choose_partitions
 from odradek.app.inspect.log_locations import locate_logs, request_retention
 from odradek.app.inspect.segment_files import segments_of
-from odradek.app.terminal.command_failed import MISUNDERSTOOD, CommandFailed, report_failures
+from odradek.app.terminal.command_failed import USAGE_ERROR, CommandFailed, report_failures
 from odradek.app.terminal.output import plural, print_json, print_table, remark, size_text
 from odradek.app.terminal.time_arguments import moment_ms
 from odradek.base.units import TopicPartition
@@ -68,7 +68,7 @@ def trim(
     odradek topic trim flights --partition 0 --before-offset 5000 --execute
     """
     if [before_offset is not None, before_time is not None, everything].count(True) != 1:
-        raise CommandFailed("choose one of --before-offset, --before-time and --all", MISUNDERSTOOD)
+        raise CommandFailed("choose one of --before-offset, --before-time and --all", USAGE_ERROR)
     when_ms = None if before_time is None else time_of(before_time)
     name = topic_name(name)
     with connected(bootstrap_server, command_config) as cluster:
@@ -110,7 +110,7 @@ def time_of(text: str) -> int:
         return moment_ms(text)
     except ValueError:
         message = f"invalid --before-time {text!r}: use a time like 2026-11-21T14:00 or 2026-11-21T14:00Z"
-        raise CommandFailed(message, MISUNDERSTOOD) from None
+        raise CommandFailed(message, USAGE_ERROR) from None
 
 
 def new_starts(

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from odradek.app.config.properties import read_properties
-from odradek.app.terminal.command_failed import MISUNDERSTOOD, CommandFailed
+from odradek.app.terminal.command_failed import USAGE_ERROR, CommandFailed
 from odradek.app.terminal.output import plural, size_text
 from odradek.base.extras import absent, not_installed
 from odradek.coordination.copying import NotCopied, copy_metadata
@@ -72,14 +72,14 @@ def _texts(config: Path | None) -> Mapping[str, str]:
     try:
         texts = {} if config is None else read_properties(config)
     except ConfigError as error:
-        raise CommandFailed(str(error).rstrip("."), MISUNDERSTOOD) from None
+        raise CommandFailed(str(error).rstrip("."), USAGE_ERROR) from None
     return {name: text for name, text in texts.items() if name.startswith(ZOOKEEPER_PREFIXES)}
 
 
 def _open(place: str, texts: Mapping[str, str], *, is_target: bool) -> Tree:
     """Open the tree at a place, and create a missing target only. Raise CommandFailed, TreeFailed."""
     if not place:
-        raise CommandFailed("empty location: use a broker's metadata.log.dir, or HOST:PORT/CHROOT", MISUNDERSTOOD)
+        raise CommandFailed("empty location: use a broker's metadata.log.dir, or HOST:PORT/CHROOT", USAGE_ERROR)
     if _ENSEMBLE.fullmatch(place):
         return _open_ensemble(place.rstrip("/"), texts, is_target=is_target)
     folder = Path(place)
@@ -101,7 +101,7 @@ def _open_ensemble(connect: str, texts: Mapping[str, str], *, is_target: bool) -
         configs = BrokerConfigs.parse({CONNECTION_MS: str(CONNECT_MS_MAX)} | dict(texts) | {CONNECT: connect})
         settings = zookeeper_settings(configs)
     except ConfigError as error:
-        raise CommandFailed(str(error).rstrip("."), MISUNDERSTOOD) from None
+        raise CommandFailed(str(error).rstrip("."), USAGE_ERROR) from None
     tree = settings.open(makes_chroot=is_target)
     if tree.exists("/") is None:
         tree.close()

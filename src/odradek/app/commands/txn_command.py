@@ -20,7 +20,7 @@ from odradek.app.cli.cli_options import (
 )
 from odradek.app.cli.partitions_named import existing_partitions, topic_name
 from odradek.app.cli.txn_view import producer_view, show_producers, show_transactions, transaction_view
-from odradek.app.terminal.command_failed import FAILED, MISUNDERSTOOD, CommandFailed, report_failures
+from odradek.app.terminal.command_failed import FAILED, USAGE_ERROR, CommandFailed, report_failures
 from odradek.app.terminal.output import print_json, print_table
 from odradek.base.units import INT32_MAX, INT64_MAX, TopicName, TopicPartition
 from odradek.client.admin.transaction_admin import (
@@ -198,13 +198,13 @@ def abort(
     if transactional_id is not None:
         if topic is not None or partition is not None or start_offset is not None:
             raise CommandFailed(
-                "use a transactional id, or --topic, --partition and --start-offset, but not both", MISUNDERSTOOD
+                "use a transactional id, or --topic, --partition and --start-offset, but not both", USAGE_ERROR
             )
         with connected(bootstrap_server, command_config) as cluster:
             abort_by_id(cluster, transactional_id)
         return
     if topic is None or partition is None or start_offset is None:
-        raise CommandFailed("name a transactional id, or use --topic, --partition and --start-offset", MISUNDERSTOOD)
+        raise CommandFailed("name a transactional id, or use --topic, --partition and --start-offset", USAGE_ERROR)
     with connected(bootstrap_server, command_config) as cluster:
         abort_by_place(cluster, topic_name(topic), partition, start_offset)
 

@@ -50,7 +50,7 @@ DEFAULTS = {
     PROTOCOLS: "classic,consumer",  # Kafka's default also has streams.
 }
 # Brokers of one machine are not separated by a network: replace a paused broker as fast as Kafka before KIP-537.
-OF_ONE_MACHINE = DEFAULTS | ALONE | {SESSION_MS: "6000"}
+SINGLE_MACHINE_DEFAULTS = DEFAULTS | ALONE | {SESSION_MS: "6000"}
 
 
 class Settings(NamedTuple):
@@ -115,7 +115,7 @@ def settings(texts: Mapping[str, str], *, insecure: bool = False) -> Settings:
     texts = {name: text for name, text in texts.items() if name != METRICS_LISTENER}
     unknown_names = tuple(name for name in unknown(texts) if why_refused(name) is None)
     texts = {name: text for name, text in texts.items() if name not in unknown_names}
-    defaults = DEFAULTS if texts.get(CONNECT, "").strip() else OF_ONE_MACHINE
+    defaults = DEFAULTS if texts.get(CONNECT, "").strip() else SINGLE_MACHINE_DEFAULTS
     configs = parse_or_collect(problems, lambda: BrokerConfigs.parse(texts, defaults=defaults))
     if configs is None:
         raise_all(problems)

@@ -17,7 +17,7 @@ from odradek.core.configs.topic_configs import invalid_values
 
 CHECK = "topics"
 WITH_PARTITIONS = (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE)
-HOW_FAR = "odradek cluster status shows their lag"
+LAG_COMMAND = "odradek cluster status shows their lag"
 NO_BROKER_TO_SPARE = (
     "Recreate these topics with one more replica, or lower min.insync.replicas by one: acks=all is rejected while "
     "one of their brokers is down, even for a restart."
@@ -122,7 +122,7 @@ def _restart_advice(partitions: Sequence[NamedPartition], present: set[int]) -> 
     missing = sorted({broker for _, part in partitions for broker in part.replicas} - present)
     if missing:
         return f"Start {_brokers(missing)}."
-    return f"Wait for the replicas to catch up ({HOW_FAR}), or check the followers' logs."
+    return f"Wait for the replicas to catch up ({LAG_COMMAND}), or check the followers' logs."
 
 
 def _brokers(ids: Sequence[int]) -> str:

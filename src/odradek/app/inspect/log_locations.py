@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from odradek.app.inspect.segment_fate import Bounds, Retention
 from odradek.app.inspect.verify import ReadOnlyDisk
-from odradek.app.terminal.command_failed import MISUNDERSTOOD, CommandFailed
+from odradek.app.terminal.command_failed import USAGE_ERROR, CommandFailed
 from odradek.base.errors import Refused
 from odradek.base.units import TopicPartition
 from odradek.client.admin import admin
@@ -121,7 +121,7 @@ def retention_from_overrides(overrides: Mapping[str, str]) -> Retention:
     try:
         broker.check_topic(overrides)
     except Refused as refused:
-        raise CommandFailed(f"--config: {refused.detail}", MISUNDERSTOOD) from None
+        raise CommandFailed(f"--config: {refused.detail}", USAGE_ERROR) from None
     configs = broker.for_topic(overrides)
     policy = configs.cleanup_policy
     return Retention(configs.retention_ms, configs.retention_bytes, "delete" in policy, "compact" in policy)

@@ -32,7 +32,7 @@ from odradek.app.terminal.wakeups import Wakeups
 
 log = logging.getLogger(__name__)
 
-STOPPED, FAILED, MISUNDERSTOOD = 0, 1, 2
+STOPPED, FAILED, USAGE_ERROR = 0, 1, 2
 RESTART_PAUSES_SECONDS = (0, 1, 2, 4, 8, 16, 30)
 STEADY_SECONDS = 60  # A run this long is not short.
 # A broker waits 300 s for its disk, then logs that and exits (app/serve/server.py). This limit is for one that hangs.
@@ -208,7 +208,7 @@ class Supervisor:
     def _on_end(self, supervised: SupervisedChild, status: int, how: str) -> None:
         if self._status is not None:
             return
-        if not supervised.child.was_ready and status in (FAILED, MISUNDERSTOOD):
+        if not supervised.child.was_ready and status in (FAILED, USAGE_ERROR):
             log.critical("%s %s before it was ready: stopping all brokers", supervised.child.name, how)
             self._stop(status)
             return
