@@ -20,10 +20,10 @@ def api_named(name: str | ApiKey) -> ApiKey:
     Raise ValueError with a list of all APIs.
     """
     key = name if isinstance(name, ApiKey) else _find(name, ApiKey)
-    answered = [ApiKey(number) for number in sorted(BY_KEY)]
-    if key is None or key not in answered:
+    supported = [ApiKey(number) for number in sorted(BY_KEY)]
+    if key is None or key not in supported:
         what = f"unknown API {name!r}" if key is None else f"{key.title} is not supported by this broker"
-        raise ValueError(f"{what}; the APIs are {', '.join(one.title for one in answered)}")
+        raise ValueError(f"{what}; the APIs are {', '.join(one.title for one in supported)}")
     return key
 
 

@@ -65,16 +65,16 @@ def connection_findings(address: Address, attempts: list[Attempt]) -> Iterable[F
         advice = CONNECT_ADVICE.get(failed[0].failure or "", TIMEOUT_ADVICE)
         yield wrong("connection", f"cannot connect to {format_address(address)}: {failures}", advice)
         return
-    answered = ", ".join(f"{one.ip} answers in {one.connect_ms:.1f} ms" for one in reached)
+    connected = ", ".join(f"{one.ip} answers in {one.connect_ms:.1f} ms" for one in reached)
     if not failed:
-        yield ok("connection", answered)
+        yield ok("connection", connected)
         return
     first = " first" if attempts[0] in failed else ""
     advice = (
         f"Use {format_address(reached[0].address)} for clients that try only the first address, "
         "or listen on all addresses."
     )
-    yield note("connection", f"{answered}; clients that try another address{first} fail: {failures}", advice)
+    yield note("connection", f"{connected}; clients that try another address{first} fail: {failures}", advice)
 
 
 def examine_peer(address: Address, reached: Attempt, config: ClientConfig, timeout_seconds: float) -> Iterable[Finding]:
