@@ -72,10 +72,10 @@ def test_backoff_doubles_up_to_its_bound() -> None:
 def test_patience_raises_the_last_error_at_its_deadline() -> None:
     config = ClientConfig("a:1", retry_backoff_ms=1, retry_backoff_max_ms=1)
     error = KafkaUnavailable("away")
-    patience = RetryDeadline(config, 20)
+    deadline = RetryDeadline(config, 20)
     with pytest.raises(KafkaUnavailable) as raised:
         for _ in range(1000):
-            patience.again(error)
+            deadline.wait_or_raise(error)
     assert raised.value is error
     with pytest.raises(errors.NotKafka):
-        RetryDeadline(config, 60_000).again(errors.NotKafka("no"))
+        RetryDeadline(config, 60_000).wait_or_raise(errors.NotKafka("no"))
