@@ -69,10 +69,10 @@ def _rates(results: Results) -> Iterator[Verdict]:
 def _shared(results: Results) -> Iterator[Verdict]:
     pairs = [pair for group in LOADED for pair in results.pairs(group) if not pair.is_synced]
     yield from _at_most("broker CPU per record", CPU_MAX, pairs, lambda pair: pair.cpu)
-    for group, said in AT_LEAST_LEVEL.items():
+    for group, description in AT_LEAST_LEVEL.items():
         of_group = results.pairs(group)
-        yield from _at_least(said, LEVEL, of_group)
-        yield from _at_most(f"{said}, broker CPU", LEVEL, of_group, lambda pair: pair.cpu)
+        yield from _at_least(description, LEVEL, of_group)
+        yield from _at_most(f"{description}, broker CPU", LEVEL, of_group, lambda pair: pair.cpu)
         pairs += of_group
     yield from _at_most("p99", P99_MAX, pairs, lambda pair: pair.p99)
 
@@ -80,7 +80,7 @@ def _shared(results: Results) -> Iterator[Verdict]:
 def _coordinated(results: Results) -> Iterator[Verdict]:
     for aim in aims_coordinated.aims(results):
         if aim.found:
-            yield Verdict(aim.text.format(f"{aim.bound:g}"), aim.spread, _in_words(aim.good, len(aim.found)))
+            yield Verdict(aim.text.format(f"{aim.bound:g}"), aim.spread, _format_result(aim.good, len(aim.found)))
 
 
 def _alone(results: Results) -> Iterator[Verdict]:
@@ -104,7 +104,9 @@ def _at_least(what: str, aim: float, pairs: list[Pair]) -> Iterator[Verdict]:
         good = sum(ratio >= aim for ratio, _ in ratios)
         worst, pair = min(ratios, key=lambda found: found[0])
         yield Verdict(
-            f"{what}: at least {aim:g} times Kafka's rate", _spread(ratios, worst, pair), _in_words(good, len(ratios))
+            f"{what}: at least {aim:g} times Kafka's rate",
+            _spread(ratios, worst, pair),
+            _format_result(good, len(ratios)),
         )
 
 
@@ -114,7 +116,7 @@ def _at_most(what: str, aim: float, pairs: list[Pair], ratio_of: Callable[[Pair]
         good = sum(ratio <= aim for ratio, _ in ratios)
         worst, pair = max(ratios, key=lambda found: found[0])
         yield Verdict(
-            f"{what}: at most {aim:g} times Kafka's", _spread(ratios, worst, pair), _in_words(good, len(ratios))
+            f"{what}: at most {aim:g} times Kafka's", _spread(ratios, worst, pair), _format_result(good, len(ratios))
         )
 
 
@@ -125,7 +127,7 @@ def _spread(ratios: list[tuple[float, Pair]], worst: float, pair: Pair) -> str:
     return f"mean {mean:.2f} of {len(ratios)} cases; worst {worst:.2f} ({pair.group}: {pair.label})"
 
 
-def _in_words(good: int, count: int) -> str:
+def _format_result(good: int, count: int) -> str:
     if good == count:
         return "met"
     return f"met in {good} of {count}" if good else "not met"

@@ -46,21 +46,24 @@ def aims(results: Results) -> Iterator[Aim]:
     settled = [one for pair in results.pairs("groups") for one in _settled(pair)]
     yield Aim("groups: 200 members get their assignment in at most {} times Kafka's time", SETTLED_MAX, False, settled)
     for name in ("p50", "p99"):
-        for beside, said in (("alone", "without commits"), ("elsewhere", "with the same commits to another broker")):
-            text = f"commits: produce {name} with 1,000 commits/s at most {{}} times that {said}"
+        for beside, description in (
+            ("alone", "without commits"),
+            ("elsewhere", "with the same commits to another broker"),
+        ):
+            text = f"commits: produce {name} with 1,000 commits/s at most {{}} times that {description}"
             yield Aim(text, BESIDE_COMMITS_MAX, False, list(_beside_commits(results, name, beside)))
     shares = [Found(share(numbers), case) for case, numbers in _ours(results, "idempotent")]
     yield Aim("idempotent: at least {} of the rate without sequence numbers", IDEMPOTENT_MIN, True, shares)
     pairs = results.pairs("transactions")
-    for promise, said in (("", "with Kafka's durability"), (SYNCED, "both synced"), (DEFAULTS, DEFAULTS)):
-        yield from _transactions([pair for pair in pairs if pair.promise == promise], said)
+    for promise, description in (("", "with Kafka's durability"), (SYNCED, "both synced"), (DEFAULTS, DEFAULTS)):
+        yield from _transactions([pair for pair in pairs if pair.promise == promise], description)
 
 
-def _transactions(pairs: Sequence[Pair], said: str) -> Iterator[Aim]:
+def _transactions(pairs: Sequence[Pair], description: str) -> Iterator[Aim]:
     rates = [Found(pair.rate, pair.name) for pair in pairs]
-    yield Aim(f"transactions, {said}: at least {{}} times Kafka's rate", TRANSACTIONS_MIN, True, rates)
+    yield Aim(f"transactions, {description}: at least {{}} times Kafka's rate", TRANSACTIONS_MIN, True, rates)
     cpu = [Found(pair.cpu, pair.name) for pair in pairs if pair.cpu]
-    yield Aim(f"transactions, {said}: at most {{}} times Kafka's CPU", TRANSACTION_CPU_MAX, False, cpu)
+    yield Aim(f"transactions, {description}: at most {{}} times Kafka's CPU", TRANSACTION_CPU_MAX, False, cpu)
 
 
 def _settled(pair: Pair) -> Iterator[Found]:

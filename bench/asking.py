@@ -17,7 +17,7 @@ FOREVER = 1 << 62
 Frame = bytes | bytearray
 
 
-class Asker:
+class RequestClient:
     """A connection with one request under way."""
 
     def __init__(self, port: int) -> None:
@@ -25,14 +25,14 @@ class Asker:
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._file = self._socket.makefile("rb", buffering=1 << 17)
 
-    def __enter__(self) -> Asker:
+    def __enter__(self) -> RequestClient:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._file.close()
         self._socket.close()
 
-    def ask(self, frame: Frame) -> bytes:
+    def request(self, frame: Frame) -> bytes:
         """Returns the answer with its length, as it is on the wire."""
         self.send(frame)
         return self.receive()
@@ -45,7 +45,7 @@ class Asker:
         return head + self._file.read(int.from_bytes(head))
 
 
-def asked(
+def measure_requests(
     broker: Broker, requests: Iterator[Frame], seconds: float, *, warmup: int = 0, count_max: int = FOREVER
 ) -> dict[str, float]:
     """Asks for so many seconds, after at least `warmup` requests; returns microseconds of a request.
@@ -53,16 +53,16 @@ def asked(
     cpu_us is the broker's processor time; the others are what the client waits.
     """
     samples: list[tuple[float, int]] = []
-    with Asker(broker.port) as client:
-        begun, number = time.monotonic(), 0
-        while number < warmup or (warmup and time.monotonic() < begun + WARMUP_SECONDS):
-            client.ask(next(requests))
+    with RequestClient(broker.port) as client:
+        started, number = time.monotonic(), 0
+        while number < warmup or (warmup and time.monotonic() < started + WARMUP_SECONDS):
+            client.request(next(requests))
             number += 1
-        cpu, begun = broker.cpu_seconds(), time.monotonic()
-        while time.monotonic() < begun + seconds and len(samples) < count_max:
+        cpu, started = broker.cpu_seconds(), time.monotonic()
+        while time.monotonic() < started + seconds and len(samples) < count_max:
             frame = next(requests)
             sent = time.monotonic()
-            client.ask(frame)
+            client.request(frame)
             samples.append((time.monotonic() - sent, 1))
         spent = broker.cpu_seconds() - cpu
     found = measure.quantiles(samples)

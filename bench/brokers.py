@@ -124,8 +124,8 @@ class Broker:
             control = Control(self.port)
         except ClientError:
             return False
-        answer = control._call(MetadataRequest(topics=[]), MetadataResponse, version=8)
-        if not answer.brokers:
+        response = control._call(MetadataRequest(topics=[]), MetadataResponse, version=8)
+        if not response.brokers:
             control.close()
             return False
         self._control = control

@@ -195,10 +195,10 @@ def _partitions() -> Iterator[Case]:
 def _many() -> Iterator[Case]:
     both = ("odradek", "kafka")
     for clients in (1, 10, 100, 1000, 2000):
-        for kind, who in (("producers", "produce"), ("waiters", "wait for")):
+        for kind, activity in (("producers", "produce"), ("waiters", "wait for")):
             yield Case(
                 "many",
-                f"{clients:,} {who} one record at a time",
+                f"{clients:,} {activity} one record at a time",
                 f"many_{kind}",
                 both,
                 batch_bytes=1,

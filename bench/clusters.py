@@ -63,7 +63,7 @@ class Cluster:
     def pause(self, broker: int) -> None:
         os.kill(self.pid(broker), SIGSTOP)
 
-    def go_on(self, broker: int) -> None:
+    def resume(self, broker: int) -> None:
         os.kill(self.pid(broker), SIGCONT)
 
     def port(self, broker: int) -> int:
@@ -233,9 +233,9 @@ def each(do: Callable[[int], object], brokers: Iterable[int]) -> None:
         raise failures[0]
 
 
-def until(is_so: Callable[[], bool]) -> None:
+def until(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + SECONDS_MAX
-    while not is_so():
+    while not condition():
         if time.monotonic() > deadline:
             raise RuntimeError("it takes too long")
         time.sleep(POLL_SECONDS)

@@ -40,7 +40,7 @@ import load_consume
 import load_produce
 import machine
 from brokers import BROKERS, Broker, LowerBound, new_topic
-from compaction import sampled, tell, tell_samples
+from compaction import add_quantiles, print_measured, sampled
 from load import LoadFailed, loaded
 from work import load
 
@@ -111,16 +111,16 @@ def cached_percent(broker: Broker, plan: load_consume.Plan) -> float:
     return 100 * cached * PAGE_BYTES / (end - first)
 
 
-def hold(gb: float, told: Connection, parents: Connection) -> None:
+def hold(gb: float, ready: Connection, parent_end: Connection) -> None:
     """Takes memory and keeps it until the bench has ended.  If the system lacks some it ends this process first."""
-    parents.close()  # Or it would never be known that nobody has the other end any more.
+    parent_end.close()  # Or it would never be known that nobody has the other end any more.
     Path("/proc/self/oom_score_adj").write_text("1000")
     memory = mmap.mmap(-1, int(gb * 1e9), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     for at in range(0, len(memory), PAGE_BYTES):
         memory[at] = 1
-    told.send(None)
+    ready.send(None)
     with suppress(EOFError):
-        told.recv()
+        ready.recv()
 
 
 @contextmanager
@@ -131,11 +131,11 @@ def only_free(gb: float) -> Iterator[None]:
         yield
         return
     fork = multiprocessing.get_context("fork")
-    told, tells = fork.Pipe()
-    holder = fork.Process(target=hold, args=(held_gb, tells, told), daemon=True)
+    parent_end, child_end = fork.Pipe()
+    holder = fork.Process(target=hold, args=(held_gb, child_end, parent_end), daemon=True)
     holder.start()
-    tells.close()
-    told.recv()  # Raises EOFError if it has ended.
+    child_end.close()
+    parent_end.recv()  # Raises EOFError if it has ended.
     try:
         yield
     finally:
@@ -183,7 +183,7 @@ class Pass:
 
     def numbers(self, name: str) -> dict[str, float]:
         numbers = {f"{name}_steal_percent": round(fmean(self.steal_percent), 1)}
-        tell_samples(self.samples, numbers, name)
+        add_quantiles(self.samples, numbers, name)
         if self.seconds:
             numbers[f"{name}_cached_percent"] = round(fmean(self.cached_percent), 1)
             numbers[f"{name}_mb_per_s"] = round(self.megabytes / self.seconds, 2)
@@ -252,7 +252,7 @@ def main() -> int:
             for name in arguments.targets.split(","):
                 broker = BROKERS[name](Path(folder) / name)
                 broker.start()
-                tell(broker, lambda broker: measured(broker, arguments))
+                print_measured(broker, lambda broker: measured(broker, arguments))
     return 0
 
 

@@ -36,7 +36,7 @@ CONFIGS = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "1", "segme
 ALONE_SECONDS = 10
 SECONDS_MAX = 900
 REQUEST_SECONDS_MAX = 60
-LOOK_SECONDS = 0.02
+CHECK_SECONDS = 0.02
 
 
 def started(name: str, folder: Path, mb_per_second: float) -> Broker:
@@ -95,7 +95,7 @@ def wait_until_over(broker: Broker, topic: str, before: set[tuple[int, int]]) ->
     last, ends = sorted(broker.data.glob(f"{topic}-0/*.log"))[-2], time.monotonic() + SECONDS_MAX
     number = last.stat().st_ino
     while time.monotonic() < ends:
-        time.sleep(LOOK_SECONDS)
+        time.sleep(CHECK_SECONDS)
         with suppress(FileNotFoundError):
             if last.stat().st_ino == number:
                 continue
@@ -154,7 +154,7 @@ def sampled(
         process.join()
 
 
-def tell_samples(samples: list[tuple[float, int]], into: dict[str, float], name: str) -> None:
+def add_quantiles(samples: list[tuple[float, int]], into: dict[str, float], name: str) -> None:
     for quantile, microseconds in measure.quantiles(samples).items():
         into[f"{name}_{quantile}_us"] = microseconds
     into[f"{name}_max_us"] = round(max(sample for sample, _ in samples) * 1e6, 1)
@@ -165,7 +165,7 @@ def paced(broker: Broker, topic: str, rate: int, into: dict[str, float], name: s
     samples: list[tuple[float, int]] = []
     with stolen(into, name), sampled(broker, topic, rate, samples):
         yield
-    tell_samples(samples, into, name)
+    add_quantiles(samples, into, name)
 
 
 @contextmanager
@@ -200,10 +200,10 @@ def measured(broker: Broker, arguments: argparse.Namespace) -> dict[str, float]:
     return numbers
 
 
-def tell(broker: Broker, measure_it: Callable[[Broker], dict[str, float]]) -> None:
+def print_measured(broker: Broker, measure_broker: Callable[[Broker], dict[str, float]]) -> None:
     """Prints what is measured of a broker, stops it, and frees its space."""
     try:
-        for column, number in sorted(measure_it(broker).items()):
+        for column, number in sorted(measure_broker(broker).items()):
             print(f"{broker.name:8} {column:24} {number}", flush=True)
     finally:
         broker.stop()
@@ -223,7 +223,9 @@ def main() -> int:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="odradek-compaction-") as folder:
         for name in arguments.targets.split(","):
-            tell(started(name, Path(folder), arguments.mb_per_second), lambda broker: measured(broker, arguments))
+            print_measured(
+                started(name, Path(folder), arguments.mb_per_second), lambda broker: measured(broker, arguments)
+            )
     return 0
 
 

@@ -94,8 +94,8 @@ class Results:
 def _pairs(case: dict[str, Any], found: dict[str, Numbers]) -> Iterator[Pair]:
     for ours, theirs, promise in LIKE_FOR_LIKE:
         if ours in found and theirs in found and not (promise == DEFAULTS and "kafka-synced" in case["targets"]):
-            said = "" if case["targets"][0] == ours and promise == DEFAULTS else promise
-            yield Pair(case["group"], case["name"], case, found[ours], found[theirs], found.get("bound"), said)
+            promise_label = "" if case["targets"][0] == ours and promise == DEFAULTS else promise
+            yield Pair(case["group"], case["name"], case, found[ours], found[theirs], found.get("bound"), promise_label)
 
 
 def typical(ratios: list[float]) -> float:

@@ -91,18 +91,20 @@ class Control:
         )
 
     def delete_topic(self, name: str) -> None:
-        answer = self._call(
+        response = self._call(
             DeleteTopicsRequest(topic_names=[name], timeout_ms=TIMEOUT_MS), DeleteTopicsResponse, version=4
         )
-        if answer.responses[0].error_code:
-            raise Failed(f"{name} can't be deleted: error {answer.responses[0].error_code}")
+        if response.responses[0].error_code:
+            raise Failed(f"{name} can't be deleted: error {response.responses[0].error_code}")
 
     def end_offsets(self, topic: str, partitions: int, *, committed: bool = False) -> list[int]:
         """The end of each partition, of what is committed if so asked.  Retried while a partition is not ready."""
         deadline = time.monotonic() + RETRIED_SECONDS_MAX
         while True:
-            asked = [ListOffsetsPartition(partition_index=index, timestamp=LATEST) for index in range(partitions)]
-            topics = [ListOffsetsTopic(name=topic, partitions=asked)]
+            request_partitions = [
+                ListOffsetsPartition(partition_index=index, timestamp=LATEST) for index in range(partitions)
+            ]
+            topics = [ListOffsetsTopic(name=topic, partitions=request_partitions)]
             request = ListOffsetsRequest(replica_id=-1, isolation_level=int(committed), topics=topics)
             found = self._call(request, ListOffsetsResponse, version=5).topics[0].partitions
             if all(part.error_code == 0 for part in found):
@@ -127,21 +129,21 @@ class Control:
         request = InitProducerIdRequest(
             transactional_id=transactional_id, transaction_timeout_ms=TRANSACTION_TIMEOUT_MS
         )
-        answer = self._wait(lambda: self._call(request, InitProducerIdResponse, version=4))
-        return Producer(answer.producer_id, answer.producer_epoch)
+        response = self._wait(lambda: self._call(request, InitProducerIdResponse, version=4))
+        return Producer(response.producer_id, response.producer_epoch)
 
     def _find(self, kind: int, name: str) -> None:
         request = FindCoordinatorRequest(key=name, key_type=kind)
         self._wait(lambda: self._call(request, FindCoordinatorResponse, version=3))
 
-    def _wait(self, ask: Callable[[], A], good: int = ErrorCode.NONE) -> A:
+    def _wait(self, send: Callable[[], A], expected_code: int = ErrorCode.NONE) -> A:
         """The answer, when it is no longer that a coordinator is not ready yet."""
         deadline = time.monotonic() + RETRIED_SECONDS_MAX
-        while (answer := ask()).error_code != good:
-            if answer.error_code not in NOT_YET or time.monotonic() > deadline:
-                raise Failed(f"{type(answer).__name__}: error {answer.error_code}")
+        while (response := send()).error_code != expected_code:
+            if response.error_code not in NOT_YET or time.monotonic() > deadline:
+                raise Failed(f"{type(response).__name__}: error {response.error_code}")
             time.sleep(POLL_SECONDS)
-        return answer
+        return response
 
     def _call(self, request: object, response: type[T], *, version: int | None = None) -> T:
         """Once more on a new connection: brokers close idle ones."""

@@ -36,7 +36,7 @@ from odradek.wire.messages.metadata import MetadataRequest, MetadataResponse
 
 TIMEOUT_MS = 300_000
 METADATA_VERSION, CREATE_VERSION = 8, 4
-NOBODY = -1
+NO_LEADER = -1
 
 Partition = tuple[str, int]
 
@@ -71,15 +71,15 @@ class Client:
 
     def create(self, controller: int, topics: Sequence[str], partitions: int) -> bool:
         """Makes topics of one replica; returns False if that broker does not do it, or not now."""
-        asked = [
+        creatable_topics = [
             CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, assignments=[], configs=[])
             for name in topics
         ]
-        request = CreateTopicsRequest(topics=asked, timeout_ms=TIMEOUT_MS)
+        request = CreateTopicsRequest(topics=creatable_topics, timeout_ms=TIMEOUT_MS)
         with suppress(ClientError):
             connection = self._connection(controller)
-            answer = connection.call(request, CreateTopicsResponse, version=CREATE_VERSION, timeout_ms=TIMEOUT_MS)
-            return not any(topic.error_code for topic in answer.topics)
+            response = connection.call(request, CreateTopicsResponse, version=CREATE_VERSION, timeout_ms=TIMEOUT_MS)
+            return not any(topic.error_code for topic in response.topics)
         return False
 
     def _connection(self, broker: int) -> Connection:
@@ -90,18 +90,18 @@ class Client:
             connection = self._connections[broker] = Connection(("127.0.0.1", port), config)
         return connection
 
-    def wait_for(self, brokers: Iterable[int], is_so: Callable[[Seen], bool]) -> Seen:
+    def wait_for(self, brokers: Iterable[int], condition: Callable[[Seen], bool]) -> Seen:
         """Returns what the last of the brokers tells when all of them have told what is wanted."""
-        last = Seen(NOBODY, {})
+        last = Seen(NO_LEADER, {})
 
-        def is_told(broker: int) -> bool:
+        def is_satisfied(broker: int) -> bool:
             nonlocal last
             seen = self.seen(broker)
             last = seen or last
-            return seen is not None and is_so(seen)
+            return seen is not None and condition(seen)
 
         for broker in brokers:
-            until(lambda broker=broker: is_told(broker))  # type: ignore[misc]
+            until(lambda broker=broker: is_satisfied(broker))  # type: ignore[misc]
         return last
 
 
@@ -116,14 +116,14 @@ def measured(cluster: Cluster, topics: int, partitions: int, numbers: Numbers) -
     cluster.start()
     first = client.wait_for(BROKERS, lambda seen: seen.controller in BROKERS)
 
-    def made() -> None:
+    def create_topics() -> None:
         names = [f"bench-{number:03}" for number in range(topics)]
         if not client.create(first.controller, names, partitions):
             raise RuntimeError("topics can't be made")
         client.wait_for(BROKERS, lambda seen: is_led(seen, count))
 
     cpu = cluster.cpu_seconds()
-    numbers["made s"] = seconds_of(made)
+    numbers["made s"] = seconds_of(create_topics)
     numbers["made cpu s"] = round(cluster.cpu_seconds() - cpu, 1)
     victim = next(broker for broker in BROKERS if broker != first.controller)
     lose(cluster, client, victim, numbers, "")
@@ -137,29 +137,29 @@ def measured(cluster: Cluster, topics: int, partitions: int, numbers: Numbers) -
 
 
 def is_led(seen: Seen, count: int) -> bool:
-    return len(seen.leaders) == count and NOBODY not in seen.leaders.values() and seen.controller in BROKERS
+    return len(seen.leaders) == count and NO_LEADER not in seen.leaders.values() and seen.controller in BROKERS
 
 
 def lose(cluster: Cluster, client: Client, victim: int, numbers: Numbers, prefix: str) -> None:
     """Kills a broker; if it was the controller, another one has to make a topic, too."""
     others = [broker for broker in BROKERS if broker != victim]
     before = client.wait_for(others[:1], lambda seen: True)
-    expected = {one: NOBODY if leader == victim else leader for one, leader in before.leaders.items()}
+    expected = {one: NO_LEADER if leader == victim else leader for one, leader in before.leaders.items()}
     was_controller = before.controller == victim
 
-    def is_told(seen: Seen) -> bool:
+    def has_new_leaders(seen: Seen) -> bool:
         has_controller = seen.controller in BROKERS and (seen.controller != victim)
         return has_controller and expected.items() <= seen.leaders.items()
 
-    def is_settled() -> None:
-        after = client.wait_for(others, is_told)
+    def wait_until_settled() -> None:
+        after = client.wait_for(others, has_new_leaders)
         if was_controller:
             until(lambda: client.create(after.controller, ["bench-after"], 1))
-            client.wait_for(others, lambda seen: seen.leaders.get(("bench-after", 0), NOBODY) in others)
+            client.wait_for(others, lambda seen: seen.leaders.get(("bench-after", 0), NO_LEADER) in others)
 
     cluster.kill(victim)
     numbers[f"{prefix}session s"] = seconds_of(lambda: cluster.wait_for_session(victim))
-    numbers[f"{prefix}lost s"] = seconds_of(is_settled)
+    numbers[f"{prefix}lost s"] = seconds_of(wait_until_settled)
 
 
 def bring_back(cluster: Cluster, client: Client, broker: int, count: int) -> None:

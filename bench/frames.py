@@ -136,12 +136,12 @@ class Fetching:
 
 
 def _fetch(topic: str, partition: int, offset: int, min_bytes: int, partition_bytes: int) -> bytes:
-    wanted = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=partition_bytes)
+    fetch_partition = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=partition_bytes)
     request = FetchRequest(
         max_wait_ms=LONG_POLL_MS,
         min_bytes=min_bytes,
         max_bytes=FETCH_BYTES,
-        topics=[FetchTopic(topic=topic, partitions=[wanted])],
+        topics=[FetchTopic(topic=topic, partitions=[fetch_partition])],
     )
     return whole(request, FETCH_VERSION)
 
@@ -209,23 +209,23 @@ class SessionRequests:
         known = self._of_none if partition is None else self._of_one
         patched = known.get(max_wait_ms)
         if patched is None:
-            patched = known[max_wait_ms] = self._made(max_wait_ms, names_one=partition is not None)
+            patched = known[max_wait_ms] = self._make_request(max_wait_ms, names_one=partition is not None)
         patched.put(_EPOCH, self._epoch)
         if partition is not None:
             patched.put(_PARTITION, partition)
             patched.put(_OFFSET, offset)
         return patched.frame
 
-    def _made(self, max_wait_ms: int, *, names_one: bool) -> _Patched:
+    def _make_request(self, max_wait_ms: int, *, names_one: bool) -> _Patched:
         epoch, partition, offset = (int.from_bytes(os.urandom(size - 1)) for size in (4, 4, 8))
-        wanted = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=PARTITION_BYTES)
+        fetch_partition = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=PARTITION_BYTES)
         request = FetchRequest(
             max_wait_ms=max_wait_ms,
             min_bytes=1,
             max_bytes=FETCH_BYTES,
             session_id=self._session_id,
             session_epoch=epoch,
-            topics=[FetchTopic(topic=self._topic, partitions=[wanted])] if names_one else [],
+            topics=[FetchTopic(topic=self._topic, partitions=[fetch_partition])] if names_one else [],
         )
         marks = {_EPOCH: epoch.to_bytes(4)}
         if names_one:
@@ -246,26 +246,26 @@ class _Patched:
         self.frame[at : at + size] = value.to_bytes(size)
 
 
-def session_error(answer: bytes) -> int:
+def session_error(response: bytes) -> int:
     """Of the whole request."""
-    return int.from_bytes(answer[13:15], signed=True)
+    return int.from_bytes(response[13:15], signed=True)
 
 
-def session_of(answer: bytes) -> int:
-    return int.from_bytes(answer[15:19])
+def session_of(response: bytes) -> int:
+    return int.from_bytes(response[15:19])
 
 
-def has_topics(answer: bytes) -> bool:
-    return answer[_FETCH_BEFORE_NAME - 1] > 1
+def has_topics(response: bytes) -> bool:
+    return response[_FETCH_BEFORE_NAME - 1] > 1
 
 
-def records_of_one(answer: bytes, layout: FetchLayout) -> tuple[int, int] | None:
+def records_of_one(response: bytes, layout: FetchLayout) -> tuple[int, int] | None:
     """The partition and the first offset of the records, of an answer about one; None for an error, or without any."""
-    error = answer[layout.error_at : layout.error_at + 2]
-    size, start = read_uvarint(answer, layout.records_size_at)
+    error = response[layout.error_at : layout.error_at + 2]
+    size, start = read_uvarint(response, layout.records_size_at)
     if error != b"\0\0" or size < 2:
         return None
-    return int.from_bytes(answer[layout.error_at - 4 : layout.error_at]), int.from_bytes(answer[start : start + 8])
+    return int.from_bytes(response[layout.error_at - 4 : layout.error_at]), int.from_bytes(response[start : start + 8])
 
 
 FETCH_TRAILER = b"\0\0\0"  # Tags of the partition, of the topic, of the answer.

@@ -26,7 +26,7 @@ from pathlib import Path
 
 import frames
 import sparse_logs
-from asking import Asker, Frame, asked
+from asking import Frame, RequestClient, measure_requests
 from brokers import BROKERS, Broker, new_topic
 
 from odradek.core.fetch.fetch_sessions import FINAL_EPOCH
@@ -48,12 +48,12 @@ def put(numbers: Numbers, name: str, found: Numbers) -> None:
 
 def fill(broker: Broker, topic: str, partitions: int) -> None:
     data = frames.batch(100, 1).data
-    with Asker(broker.port) as client:
+    with RequestClient(broker.port) as client:
         for start in range(0, partitions, PARTITIONS_PER_REQUEST):
             some = range(start, min(start + PARTITIONS_PER_REQUEST, partitions))
             layout = frames.ack_layout(topic, len(some))
             for _ in range(RECORDS_EACH):
-                layout.check(client.ask(frames.produce_to(topic, some, 1, data)), 1)
+                layout.check(client.request(frames.produce_to(topic, some, 1, data)), 1)
 
 
 def restarted(broker: Broker, numbers: Numbers, topic: str, partitions: int) -> None:
@@ -74,8 +74,8 @@ def descriptors(broker: Broker) -> int:
 
 
 def at_time(topic: str, timestamp: int) -> bytes:
-    wanted = [ListOffsetsPartition(partition_index=0, timestamp=timestamp)]
-    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=wanted)])
+    partitions = [ListOffsetsPartition(partition_index=0, timestamp=timestamp)]
+    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=partitions)])
     return frames.whole(request, 7)
 
 
@@ -84,8 +84,8 @@ def of_size(broker: Broker, size: int) -> Numbers:
     broker.start()
     broker.create(topic, 1, {"segment.bytes": str(sparse_logs.SEGMENT_BYTES)})
     small = frames.produce(topic, 0, 1, frames.batch(100, 1).data)
-    with Asker(broker.port) as client:
-        frames.ack_layout(topic).check(client.ask(small), 1)  # The leader's epoch is on the disk.
+    with RequestClient(broker.port) as client:
+        frames.ack_layout(topic).check(client.request(small), 1)  # The leader's epoch is on the disk.
     broker.stop()
     log = sparse_logs.fill(broker.data, topic, size)
     broker.start()
@@ -94,15 +94,17 @@ def of_size(broker: Broker, size: int) -> Numbers:
     draw = random.Random(1)
     places = [draw.randrange(log.end) for _ in range(PLACES)]
     by_time = [at_time(topic, log.time_of(offset)) for offset in places]
-    numbers["first list offsets us"] = asked(broker, iter(by_time), SECONDS, count_max=1)["p50_us"]
-    put(numbers, "list offsets", asked(broker, cycle(by_time), SECONDS, warmup=PLACES))
-    put(numbers, "max timestamp", asked(broker, repeat(at_time(topic, MAX_TIMESTAMP)), SECONDS, warmup=1))
+    numbers["first list offsets us"] = measure_requests(broker, iter(by_time), SECONDS, count_max=1)["p50_us"]
+    put(numbers, "list offsets", measure_requests(broker, cycle(by_time), SECONDS, warmup=PLACES))
+    put(numbers, "max timestamp", measure_requests(broker, repeat(at_time(topic, MAX_TIMESTAMP)), SECONDS, warmup=1))
     one = frames.Fetching(topic, 0, partition_bytes=1)
-    put(numbers, "fetch", asked(broker, (one.at(offset) for offset in cycle(places)), SECONDS, warmup=PLACES))
-    put(numbers, "produce", asked(broker, repeat(small), SECONDS, warmup=1))
-    put(numbers, "fetch end", asked(broker, repeat(bytes(one.at(log.end + 1))), SECONDS, warmup=1))
+    put(
+        numbers, "fetch", measure_requests(broker, (one.at(offset) for offset in cycle(places)), SECONDS, warmup=PLACES)
+    )
+    put(numbers, "produce", measure_requests(broker, repeat(small), SECONDS, warmup=1))
+    put(numbers, "fetch end", measure_requests(broker, repeat(bytes(one.at(log.end + 1))), SECONDS, warmup=1))
     log_dirs = frames.whole(DescribeLogDirsRequest(topics=None), 2)
-    put(numbers, "log dirs", asked(broker, repeat(log_dirs), SECONDS, warmup=1))
+    put(numbers, "log dirs", measure_requests(broker, repeat(log_dirs), SECONDS, warmup=1))
     numbers["RSS MB"] = round(broker.resident_mb(), 1)
     numbers["descriptors"] = descriptors(broker)
     restarted(broker, numbers, topic, 1)
@@ -114,15 +116,15 @@ def of_size(broker: Broker, size: int) -> Numbers:
 
 def deliveries(broker: Broker, topic: str, offsets: list[int]) -> Iterator[Frame]:
     """Yields a fetch of a session of all partitions, behind a record written to one of them."""
-    with Asker(broker.port) as client:
-        session = frames.SessionRequests(topic, frames.session_of(client.ask(frames.session_begin(topic, offsets))))
+    with RequestClient(broker.port) as client:
+        session = frames.SessionRequests(topic, frames.session_of(client.request(frames.session_begin(topic, offsets))))
     draw, data = random.Random(1), frames.batch(100, 1).data
     produced = {index: frames.produce(topic, index, 1, data) for index in range(len(offsets))}
     last: int | None = None
-    with Asker(broker.port) as producer:
+    with RequestClient(broker.port) as producer:
         while True:
             index = draw.randrange(len(offsets))
-            producer.ask(produced[index])
+            producer.request(produced[index])
             yield session.next(last, 0 if last is None else offsets[last], 0)
             offsets[index] += 1
             last = index
@@ -134,10 +136,10 @@ def without_session(broker: Broker, topic: str, offsets: list[int]) -> Iterator[
     Each begins with the next partition, as librdkafka's do.
     """
     draw, data = random.Random(1), frames.batch(100, 1).data
-    with Asker(broker.port) as producer:
+    with RequestClient(broker.port) as producer:
         for first in cycle(range(len(offsets))):
             index = draw.randrange(len(offsets))
-            producer.ask(frames.produce(topic, index, 1, data))
+            producer.request(frames.produce(topic, index, 1, data))
             yield frames.session_begin(topic, offsets, epoch=FINAL_EPOCH, first=first)
             offsets[index] += 1
 
@@ -150,16 +152,16 @@ def of_partitions(broker: Broker, partitions: int) -> Numbers:
     fill(broker, topic, partitions)
     one = partitions // 2
     small = frames.produce(topic, one, 1, frames.batch(100, 1).data)
-    put(numbers, "produce", asked(broker, repeat(small), SECONDS, warmup=1))
+    put(numbers, "produce", measure_requests(broker, repeat(small), SECONDS, warmup=1))
     fetching = frames.Fetching(topic, one, partition_bytes=1)
-    put(numbers, "fetch", asked(broker, repeat(bytes(fetching.at(1))), SECONDS, warmup=1))
+    put(numbers, "fetch", measure_requests(broker, repeat(bytes(fetching.at(1))), SECONDS, warmup=1))
     ends = broker.control.end_offsets(topic, partitions)
-    put(numbers, "deliver", asked(broker, deliveries(broker, topic, ends), SECONDS, warmup=1))
+    put(numbers, "deliver", measure_requests(broker, deliveries(broker, topic, ends), SECONDS, warmup=1))
     ends = broker.control.end_offsets(topic, partitions)
-    put(numbers, "deliver whole", asked(broker, without_session(broker, topic, ends), SECONDS, warmup=1))
+    put(numbers, "deliver whole", measure_requests(broker, without_session(broker, topic, ends), SECONDS, warmup=1))
     ends = broker.control.end_offsets(topic, partitions)
     whole = frames.session_begin(topic, ends, epoch=FINAL_EPOCH)
-    put(numbers, "whole fetch", asked(broker, repeat(whole), SECONDS, warmup=1))
+    put(numbers, "whole fetch", measure_requests(broker, repeat(whole), SECONDS, warmup=1))
     numbers["RSS MB"] = round(broker.resident_mb(), 1)
     numbers["RSS kB each"] = round((broker.resident_mb() - empty_mb) * 1000 / partitions, 1)
     numbers["descriptors each"] = round((descriptors(broker) - empty_descriptors) / partitions, 2)

@@ -34,7 +34,7 @@ class Kraft(Cluster):
 
     def stop(self) -> None:
         for broker in self._brokers.values():
-            broker.ask_to_stop()
+            broker.request_stop()
         for broker in self._brokers.values():
             broker.stop()
 
@@ -81,7 +81,7 @@ class _Broker(Kafka):
     def wait(self) -> None:
         until(self.answers)
 
-    def ask_to_stop(self) -> None:
+    def request_stop(self) -> None:
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
 

@@ -127,12 +127,12 @@ def _receive(pipe: Pipe) -> Report:
     if not pipe.poll(REPORT_SECONDS_MAX):
         raise LoadFailed("a load process is stuck")
     try:
-        said = pipe.recv()
+        message = pipe.recv()
     except EOFError:
         raise LoadFailed("a load process ended without a report") from None
-    if isinstance(said, BaseException):
-        raise said
-    return said
+    if isinstance(message, BaseException):
+        raise message
+    return message
 
 
 def _run(work: Work, pipe: Pipe) -> None:

@@ -46,11 +46,11 @@ def _run(plan: Plan, command: list[str], gate: Gate) -> Report:
     begun, cpu = time.monotonic(), measure.cpu_seconds(process.pid)
     process.stdin.write("\n")
     process.stdin.flush()
-    said = process.stdout.readline().split()
+    output = process.stdout.readline().split()
     ended, cpu = time.monotonic(), measure.cpu_seconds(process.pid) - cpu
-    if process.wait() or not said:
+    if process.wait() or not output:
         raise LoadFailed("the Java client failed")
-    warm, *nanoseconds = map(int, said)
+    warm, *nanoseconds = map(int, output)
     return Report(
         begun=begun,
         ended=ended,

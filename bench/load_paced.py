@@ -47,10 +47,10 @@ class Plan:
         return found
 
     def _receive(self) -> None:
-        answer = b""
-        while len(answer) < self._layout.size_bytes:
+        response = b""
+        while len(response) < self._layout.size_bytes:
             data = self._socket.recv(1 << 16)
             if not data:
                 raise LoadFailed("the broker closed the connection")
-            answer += data
-        self._layout.check(answer, 1)
+            response += data
+        self._layout.check(response, 1)

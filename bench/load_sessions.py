@@ -20,8 +20,8 @@ class _Consumer:
     def __init__(self, port: int, topic: str, offsets: list[int]) -> None:
         self._socket = connected(port)
         self._socket.sendall(frames.session_begin(topic, offsets))
-        answer = self.receive()
-        self._requests = frames.SessionRequests(topic, frames.session_of(answer))
+        response = self.receive()
+        self._requests = frames.SessionRequests(topic, frames.session_of(response))
 
     def send(self, *, partition: int | None = None, offset: int = 0, max_wait_ms: int = frames.LONG_POLL_MS) -> None:
         """It names one partition, or none."""
@@ -98,12 +98,12 @@ class Plan:
             index = draw.randrange(len(offsets))
             since = time.monotonic()
             producer.sendall(produced[index])
-            answer = consumer.receive()
-            while not frames.has_topics(answer):  # Nothing came for as long as it was to wait.
+            response = consumer.receive()
+            while not frames.has_topics(response):  # Nothing came for as long as it was to wait.
                 consumer.send()
-                answer = consumer.receive()
+                response = consumer.receive()
             seconds = time.monotonic() - since
-            if frames.records_of_one(answer, layout) != (index, offsets[index]):
+            if frames.records_of_one(response, layout) != (index, offsets[index]):
                 raise LoadFailed(f"got other records than those from {offsets[index]} on of partition {index}")
             offsets[index] += 1
             ack.check(frame_of(producer), 1)

@@ -31,7 +31,7 @@ Checked = Callable[[bytes], None]  # The head of each answer; raises.
 
 
 @dataclass
-class Asked:
+class RepeatedRequest:
     """What one connection sends again and again, with `window` of them on their way."""
 
     frame: bytes
@@ -41,12 +41,12 @@ class Asked:
 
 @dataclass
 class Plan:
-    """`connections` that ask until `seconds` are over; the n-th asks what `asked(n)` says.  None: in plain text."""
+    """`connections` that ask until `seconds` are over; the n-th sends `request_of(n)`.  None: in plain text."""
 
     port: int
     context: ssl.SSLContext | None
     connections: int
-    asked: Callable[[int], Asked]
+    request_of: Callable[[int], RepeatedRequest]
     warmup_seconds: float
     seconds: float
 
@@ -64,7 +64,7 @@ class Link:
     """One connection: what is left to send, and how much of an answer is there."""
 
     def __init__(self, plan: Plan, number: int) -> None:
-        self._asked = plan.asked(number)
+        self._request = plan.request_of(number)
         self.socket = connected(plan.port, plan.context)
         self.socket.setblocking(False)
         self._unsent = memoryview(b"")
@@ -75,24 +75,24 @@ class Link:
         self.answers = 0
         self.received_bytes = 0
 
-    def ask(self, count: int) -> None:
+    def request(self, count: int) -> None:
         self._to_send += count
         self.in_flight += count
         self.send()
 
     def start(self) -> None:
-        self.ask(self._asked.window)
+        self.request(self._request.window)
 
     @property
-    def wants_to_send(self) -> bool:
+    def has_data_to_send(self) -> bool:
         return bool(self._unsent or self._to_send)
 
     def send(self) -> None:
         with suppress(BlockingIOError, ssl.SSLWantWriteError, ssl.SSLWantReadError):
             while self._unsent or self._to_send:
                 if not self._unsent:  # Small ones go out together, as a client would have them.
-                    count = self._to_send if len(self._asked.frame) * self._to_send < SCRATCH_BYTES else 1
-                    self._unsent = memoryview(self._asked.frame * count)
+                    count = self._to_send if len(self._request.frame) * self._to_send < SCRATCH_BYTES else 1
+                    self._unsent = memoryview(self._request.frame * count)
                     self._to_send -= count
                 self._unsent = self._unsent[self.socket.send(self._unsent) :]
 
@@ -123,7 +123,7 @@ class Link:
                 if size < len(self._head):  # Small answers, several at once.
                     data = memoryview(bytes(self._head[size:]) + bytes(data))
                     del self._head[size:]
-                self._asked.check(bytes(self._head))
+                self._request.check(bytes(self._head))
                 self._missing = size - len(self._head)
                 self._head.clear()
             taken = min(self._missing, len(data))
@@ -189,15 +189,15 @@ class _Crowd:
                 if event & ~select.EPOLLOUT:
                     whole = link.receive(self._scratch)
                     if whole and now < end:
-                        link.ask(whole)
+                        link.request(whole)
                         self._watch(link)
 
     def _watch(self, link: Link) -> None:
         descriptor = link.socket.fileno()
-        if link.wants_to_send != (descriptor in self._sending):
-            wanted = select.EPOLLIN | (select.EPOLLOUT if link.wants_to_send else 0)
-            self._epoll.modify(descriptor, wanted)
-            (self._sending.add if link.wants_to_send else self._sending.discard)(descriptor)
+        if link.has_data_to_send != (descriptor in self._sending):
+            events = select.EPOLLIN | (select.EPOLLOUT if link.has_data_to_send else 0)
+            self._epoll.modify(descriptor, events)
+            (self._sending.add if link.has_data_to_send else self._sending.discard)(descriptor)
 
 
 @dataclass
@@ -232,18 +232,20 @@ class Knocking:
         return done
 
 
-def produced(topic: str, value_bytes: int, window: int, partitions: int) -> Callable[[int], Asked]:
+def produce_requests(topic: str, value_bytes: int, window: int, partitions: int) -> Callable[[int], RepeatedRequest]:
     """Requests of one record, acks=1, to partition n of n connections."""
     layout = frames.ack_layout(topic)
     data = frames.batch(value_bytes, 1).data
 
-    def asked(number: int) -> Asked:
-        return Asked(frames.produce(topic, number % partitions, 1, data), window, lambda head: layout.check(head, 1))
+    def request_of(number: int) -> RepeatedRequest:
+        return RepeatedRequest(
+            frames.produce(topic, number % partitions, 1, data), window, lambda head: layout.check(head, 1)
+        )
 
-    return asked
+    return request_of
 
 
-def fetched(topic: str, unit_bytes: int, partitions: int) -> Callable[[int], Asked]:
+def fetch_requests(topic: str, unit_bytes: int, partitions: int) -> Callable[[int], RepeatedRequest]:
     """Fetches of the first batch, one on its way at a time."""
     layout = frames.fetch_layout(topic)
 
@@ -252,7 +254,7 @@ def fetched(topic: str, unit_bytes: int, partitions: int) -> Callable[[int], Ask
         if head[layout.error_at : layout.error_at + 2] != b"\0\0" or size < unit_bytes:
             raise LoadFailed(f"a fetch was answered with {size} bytes")
 
-    def asked(number: int) -> Asked:
-        return Asked(bytes(frames.Fetching(topic, number % partitions).at(0)), 1, check)
+    def request_of(number: int) -> RepeatedRequest:
+        return RepeatedRequest(bytes(frames.Fetching(topic, number % partitions).at(0)), 1, check)
 
-    return asked
+    return request_of

@@ -18,9 +18,9 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import frames
-from asking import Asker
+from asking import RequestClient
 from brokers import BROKERS, Broker, new_topic
-from compaction import peak, tell
+from compaction import peak, print_measured
 
 from odradek.base.errors import ErrorCode
 from odradek.wire.client_codec import decode_response
@@ -60,24 +60,24 @@ def committing(group: str, topic: str, partitions: int, offset: int) -> bytes:
 def commit(broker: Broker, groups: list[str], topic: str, partitions: int, rounds: int) -> None:
     """Every group commits `rounds` times, on a connection of its own, at last the offset `rounds`; some at a time."""
     with ExitStack() as stack:
-        clients = [stack.enter_context(Asker(broker.port)) for _ in groups]
+        clients = [stack.enter_context(RequestClient(broker.port)) for _ in groups]
         for offset, times in ((1, rounds - 1), (rounds, 1)):
-            asked = [
+            requests = [
                 (client, committing(group, topic, partitions, offset))
                 for client, group in zip(clients, groups, strict=True)
             ]
             for _ in range(times):
-                for at in range(0, len(asked), AT_A_TIME):
-                    some = asked[at : at + AT_A_TIME]
+                for at in range(0, len(requests), AT_A_TIME):
+                    some = requests[at : at + AT_A_TIME]
                     for client, request in some:
                         client.send(request)
-                    answers = [client.receive() for client, _ in some]
-            check(answers)
+                    responses = [client.receive() for client, _ in some]
+            check(responses)
 
 
-def check(answers: list[bytes]) -> None:
-    for answer in answers:
-        _, message = decode_response(OffsetCommitResponse, COMMIT_VERSION, answer[LENGTH_BYTES:])
+def check(responses: list[bytes]) -> None:
+    for response in responses:
+        _, message = decode_response(OffsetCommitResponse, COMMIT_VERSION, response[LENGTH_BYTES:])
         errors = {one.error_code for topic in message.topics for one in topic.partitions}
         if errors != {ErrorCode.NONE}:
             raise RuntimeError(f"commits are refused: {errors}")
@@ -86,18 +86,18 @@ def check(answers: list[bytes]) -> None:
 def wait_for(broker: Broker, groups: list[str], topic: str, offset: int) -> None:
     """Until each group has told that it got to `offset`."""
     end = time.monotonic() + SECONDS_MAX
-    with Asker(broker.port) as client:
+    with RequestClient(broker.port) as client:
         for group in groups:
             topics = [OffsetFetchRequestTopic(name=topic, partition_indexes=[0])]
             request = frames.whole(OffsetFetchRequest(group_id=group, topics=topics), FETCH_VERSION)
-            while not is_told(client.ask(request), group, offset):
+            while not has_committed(client.request(request), group, offset):
                 if time.monotonic() > end:
                     raise RuntimeError(f"{broker.name} does not load {group}")
                 time.sleep(POLL_SECONDS)
 
 
-def is_told(answer: bytes, group: str, offset: int) -> bool:
-    _, message = decode_response(OffsetFetchResponse, FETCH_VERSION, answer[LENGTH_BYTES:])
+def has_committed(response: bytes, group: str, offset: int) -> bool:
+    _, message = decode_response(OffsetFetchResponse, FETCH_VERSION, response[LENGTH_BYTES:])
     if message.error_code in NOT_YET:
         return False
     found = [one.committed_offset for topic in message.topics for one in topic.partitions]
@@ -142,7 +142,7 @@ def main() -> int:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="odradek-loading-") as folder:
         for name in arguments.targets.split(","):
-            tell(BROKERS[name](Path(folder) / name), lambda broker: measured(broker, arguments))
+            print_measured(BROKERS[name](Path(folder) / name), lambda broker: measured(broker, arguments))
     return 0
 
 

@@ -44,14 +44,14 @@ def quantiles(samples: Weighted) -> dict[str, float]:
     ordered = sorted(samples)
     total = sum(count for _, count in ordered)
     found: dict[str, float] = {}
-    wanted = iter(QUANTILES.items())
-    name, share = next(wanted)
+    targets = iter(QUANTILES.items())
+    name, share = next(targets)
     seen = 0
     for seconds, count in ordered:
         seen += count
         while seen >= share * total:
             found[name] = round(seconds * 1e6, 1)
-            name, share = next(wanted, ("", 2.0))
+            name, share = next(targets, ("", 2.0))
     return found
 
 

@@ -2,8 +2,9 @@
 have in common.
 
 A member has one request in flight.  One that has its share asks by heartbeat whether that still holds, every
-ASK_SECONDS while the group is not settled: clients do so every three or five seconds, which is then all that would be
-measured.  Settled is a group when all its members have their share of one generation (or epoch), newer than the last.
+HEARTBEAT_SECONDS while the group is not settled: clients do so every three or five seconds, which is then all that
+would be measured.  Settled is a group when all its members have their share of one generation (or epoch), newer than
+the last.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from load import LoadFailed
 
 from odradek.wire.client_codec import decode_response, encode_request
 
-ASK_SECONDS = 0.05
+HEARTBEAT_SECONDS = 0.05
 SETTLED_SECONDS_MAX = 60
 RECEIVE_BYTES = 1 << 16
 REBALANCE_MS = 60_000
@@ -72,18 +73,18 @@ class Member:
     def join(self) -> None:
         raise NotImplementedError
 
-    def ask(self) -> None:
+    def heartbeat(self) -> None:
         """Whether what it has still holds."""
         raise NotImplementedError
 
     def leave(self) -> None:
         raise NotImplementedError
 
-    def answered(self, answer: object) -> None:
+    def on_response(self, response: object) -> None:
         raise NotImplementedError
 
-    def ask_later(self) -> None:
-        self.group.asking.append((time.monotonic() + ASK_SECONDS, self))
+    def heartbeat_later(self) -> None:
+        self.group.due_heartbeats.append((time.monotonic() + HEARTBEAT_SECONDS, self))
 
     def settle(self, generation: int) -> None:
         if generation != self.generation:
@@ -91,7 +92,7 @@ class Member:
             self.group.settled_in[generation] += 1
             self.generation = generation
 
-    def left(self) -> None:
+    def on_left(self) -> None:
         self.settle(NO_GENERATION)
         self.has_left = True
 
@@ -103,7 +104,7 @@ class Group:
         self.name = name
         self.settled_in: Counter[int] = Counter()
         self.requests = 0
-        self.asking: deque[tuple[float, Member]] = deque()  # In the order of time: all wait equally long.
+        self.due_heartbeats: deque[tuple[float, Member]] = deque()  # In the order of time: all wait equally long.
         self._selector = selectors.DefaultSelector()
         self._before = NO_GENERATION
         self._members = [make(self, channel) for channel in channels]
@@ -118,20 +119,20 @@ class Group:
 
     def leave_together(self, count: int) -> float:
         """Those who joined first leave; the others ask as soon as these are gone."""
-        self._quiet()
+        self._drain()
         leaving, self._members = self._members[:count], self._members[count:]
         begun = time.monotonic()
-        self._part(leaving)
+        self._leave(leaving)
         for member in self._members:
-            member.ask()
+            member.heartbeat()
         return self._settle() - begun
 
     def close(self) -> None:
-        self._quiet()
-        self._part(self._members)
+        self._drain()
+        self._leave(self._members)
         self._selector.close()
 
-    def is_shared_out(self) -> bool:
+    def is_fully_assigned(self) -> bool:
         """Whether shares of one generation are all that there is to have."""
         return True
 
@@ -143,32 +144,32 @@ class Group:
 
     def _is_settled(self) -> bool:
         generation = self._members[0].generation
-        everyone = self.settled_in[generation] == len(self._members)
-        return everyone and generation > self._before and self.is_shared_out()
+        is_complete = self.settled_in[generation] == len(self._members)
+        return is_complete and generation > self._before and self.is_fully_assigned()
 
-    def _quiet(self) -> None:
+    def _drain(self) -> None:
         """No request in flight, and nobody about to ask."""
-        self.asking.clear()
-        self._run(lambda: not any(member.channel.is_busy for member in self._members), asks=False)
-        self.asking.clear()
+        self.due_heartbeats.clear()
+        self._run(lambda: not any(member.channel.is_busy for member in self._members), sends_heartbeats=False)
+        self.due_heartbeats.clear()
 
-    def _part(self, leaving: Sequence[Member]) -> None:
+    def _leave(self, leaving: Sequence[Member]) -> None:
         for member in leaving:
             member.leave()
-        self._run(lambda: all(member.has_left for member in leaving), asks=False)
+        self._run(lambda: all(member.has_left for member in leaving), sends_heartbeats=False)
         for member in leaving:
             self._selector.unregister(member.channel.socket)
 
-    def _run(self, is_over: Callable[[], bool], *, asks: bool = True) -> None:
+    def _run(self, is_over: Callable[[], bool], *, sends_heartbeats: bool = True) -> None:
         deadline = time.monotonic() + SETTLED_SECONDS_MAX
         while not is_over():
-            for key, _ in self._selector.select(ASK_SECONDS / 10):
-                answer = key.data.channel.receive()
-                if answer is not None:
+            for key, _ in self._selector.select(HEARTBEAT_SECONDS / 10):
+                response = key.data.channel.receive()
+                if response is not None:
                     self.requests += 1
-                    key.data.answered(answer)
+                    key.data.on_response(response)
             now = time.monotonic()
-            while asks and self.asking and self.asking[0][0] <= now:
-                self.asking.popleft()[1].ask()
+            while sends_heartbeats and self.due_heartbeats and self.due_heartbeats[0][0] <= now:
+                self.due_heartbeats.popleft()[1].heartbeat()
             if now > deadline:
                 raise LoadFailed(f"{self.name} did not settle: {dict(self.settled_in)}")

@@ -19,7 +19,7 @@ PROTOCOL = "range"
 SUBSCRIPTION = b"\0\1" + b"\0\0\0\1" + b"\0\x0ctwelve-bytes" + b"\xff\xff\xff\xff" + b"\0\0\0\0"
 SHARE = b"\0\1" + b"\0\0\0\1" + b"\0\x0ctwelve-bytes" + b"\0\0\0\1" + b"\0\0\0\0" + b"\xff\xff\xff\xff"
 
-GO_AGAIN = {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION}
+REJOIN = {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION}
 
 
 class Classic(Member):
@@ -27,14 +27,14 @@ class Classic(Member):
         super().__init__(group, channel)
         self._id = ""
         self._answers: dict[type, Callable[..., None]] = {
-            JoinGroupResponse: self._joined,
-            SyncGroupResponse: self._synced,
-            HeartbeatResponse: self._beaten,
-            LeaveGroupResponse: self._gone,
+            JoinGroupResponse: self._on_joined,
+            SyncGroupResponse: self._on_synced,
+            HeartbeatResponse: self._on_heartbeat,
+            LeaveGroupResponse: self._on_left,
         }
 
-    def answered(self, answer: object) -> None:
-        self._answers[type(answer)](answer)
+    def on_response(self, response: object) -> None:
+        self._answers[type(response)](response)
 
     def join(self) -> None:
         self.settle(NO_GENERATION)
@@ -48,17 +48,17 @@ class Classic(Member):
         )
         self.channel.send(request, 9, JoinGroupResponse)
 
-    def _joined(self, answer: JoinGroupResponse) -> None:
-        if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
-            self._id = answer.member_id
+    def _on_joined(self, response: JoinGroupResponse) -> None:
+        if response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+            self._id = response.member_id
             self.join()
             return
-        _check(answer)
-        self._joined_generation = answer.generation_id
-        shares = [SyncGroupRequestAssignment(member_id=one.member_id, assignment=SHARE) for one in answer.members]
+        _check(response)
+        self._joined_generation = response.generation_id
+        shares = [SyncGroupRequestAssignment(member_id=one.member_id, assignment=SHARE) for one in response.members]
         request = SyncGroupRequest(
             group_id=self.group.name,
-            generation_id=answer.generation_id,
+            generation_id=response.generation_id,
             member_id=self._id,
             protocol_type=KIND,
             protocol_name=PROTOCOL,
@@ -66,37 +66,37 @@ class Classic(Member):
         )
         self.channel.send(request, 5, SyncGroupResponse)
 
-    def _synced(self, answer: SyncGroupResponse) -> None:
-        if answer.error_code in GO_AGAIN:
+    def _on_synced(self, response: SyncGroupResponse) -> None:
+        if response.error_code in REJOIN:
             self.join()
             return
-        _check(answer)
-        if answer.assignment != SHARE:
-            raise LoadFailed(f"a share came back as {answer.assignment!r}")
+        _check(response)
+        if response.assignment != SHARE:
+            raise LoadFailed(f"a share came back as {response.assignment!r}")
         self.settle(self._joined_generation)
-        self.ask_later()
+        self.heartbeat_later()
 
-    def ask(self) -> None:
+    def heartbeat(self) -> None:
         request = HeartbeatRequest(group_id=self.group.name, generation_id=self.generation, member_id=self._id)
         self.channel.send(request, 4, HeartbeatResponse)
 
-    def _beaten(self, answer: HeartbeatResponse) -> None:
-        if answer.error_code in GO_AGAIN:
+    def _on_heartbeat(self, response: HeartbeatResponse) -> None:
+        if response.error_code in REJOIN:
             self.join()
             return
-        _check(answer)
-        self.ask_later()
+        _check(response)
+        self.heartbeat_later()
 
     def leave(self) -> None:
         request = LeaveGroupRequest(group_id=self.group.name, members=[MemberIdentity(member_id=self._id)])
         self.channel.send(request, 5, LeaveGroupResponse)
 
-    def _gone(self, answer: LeaveGroupResponse) -> None:
-        _check(answer)
-        _check(answer.members[0])
-        self.left()
+    def _on_left(self, response: LeaveGroupResponse) -> None:
+        _check(response)
+        _check(response.members[0])
+        self.on_left()
 
 
-def _check(answer: object) -> None:
-    if code := answer.error_code:  # type: ignore[attr-defined]
-        raise LoadFailed(f"a member got a {type(answer).__name__} with error {code}")
+def _check(response: object) -> None:
+    if code := response.error_code:  # type: ignore[attr-defined]
+        raise LoadFailed(f"a member got a {type(response).__name__} with error {code}")

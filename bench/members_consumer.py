@@ -29,7 +29,7 @@ class ConsumerGroup(Group):
         self._partitions = partitions
         super().__init__(name, channels, lambda _, channel: Consumer(self, channel))
 
-    def is_shared_out(self) -> bool:
+    def is_fully_assigned(self) -> bool:
         return self.owned == self._partitions
 
 
@@ -43,7 +43,7 @@ class Consumer(Member):
     def join(self) -> None:
         self._send(JOINING, is_whole=True)
 
-    def ask(self) -> None:
+    def heartbeat(self) -> None:
         self._send(self.generation, is_whole=False)
 
     def leave(self) -> None:
@@ -60,20 +60,20 @@ class Consumer(Member):
         )
         self.channel.send(request, 1, ConsumerGroupHeartbeatResponse)
 
-    def answered(self, answer: object) -> None:
-        assert isinstance(answer, ConsumerGroupHeartbeatResponse)
-        if answer.error_code:
-            raise LoadFailed(f"a member got error {answer.error_code}, {answer.error_message}")
-        if answer.member_epoch == LEAVING:
+    def on_response(self, response: object) -> None:
+        assert isinstance(response, ConsumerGroupHeartbeatResponse)
+        if response.error_code:
+            raise LoadFailed(f"a member got error {response.error_code}, {response.error_message}")
+        if response.member_epoch == LEAVING:
             self._own([])
-            self.left()
+            self.on_left()
             return
-        self.settle(answer.member_epoch)
-        if answer.assignment is not None and answer.assignment.topic_partitions != self._owned:
-            self._own(answer.assignment.topic_partitions)
+        self.settle(response.member_epoch)
+        if response.assignment is not None and response.assignment.topic_partitions != self._owned:
+            self._own(response.assignment.topic_partitions)
             self._send(self.generation, is_whole=True)
         else:
-            self.ask_later()
+            self.heartbeat_later()
 
     def _own(self, shares: list[TopicPartitions]) -> None:
         self._consumers.owned += _count(shares) - _count(self._owned)

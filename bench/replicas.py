@@ -189,13 +189,13 @@ def in_turn(rows, clusters, case, repeat, measured) -> None:  # type: ignore[no-
         for name, cluster in clusters.items():
             found[name].append(measured(cluster))
     rows[case] = {name: measure.medians(each) for name, each in found.items()}
-    tell(case, rows[case]) if case else None
+    print_figures(case, rows[case]) if case else None
 
 
-def tell(case: str, found: Mapping[str, Numbers]) -> None:
+def print_figures(case: str, found: Mapping[str, Numbers]) -> None:
     for name, figures in found.items():
-        told = ", ".join(f"{figure} {number:.4g}" for figure, number in figures.items())
-        print(f"{case} | {name} | {told}", file=sys.stderr, flush=True)
+        text = ", ".join(f"{figure} {number:.4g}" for figure, number in figures.items())
+        print(f"{case} | {name} | {text}", file=sys.stderr, flush=True)
 
 
 def main() -> int:
@@ -215,17 +215,17 @@ def main() -> int:
             if "rates" in arguments.parts:
                 time.sleep(WARMUP_SECONDS)
                 rows["idle"] = {name: {"resident_mb": resident_mb(cluster)} for name, cluster in clusters.items()}
-                tell("idle", rows["idle"])
+                print_figures("idle", rows["idle"])
             for case in FIRST:
                 in_turn({}, clusters, case.name, 1, lambda one, case=case: rate(one, case, 0))
             repeated(rows, clusters, arguments)
             if "stored" in arguments.parts:
                 in_turn(rows, clusters, "stored", 1, stored)
             if "away" in arguments.parts:
-                replicas_away.measured(rows, clusters, tell)
+                replicas_away.measured(rows, clusters, print_figures)
         if "growth" in arguments.parts:
             rows["growth"] = replicas_growth.measured(arguments.seconds)
-            tell("growth", rows["growth"])
+            print_figures("growth", rows["growth"])
     finally:
         if arguments.out:
             arguments.out.write_text(json.dumps(rows, indent=1))

@@ -26,19 +26,19 @@ AFTER_SECONDS = 3
 LEADER, FOLLOWER = BROKERS[0], BROKERS[2]
 
 Rows = dict[str, dict[str, Numbers]]
-Tell = Callable[[str, Mapping[str, Numbers]], None]
+PrintFigures = Callable[[str, Mapping[str, Numbers]], None]
 
 
-def measured(rows: Rows, clusters: Mapping[str, Cluster], tell: Tell) -> None:
+def measured(rows: Rows, clusters: Mapping[str, Cluster], print_figures: PrintFigures) -> None:
     parts: dict[str, Callable[[Cluster], Numbers]] = {
         "a follower was away": follower_away,
         "a leader is stopped": lambda cluster: leader_away(cluster, cluster.stop_one, cluster.start_again),
         "a leader is killed": lambda cluster: leader_away(cluster, cluster.kill, cluster.start_again),
-        "a leader is paused": lambda cluster: leader_away(cluster, cluster.pause, cluster.go_on),
+        "a leader is paused": lambda cluster: leader_away(cluster, cluster.pause, cluster.resume),
     }
     for part, play in parts.items():
         rows[part] = {name: play(cluster) for name, cluster in clusters.items()}
-        tell(part, rows[part])
+        print_figures(part, rows[part])
 
 
 def follower_away(cluster: Cluster) -> Numbers:
@@ -62,11 +62,11 @@ def sum_without(cluster: Cluster, broker: int) -> float:
 def leader_away(cluster: Cluster, away: Callable[[int], None], back: Callable[[int], None]) -> Numbers:
     with Topic(cluster, 1, replicas=3) as topic:
         sending = _Sending(topic)
-        sending.go_on_for(BEFORE_SECONDS)
+        sending.send_for(BEFORE_SECONDS)
         away(LEADER)
-        gone = time.monotonic()
-        while not sending.has_answer_since(gone + REQUEST_MS / 1000) or time.monotonic() < gone + AFTER_SECONDS:
-            sending.go_on_for(EVERY_SECONDS)
+        lost_at = time.monotonic()
+        while not sending.has_answer_since(lost_at + REQUEST_MS / 1000) or time.monotonic() < lost_at + AFTER_SECONDS:
+            sending.send_for(EVERY_SECONDS)
         longest = sending.longest()
         sending.end()
         back(LEADER)
@@ -91,7 +91,7 @@ class _Sending:
         self._answered: list[float] = []
         self.failures = 0
 
-    def go_on_for(self, seconds: float) -> None:
+    def send_for(self, seconds: float) -> None:
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             self._producer.produce(self._topic, b"x" * 100, partition=0, on_delivery=self._delivered)

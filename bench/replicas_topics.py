@@ -17,7 +17,7 @@ from load import loaded
 SECONDS_MAX = 120
 FILL_SECONDS_MAX = 60
 IN_FLIGHT = 5
-GONE_SECONDS = 0.5  # Until the files are away, and the replicas with them.
+DELETION_SECONDS = 0.5  # Until the files are away, and the replicas with them.
 
 
 class Topic:
@@ -35,8 +35,8 @@ class Topic:
         self._admin = AdminClient({"bootstrap.servers": self.address, "log_level": 0})
 
     def __enter__(self) -> Topic:
-        wanted = NewTopic(self.name, self.partitions, replica_assignment=self._assignment)
-        self._admin.create_topics([wanted])[self.name].result(SECONDS_MAX)
+        topic = NewTopic(self.name, self.partitions, replica_assignment=self._assignment)
+        self._admin.create_topics([topic])[self.name].result(SECONDS_MAX)
         until(lambda: self.in_sync() == [set(replicas) for replicas in self._assignment] and self._is_led())
         until(lambda: self.end() == 0)  # The leaders know it, too, and not only who was asked.
         return self
@@ -45,7 +45,7 @@ class Topic:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._admin.delete_topics([self.name])[self.name].result(SECONDS_MAX)
-        time.sleep(GONE_SECONDS)
+        time.sleep(DELETION_SECONDS)
 
     def port(self, partition: int) -> int:
         """Of the broker that leads it from the beginning on."""
@@ -64,7 +64,7 @@ class Topic:
         consumer = Consumer({"bootstrap.servers": self.address, "group.id": "bench", "log_level": 0})
         ends: dict[int, int] = {}
 
-        def are_all_told() -> bool:
+        def read_ends() -> bool:
             with suppress(KafkaException):  # Of a broker, say, that has not heard of the topic yet.
                 for partition in range(self.partitions):
                     one = TopicPartition(self.name, partition)
@@ -73,7 +73,7 @@ class Topic:
             return False
 
         try:
-            until(are_all_told)
+            until(read_ends)
             return sum(ends.values())
         finally:
             consumer.close()

@@ -51,12 +51,12 @@ def _behind(pair: Pair) -> Iterator[tuple[str, ...]]:
     p99, cpu = pair.p99 or 0.0, pair.cpu or 0.0
     losses = {"rate": pair.rate < BEHIND_MIN, "p99": p99 > 1 / BEHIND_MIN, "CPU": cpu > 1 / BEHIND_MIN}
     if any(losses.values()):
-        told = [
+        ratios = [
             f"**{ratio:.2f}**" if loses else f"{ratio:.2f}" if ratio else ""
             for ratio, loses in zip((pair.rate, p99, cpu), losses.values(), strict=True)
         ]
         why = [REASONS[key] for key in REASONS if key[0] == pair.group and key[1] in pair.label and losses[key[2]]]
-        yield f"{pair.group}: {pair.label}", *told, " ".join(why)
+        yield f"{pair.group}: {pair.label}", *ratios, " ".join(why)
 
 
 def body(group: str, results: Results, plots: Sequence[str]) -> str:

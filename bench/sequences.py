@@ -17,7 +17,7 @@ from odradek.record.crc import crc32c
 from odradek.record.record_batch import CHECKSUMMED_FROM, CRC_POSITION, TRANSACTIONAL
 
 SEQUENCES = 1 << 31  # After 2147483647 comes 0.
-NOBODY = Producer(-1, -1)
+NO_PRODUCER = Producer(-1, -1)
 NO_SEQUENCE = (1 << 32) - 1
 _PRODUCER = Struct(">qhI")  # Id, epoch, first sequence number.
 _PRODUCER_POSITION = 43
@@ -82,15 +82,15 @@ class Sequenced:
         *,
         partition: int = 0,
     ) -> None:
-        who = producer or NOBODY
-        first = bytes(of_producer(batch.data, who, 0 if producer else NO_SEQUENCE))
+        identity = producer or NO_PRODUCER
+        first = bytes(of_producer(batch.data, identity, 0 if producer else NO_SEQUENCE))
         frame = frames.produce(topic, partition, acks, first)
         self.frame_bytes = len(frame)
         self._buffer = bytearray(frame * window)
         self._batch_at = frame.index(first[:CHECKSUMMED_FROM])
         self._records = batch.records if producer else 0
         self._none = 0 if producer else NO_SEQUENCE
-        self._checksums = Checksums(batch.data, who)
+        self._checksums = Checksums(batch.data, identity)
 
     def slice(self, at: int, count: int) -> memoryview:
         """Valid until the next call."""

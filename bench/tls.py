@@ -123,10 +123,10 @@ def measured(target: Target, case: Case, kind: str, seconds: float, warm_up: flo
     try:
         if case.work == "fetch":
             _fill(target, topic)
-            asked = load_tls.fetched(topic, LARGE, PARTITIONS)
+            request_of = load_tls.fetch_requests(topic, LARGE, PARTITIONS)
         else:
-            asked = load_tls.produced(topic, case.value_bytes, case.window, PARTITIONS)
-        plan = load_tls.Plan(port, context, case.connections, asked, warm_up, seconds)
+            request_of = load_tls.produce_requests(topic, case.value_bytes, case.window, PARTITIONS)
+        plan = load_tls.Plan(port, context, case.connections, request_of, warm_up, seconds)
         return _numbers(load(broker, [plan.work()]))
     finally:
         broker.delete(topic)
@@ -134,8 +134,8 @@ def measured(target: Target, case: Case, kind: str, seconds: float, warm_up: flo
 
 def _fill(target: Target, topic: str) -> None:
     """A batch in each partition."""
-    asked = load_tls.produced(topic, LARGE, 1, PARTITIONS)
-    load(target.broker, [load_tls.Plan(target.ports[PLAIN], None, PARTITIONS, asked, 0, 0).work()])
+    request_of = load_tls.produce_requests(topic, LARGE, 1, PARTITIONS)
+    load(target.broker, [load_tls.Plan(target.ports[PLAIN], None, PARTITIONS, request_of, 0, 0).work()])
 
 
 def _numbers(found: Measured) -> Numbers:

@@ -59,8 +59,8 @@ class Transacting:
 
     def _produce(self, request: ProduceRequest) -> None:
         """Leaves in the request what has to be asked again."""
-        answer = self._connection.call(request, ProduceResponse, version=12)
-        codes = {part.index: part.error_code for part in answer.responses[0].partition_responses}
+        response = self._connection.call(request, ProduceResponse, version=12)
+        codes = {part.index: part.error_code for part in response.responses[0].partition_responses}
         if bad := set(codes.values()) - {ErrorCode.NONE, ErrorCode.CONCURRENT_TRANSACTIONS}:
             raise LoadFailed(f"a Produce request was answered with errors {bad}")
         parts = request.topic_data[0].partition_data
@@ -69,11 +69,14 @@ class Transacting:
             time.sleep(PATIENCE_SECONDS)
 
     def _commit(self) -> None:
-        who = self._producer
+        producer = self._producer
         request = EndTxnRequest(
-            transactional_id=self._transactional_id, producer_id=who.id, producer_epoch=who.epoch, committed=True
+            transactional_id=self._transactional_id,
+            producer_id=producer.id,
+            producer_epoch=producer.epoch,
+            committed=True,
         )
-        answer = self._connection.call(request, EndTxnResponse, version=5)
-        if answer.error_code:
-            raise LoadFailed(f"EndTxn was answered with error {answer.error_code}")
-        self._producer = Producer(answer.producer_id, answer.producer_epoch)
+        response = self._connection.call(request, EndTxnResponse, version=5)
+        if response.error_code:
+            raise LoadFailed(f"EndTxn was answered with error {response.error_code}")
+        self._producer = Producer(response.producer_id, response.producer_epoch)

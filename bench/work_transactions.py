@@ -47,11 +47,13 @@ def _verify(topic: Topic, measured: Measured, partitions: int) -> None:
     transaction and partition.  Kafka writes the last of these after it has answered."""
     if measured.reports[0].total_records % RECORDS:
         raise LoadFailed("a transaction in part")
-    wanted = measured.reports[0].total_records + measured.reports[0].total_records // RECORDS * partitions
+    expected = measured.reports[0].total_records + measured.reports[0].total_records // RECORDS * partitions
     deadline = time.monotonic() + SETTLED_SECONDS_MAX
-    while (there := sum(measured.broker.control.end_offsets(topic.name, partitions, committed=True))) != wanted:
+    while (found := sum(measured.broker.control.end_offsets(topic.name, partitions, committed=True))) != expected:
         if time.monotonic() > deadline:
-            raise LoadFailed(f"{measured.broker.name}: {wanted} records and markers were committed, {there} are there")
+            raise LoadFailed(
+                f"{measured.broker.name}: {expected} records and markers were committed, {found} are there"
+            )
         time.sleep(0.01)
 
 
@@ -59,11 +61,11 @@ def idempotent(target: Target, case: Case, budget: Budget, warmup_seconds: float
     batch = frames.batch(case.value_bytes, case.batch_bytes)
 
     def producer(topic: str, *, is_idempotent: bool, seconds: float) -> Work:
-        who = target.broker.control.new_producer() if is_idempotent else None
+        identity = target.broker.control.new_producer() if is_idempotent else None
         return load_produce.Plan(
             port=target.broker.port,
             topic=topic,
-            ring=Sequenced(topic, case.acks, batch, who, case.window),
+            ring=Sequenced(topic, case.acks, batch, identity, case.window),
             records_per_request=batch.records,
             window=case.window,
             warmup_seconds=warmup_seconds,

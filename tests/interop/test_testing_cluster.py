@@ -189,7 +189,7 @@ def test_a_failure_of_a_broker_is_raised(cluster: Cluster) -> None:
         raise AssertionError("broken on purpose")
 
     failing = cluster[2]
-    failing._live()._loop.call_soon_threadsafe(fail)
+    failing._running_host()._loop.call_soon_threadsafe(fail)
     with pytest.raises(BrokerFailed, match="broken on purpose"):
         until(lambda: bool(cluster.check()))
     with pytest.raises(BrokerFailed, match="broken on purpose"):

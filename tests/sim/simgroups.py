@@ -13,7 +13,7 @@ from typing import Any
 
 from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicName, TopicPartition
-from odradek.client.consumer.group_messages import assigned, assignments, protocols
+from odradek.client.consumer.group_messages import assignments, decode_partitions, protocols
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from odradek.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from odradek.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -139,7 +139,7 @@ class SimMember(SimClient):
     def _synced(self, generation: int, answer: SyncGroupResponse) -> None:
         if self._fails(answer.error_code):
             return
-        mine = assigned(bytes(answer.assignment))
+        mine = decode_partitions(bytes(answer.assignment))
         self.tell("assigned", f"generation {generation} " + " ".join(map(str, mine)))
         for partition in mine:
             owner = self.history.owners.setdefault((GROUP, generation, partition), self._member_id)

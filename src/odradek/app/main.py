@@ -27,22 +27,22 @@ def main(arguments: tuple[str, ...] | list[str] | None = None) -> int:
         end_quietly()  # Undo a handler installed by a verb or a loop: interpreter shutdown takes a while.
 
 
-def run(given: list[str]) -> int:
+def run(arguments: list[str]) -> int:
     fill_standard_streams()
-    if given == ["--version"]:
+    if arguments == ["--version"]:
         from odradek.app.terminal.compiled import version_line
 
         sys.stdout.write(f"{version_line()}\n")
         return 0
-    if given[:1] == ["serve"]:
+    if arguments[:1] == ["serve"]:
         from odradek.app.commands import serve_command as serve
 
-        plain = serve.parse(given[1:])
+        plain = serve.parse(arguments[1:])
         if plain is not None:
             return serve.start(plain)
     from odradek.app.commands import command_tree as tree
 
-    return tree.run(given)
+    return tree.run(arguments)
 
 
 def fill_standard_streams() -> None:

@@ -27,32 +27,32 @@ if TYPE_CHECKING:
     from odradek.demo.checks import Check
     from odradek.demo.processes import Broker
 
-PASSED, FAILED, MISUNDERSTOOD, INTERRUPTED = 0, 1, 2, 130
+PASSED, FAILED, USAGE_ERROR, INTERRUPTED = 0, 1, 2, 130
 DAYS = 365
 PIPE_WIDTH = 100
 
 
 def main(arguments: list[str] | None = None) -> int:
-    given = _understood(arguments)
+    options = _parse_arguments(arguments)
     console = Console(soft_wrap=True, width=None if sys.stdout.isatty() else PIPE_WIDTH)
     started = time.monotonic()
     try:
-        with _stoppable(), _folders(given) as (folder, scratch):
-            if given.verify:
-                passed = _verify(folder, given.days, console)
+        with _stoppable(), _folders(options) as (folder, scratch):
+            if options.verify:
+                passed = _verify(folder, options.days, console)
             else:
-                passed = _run(folder, scratch, given.days, console)
+                passed = _run(folder, scratch, options.days, console)
     except KeyboardInterrupt:
         console.print("Stopped; nothing is left running.")
         return INTERRUPTED
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("odradek"):
             raise
-        return _say(not_installed([str(error.name)], "spark", "demo"))
+        return _print_error(not_installed([str(error.name)], "spark", "demo"))
     except Exception as error:
         if not isinstance(error, _sentences()):
             raise
-        return _say(str(error))
+        return _print_error(str(error))
     kept = f"; results kept in {folder}" if folder.exists() else ""
     console.print(f"[dim]{time.monotonic() - started:.0f} seconds in all{kept}[/dim]", highlight=False)
     return PASSED if passed else FAILED
@@ -117,15 +117,15 @@ def _verdict(found: list[Check], console: Console) -> bool:
 
 
 @contextmanager
-def _folders(given: argparse.Namespace) -> Iterator[tuple[Path, Path]]:
+def _folders(options: argparse.Namespace) -> Iterator[tuple[Path, Path]]:
     """Create and yield the folders for results and for temporary files."""
     # The temporary folder is always removed and has a short path: Spark creates Unix sockets there, whose paths have at
     # most 108 bytes.
     with tempfile.TemporaryDirectory(prefix="odradek-demo-", ignore_cleanup_errors=True) as scratch:
-        if given.dir is None and not given.keep:
+        if options.dir is None and not options.keep:
             folder = Path(scratch, "results")
         else:
-            folder = (given.dir or Path(tempfile.mkdtemp(prefix="odradek-demo-kept-"))).absolute()
+            folder = (options.dir or Path(tempfile.mkdtemp(prefix="odradek-demo-kept-"))).absolute()
         folder.mkdir(parents=True, exist_ok=True)
         yield folder, Path(scratch)
 
@@ -154,13 +154,13 @@ def _sentences() -> tuple[type[Exception], ...]:
     from odradek.demo.hours import HoursUnreadable
     from odradek.demo.processes import ProcessFailed
     from odradek.demo.row_counts import LakeUnreadable
-    from odradek.demo.watch import NothingMoves
+    from odradek.demo.watch import NoProgress
     from odradek.spark.java import NoJava
 
-    return FeedFailed, HoursUnreadable, LakeUnreadable, ProcessFailed, NothingMoves, NoJava
+    return FeedFailed, HoursUnreadable, LakeUnreadable, ProcessFailed, NoProgress, NoJava
 
 
-def _understood(arguments: list[str] | None) -> argparse.Namespace:
+def _parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     """Parse the arguments; exit with status 2 and a message if they are invalid."""
     parser = argparse.ArgumentParser(
         prog="python -m odradek.demo",
@@ -171,26 +171,31 @@ def _understood(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--dir", type=Path, metavar="PATH", help="a new or empty folder for the results; it stays")
     parser.add_argument("--keep", action="store_true", help="keep the results, and say where")
     parser.add_argument("--verify", action="store_true", help="only check again what is in --dir, with the same --days")
-    given = parser.parse_args(arguments)
-    if not 1 <= given.days <= DAYS:
-        parser.error(f"--days must be from 1 to {DAYS}, not {given.days}")
-    if given.verify and not (given.dir and (given.dir / "lake").is_dir()):
+    options = parser.parse_args(arguments)
+    if not 1 <= options.days <= DAYS:
+        parser.error(f"--days must be from 1 to {DAYS}, not {options.days}")
+    if options.verify and not (options.dir and (options.dir / "lake").is_dir()):
         parser.error("--verify needs --dir with the results of an earlier run")
-    if given.dir and not given.verify and given.dir.exists() and not (given.dir.is_dir() and _is_empty(given.dir)):
-        parser.error(f"{given.dir} is not an empty folder; name a new one, or check it with --verify")
+    if (
+        options.dir
+        and not options.verify
+        and options.dir.exists()
+        and not (options.dir.is_dir() and _is_empty(options.dir))
+    ):
+        parser.error(f"{options.dir} is not an empty folder; name a new one, or check it with --verify")
     try:
-        if given.dir:
-            given.dir.mkdir(parents=True, exist_ok=True)
+        if options.dir:
+            options.dir.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        parser.error(f"{given.dir} cannot be made: {(error.strerror or str(error)).lower()}")
-    return given
+        parser.error(f"{options.dir} cannot be made: {(error.strerror or str(error)).lower()}")
+    return options
 
 
 def _is_empty(folder: Path) -> bool:
     return not any(folder.iterdir())
 
 
-def _say(text: str) -> int:
+def _print_error(text: str) -> int:
     Console(stderr=True, soft_wrap=True).print(f"[red]error:[/red] {escape(text)}", highlight=False)
     return FAILED
 

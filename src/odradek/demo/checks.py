@@ -32,10 +32,10 @@ def check_lake(lake: pa.Table, flights: pa.Table, ends: Mapping[int, int]) -> li
     except pa.ArrowInvalid as error:
         return [Check("Every value in the lake is a flight.", False, str(error).split("\n", 1)[0])]
     places, identities = _distinct(loaded, PLACE), _distinct(loaded, dataset.IDENTITY)
-    wanted, rows = flights.num_rows, loaded.num_rows
+    expected, rows = flights.num_rows, loaded.num_rows
     sums, sums_of_csv = _sums(loaded), _sums(flights)
     return [
-        Check(f"The lake has {wanted:,} rows, one for each flight of the CSV.", rows == wanted, f"{rows:,} rows"),
+        Check(f"The lake has {expected:,} rows, one for each flight of the CSV.", rows == expected, f"{rows:,} rows"),
         Check("No offset is in the lake twice.", places == rows, f"{rows - places:,} rows too many"),
         Check(
             "The lake ends where the topic ends, in each partition.",
@@ -56,24 +56,24 @@ def check_lake(lake: pa.Table, flights: pa.Table, ends: Mapping[int, int]) -> li
     ]
 
 
-def check_hours(seen: pa.Table, flights: pa.Table) -> list[Check]:
+def check_hours(actual: pa.Table, flights: pa.Table) -> list[Check]:
     """Check the derived topic, given as a table."""
-    wanted = hours_of(flights)
-    seen, wanted = _in_order(seen, hours.KEY), _in_order(wanted, hours.KEY)
-    same_hours = seen.select(hours.KEY).equals(wanted.select(hours.KEY))
+    expected = hours_of(flights)
+    actual, expected = _in_order(actual, hours.KEY), _in_order(expected, hours.KEY)
+    same_hours = actual.select(hours.KEY).equals(expected.select(hours.KEY))
     counted = ["flights", "cancelled", "delay_sum"]
     return [
         Check(
-            f"The derived topic has the CSV's {wanted.num_rows:,} hours by origin and carrier.",
+            f"The derived topic has the CSV's {expected.num_rows:,} hours by origin and carrier.",
             same_hours,
-            f"{seen.num_rows:,}, or others",
+            f"{actual.num_rows:,}, or others",
         ),
         Check(
             "In each of them flights, cancellations and delays are those of the CSV.",
             same_hours
-            and seen.select(counted).equals(wanted.select(counted))
-            and _nearly_equal(seen["delay_mean"], wanted["delay_mean"]),
-            f"{pc.sum(seen['flights']).as_py() or 0:,} flights in all, or some differ",
+            and actual.select(counted).equals(expected.select(counted))
+            and _nearly_equal(actual["delay_mean"], expected["delay_mean"]),
+            f"{pc.sum(actual['flights']).as_py() or 0:,} flights in all, or some differ",
         ),
     ]
 

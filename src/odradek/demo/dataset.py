@@ -51,11 +51,11 @@ def read_flights(days: int) -> pa.Table:
     with zipfile.ZipFile(_folder() / "flights.csv.zip") as archive:
         table = csv.read_csv(pa.BufferReader(archive.read("flights.csv")), convert_options=_CSV)
     last = FIRST_DAY + timedelta(days - 1)
-    is_wanted = pc.or_(
+    is_selected = pc.or_(
         pc.less(table["month"], last.month),
         pc.and_(pc.equal(table["month"], last.month), pc.less_equal(table["day"], last.day)),
     )
-    table = table.filter(is_wanted)
+    table = table.filter(is_selected)
     return _with_places(table.sort_by(_TIME_ORDER).combine_chunks())
 
 

@@ -41,7 +41,7 @@ class Feed:
     """One producer from its first flight to its last, or until it is discarded."""
 
     def __init__(self, address: str, flights: pa.Table) -> None:
-        self.handed_over = 0
+        self.submitted = 0
         self.total = flights.num_rows
         self.acknowledged: dict[int, int] = {}  # By partition: the offset after the last acknowledged one.
         self._unanswered = 0
@@ -59,31 +59,29 @@ class Feed:
             }
         )
 
-    def hand_over(self, count: int) -> None:
+    def submit(self, count: int) -> None:
         """Pass the next `count` flights to librdkafka for sending in the background, or raise FeedFailed."""
         for flight in islice(self._records, count):
-            self._produce_when_there_is_room(
-                value=flight.value, key=flight.key, partition=flight.partition, timestamp=flight.timestamp_ms
-            )
-            self.handed_over += 1
+            self._produce(value=flight.value, key=flight.key, partition=flight.partition, timestamp=flight.timestamp_ms)
+            self.submitted += 1
             self._unanswered += 1
         self._producer.poll(0)
-        self._refuse_failure()
+        self._raise_failure()
 
     def finish(self) -> None:
         """Wait until the broker has everything, or raise FeedFailed."""
         unsent = self._producer.flush(ANSWER_SECONDS_MAX)
-        self._refuse_failure()
+        self._raise_failure()
         if unsent:
             raise FeedFailed(f"{unsent:,} flights were not acknowledged within {ANSWER_SECONDS_MAX:.0f} s.")
 
-    def give_up(self) -> int:
+    def discard(self) -> int:
         """Discard all unacknowledged flights and return their number."""
         self._producer.purge()
         self._producer.flush(ANSWER_SECONDS_MAX)
         return self._unanswered
 
-    def _produce_when_there_is_room(self, **record: object) -> None:
+    def _produce(self, **record: object) -> None:
         deadline = time.monotonic() + ANSWER_SECONDS_MAX
         while True:
             try:
@@ -91,7 +89,7 @@ class Feed:
                 return
             except BufferError:  # librdkafka's queue is full; poll() handles completed deliveries and makes room.
                 self._producer.poll(0.1)
-                self._refuse_failure()
+                self._raise_failure()
                 if time.monotonic() > deadline:
                     raise FeedFailed("The broker takes no more flights.") from None
 
@@ -104,7 +102,7 @@ class Feed:
         self.acknowledged[partition] = offset + 1
         self._unanswered -= 1
 
-    def _refuse_failure(self) -> None:
+    def _raise_failure(self) -> None:
         if self._failure is not None:
             raise FeedFailed(f"A flight could not be produced: {self._failure}.")
 

@@ -73,7 +73,7 @@ class Hours:
         for message in self._consumer.consume(5_000, seconds):
             error = message.error()
             if error is None:
-                self._take(message.partition() or 0, message.offset() or 0, message.key(), message.value())
+                self._apply(message.partition() or 0, message.offset() or 0, message.key(), message.value())
             elif error.code() not in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):
                 raise HoursUnreadable(f"Topic {TOPIC} cannot be read: {error}.")
 
@@ -89,7 +89,7 @@ class Hours:
     def table(self) -> pa.Table:
         return pa.Table.from_pylist(list(self._newest.values()), schema=SCHEMA)
 
-    def _take(self, partition: int, offset: int, key: bytes | None, value: bytes | None) -> None:
+    def _apply(self, partition: int, offset: int, key: bytes | None, value: bytes | None) -> None:
         self.messages += 1
         self._next[partition] = offset + 1
         try:

@@ -129,7 +129,7 @@ class Stream:
         self._failure = ""
 
     def start(self) -> None:
-        threading.Thread(target=self._look_after_it, daemon=True).start()
+        threading.Thread(target=self._supervise, daemon=True).start()
 
     def stop(self) -> int:
         """Stop the query and return the exit status; write the reason of a failure at the end of the log."""
@@ -140,7 +140,7 @@ class Stream:
         self._query.stop()
         return 0
 
-    def _look_after_it(self) -> None:
+    def _supervise(self) -> None:
         """Restart the query; after its final failure, end the loader on the main thread with SIGTERM."""
         for number in range(1, STREAM_STARTS_MAX + 1):
             try:

@@ -9,7 +9,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-LOOK_EVERY_SECONDS = 0.5
+UPDATE_EVERY_SECONDS = 0.5
 
 
 class LakeUnreadable(Exception):
@@ -22,12 +22,12 @@ class RowCount:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._table: DeltaTable | None = None
-        self._looked_at = float("-inf")
+        self._updated_at = float("-inf")
         self._rows = 0
 
     def now(self) -> int:
-        if time.monotonic() - self._looked_at > LOOK_EVERY_SECONDS:
-            self._looked_at = time.monotonic()
+        if time.monotonic() - self._updated_at > UPDATE_EVERY_SECONDS:
+            self._updated_at = time.monotonic()
             if self._table is not None:
                 self._table.update_incremental()
                 self._rows = int(self._table.count())

@@ -29,22 +29,22 @@ class Screen:
     def __init__(self, console: Console, total: int) -> None:
         self._console = console
         self._started = time.monotonic()
-        self._told_at = self._started
+        self._printed_at = self._started
         self._bar: Progress | None = None
         if console.is_terminal:
             columns = SpinnerColumn(), BarColumn(24), TextColumn("{task.description}"), TimeElapsedColumn()
             self._bar = Progress(*columns, console=console, transient=True)
             self._task = self._bar.add_task("", total=sum(Counts(total, total, total)))
 
-    def say(self, text: str) -> None:
+    def print_message(self, text: str) -> None:
         self._console.print(f"[dim]{self._seconds():5.1f} s[/dim]  {text}", highlight=False)
 
     def show(self, counts: Counts) -> None:
         if self._bar is not None:
             self._bar.update(self._task, description=str(counts), completed=sum(counts))
-        elif time.monotonic() - self._told_at >= LINE_EVERY_SECONDS:
-            self._told_at = time.monotonic()
-            self.say(str(counts))
+        elif time.monotonic() - self._printed_at >= LINE_EVERY_SECONDS:
+            self._printed_at = time.monotonic()
+            self.print_message(str(counts))
 
     def _seconds(self) -> float:
         return time.monotonic() - self._started

@@ -23,7 +23,7 @@ from odradek.demo.watch import Watch
 
 FLIGHTS_PER_SECOND = 12_000  # A year in half a minute.
 TICK_SECONDS = 0.05
-HANDED_OVER_WHEN_KILLED = 2_000
+SUBMITTED_WHEN_KILLED = 2_000
 
 
 class Story:
@@ -44,20 +44,20 @@ class Story:
             producer = self._first_half(watch)
             self._kill(producer)
             self._start_broker()
-            ends = self._where_the_log_ends(producer)
+            ends = self._log_ends(producer)
             self._start_pipeline()
             self._second_half(watch, ends)
             self._wait_for_all(watch)
-        self._screen.say("Everything has arrived; Spark stops")
+        self._screen.print_message("Everything has arrived; Spark stops")
         self._pipeline.stop()
 
     def _start_broker(self) -> None:
         self._broker.start()
-        self._screen.say(f"Broker ready at {self._broker.address}")
+        self._screen.print_message(f"Broker ready at {self._broker.address}")
 
     def _start_pipeline(self) -> None:
         self._pipeline.start(self._broker.address)
-        self._screen.say("Spark starts: a stream into departures-by-hour, and odradek load into the lake")
+        self._screen.print_message("Spark starts: a stream into departures-by-hour, and odradek load into the lake")
 
     def _first_half(self, watch: Watch) -> Feed:
         """Replay a quarter while Spark starts and another while it writes, so that all are busy at the kill."""
@@ -65,26 +65,26 @@ class Story:
         producer = Feed(self._broker.address, self._flights)
         _replay(producer, half // 2, watch)
         while not (watch.counts.loaded and watch.counts.derived):
-            producer.hand_over(0)
-            watch.check_progress(producer.handed_over)
+            producer.submit(0)
+            watch.check_progress(producer.submitted)
             time.sleep(TICK_SECONDS)
         _replay(producer, half, watch)
         return producer
 
     def _kill(self, producer: Feed) -> None:
-        producer.hand_over(HANDED_OVER_WHEN_KILLED)
+        producer.submit(SUBMITTED_WHEN_KILLED)
         self._broker.kill()
         processes = self._pipeline.kill()
-        in_flight = producer.give_up()  # Before the broker restarts, see feed.py.
-        self._screen.say(
+        in_flight = producer.discard()  # Before the broker restarts, see feed.py.
+        self._screen.print_message(
             f"[bold red]kill -9[/bold red] of the broker and of Spark's {processes} processes,"
             f" with {in_flight:,} flights not acknowledged"
         )
 
-    def _where_the_log_ends(self, given_up: Feed) -> dict[int, int]:
-        ends = feed.ends_after_restart(self._broker.address, given_up.acknowledged)
-        more = sum(ends.values()) - sum(given_up.acknowledged.values())
-        self._screen.say(
+    def _log_ends(self, producer: Feed) -> dict[int, int]:
+        ends = feed.ends_after_restart(self._broker.address, producer.acknowledged)
+        more = sum(ends.values()) - sum(producer.acknowledged.values())
+        self._screen.print_message(
             f"The log has every flight that was acknowledged, and {more:,} more; the producer goes on there"
         )
         return ends
@@ -103,9 +103,9 @@ class Story:
 
 def _replay(producer: Feed, goal: int, watch: Watch, before: int = 0) -> None:
     """Produce until `goal` flights are handed over; `before` is the initial number of flights in the log."""
-    begun, first = time.monotonic(), producer.handed_over
-    while producer.handed_over < goal:
-        due = first + int((time.monotonic() - begun) * FLIGHTS_PER_SECOND)
-        producer.hand_over(max(min(due, goal) - producer.handed_over, 0))
-        watch.check_progress(before + producer.handed_over)
+    started, first = time.monotonic(), producer.submitted
+    while producer.submitted < goal:
+        due = first + int((time.monotonic() - started) * FLIGHTS_PER_SECOND)
+        producer.submit(max(min(due, goal) - producer.submitted, 0))
+        watch.check_progress(before + producer.submitted)
         time.sleep(TICK_SECONDS)

@@ -15,7 +15,7 @@ STALL_SECONDS_MAX = 600.0
 ALL_SECONDS_MAX = 3_600.0
 
 
-class NothingMoves(Exception):
+class NoProgress(Exception):
     """Error for too long a time without progress; one sentence."""
 
 
@@ -26,12 +26,12 @@ class Watch:
         self._lake = lake
         self._hours = hours
         self._screen = screen
-        self._started = self._moved_at = time.monotonic()
+        self._started = self._progress_at = time.monotonic()
 
     def check_progress(self, produced: int) -> None:
         """Check all parts; called often, by one thread.
 
-        Raise ProcessFailed, HoursUnreadable or NothingMoves.
+        Raise ProcessFailed, HoursUnreadable or NoProgress.
         """
         for process in self._processes:
             process.check()
@@ -39,7 +39,7 @@ class Watch:
         counts = Counts(produced, self._lake.now(), self._hours.flights)
         now = time.monotonic()
         if counts != self.counts:
-            self.counts, self._moved_at = counts, now
+            self.counts, self._progress_at = counts, now
         self._screen.show(counts)
-        if now - self._moved_at > STALL_SECONDS_MAX or now - self._started > ALL_SECONDS_MAX:
-            raise NothingMoves(f"After {now - self._started:.0f} s it goes no further: {counts}.")
+        if now - self._progress_at > STALL_SECONDS_MAX or now - self._started > ALL_SECONDS_MAX:
+            raise NoProgress(f"After {now - self._started:.0f} s it goes no further: {counts}.")

@@ -9,7 +9,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from odradek.spark.checkpoint_offsets import LATEST, OffsetRange
 from odradek.spark.cluster_interface import Metadata
-from odradek.spark.failures import told_in_a_sentence
+from odradek.spark.failures import without_traceback
 from odradek.spark.kafka import Kafka
 from odradek.spark.planning import tasks_of
 from odradek.spark.reading import ReadTask, cores, plan_tasks, read_task
@@ -23,7 +23,7 @@ class BatchReader(DataSourceReader):
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
 
-    @told_in_a_sentence()
+    @without_traceback()
     def partitions(self) -> list[InputPartition]:
         with Kafka(self._options.reading.client) as kafka:
             found = find_partitions(kafka, self._options.selection)
@@ -34,7 +34,7 @@ class BatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, ReadTask)
-        with told_in_a_sentence():
+        with without_traceback():
             yield from read_task(partition, self._options.reading)
 
 

@@ -29,5 +29,5 @@ class Metadata(Protocol):
     def topics(self, names: Sequence[str]) -> dict[str, Topic]:
         """Return those of `names` that exist; never create a topic."""
 
-    def offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    def offsets(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Return offsets at EARLIEST, LATEST or a time in ms; LATEST (-1) for a time after the last record."""

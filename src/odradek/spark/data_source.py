@@ -17,7 +17,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from odradek.spark.batch_reader import BatchReader
-from odradek.spark.failures import told_in_a_sentence
+from odradek.spark.failures import without_traceback
 from odradek.spark.sink import BatchWriter, StreamWriter
 from odradek.spark.source_options import BadOption, Mode, ReadOptions, columns_of, read_options, write_options
 from odradek.spark.source_schema import schema_of
@@ -31,11 +31,11 @@ class OdradekDataSource(DataSource):
     def name(cls) -> str:
         return "odradek"
 
-    @told_in_a_sentence()
+    @without_traceback()
     def schema(self) -> StructType:
         return schema_of(columns_of(self.options))
 
-    @told_in_a_sentence()
+    @without_traceback()
     def reader(self, schema: StructType) -> DataSourceReader:
         return BatchReader(self._read_options(schema, Mode.BATCH))
 
@@ -45,13 +45,13 @@ class OdradekDataSource(DataSource):
         except BadOption as error:
             return MisconfiguredStreamReader(error)
 
-    @told_in_a_sentence()
+    @without_traceback()
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         if overwrite:
             raise BadOption("Overwriting a topic is not supported; use mode append.")
         return BatchWriter(write_options(self.options), schema)
 
-    @told_in_a_sentence()
+    @without_traceback()
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         # overwrite means outputMode("complete"): every batch writes all groups again, as in Spark's own sink.
         return StreamWriter(write_options(self.options), schema)

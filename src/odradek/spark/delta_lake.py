@@ -39,7 +39,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from odradek.base.units import TopicName, TopicPartition
 from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.spark.checkpoint_offsets import Offsets, to_text
-from odradek.spark.lake_making import opened, refuse_what_cannot_be_written, table_at
+from odradek.spark.lake_making import check_writable, open_table, table_at
 from odradek.spark.lake_place import Place
 from odradek.spark.lake_reasons import FAILURES, BadLake, failing_as, is_silence, reason_of
 from odradek.spark.source_options import Selection
@@ -83,7 +83,7 @@ class Lake:
         self._patience_s = patience_ms / 1000
         self._table = table
         self._read: dict[str, int | None] = {}  # Reading a txn searches Delta's log: 1 ms or more, once per version.
-        self._read_of = self.version
+        self._read_version = self.version
         self._synced = max(0, self.version - UNSYNCED_VERSIONS_MAX) - 1
         self._sync()
 
@@ -93,7 +93,7 @@ class Lake:
 
         `patience_ms` bounds later outages of an object store.
         """
-        return cls(place, opened(place, selection), patience_ms)
+        return cls(place, open_table(place, selection), patience_ms)
 
     @property
     def version(self) -> int:
@@ -121,10 +121,10 @@ class Lake:
 
     def refresh(self) -> None:
         """Load the newest version. Raise BadLake."""
-        self._asked(self._update)
-        if self.version != self._read_of:
-            self._read, self._read_of = {}, self.version
-            refuse_what_cannot_be_written(self.place, self._table)
+        self._retry(self._update)
+        if self.version != self._read_version:
+            self._read, self._read_version = {}, self.version
+            check_writable(self.place, self._table)
         self._sync()
 
     def commit(self, files: Sequence[DataFile], start: Offsets, end: Offsets, topic_ids: Mapping[str, Uuid]) -> None:
@@ -156,7 +156,7 @@ class Lake:
         return int(metrics["numFilesRemoved"]) - int(metrics["numFilesAdded"])
 
     def rows(self) -> int:
-        return self._asked(self._table.count)
+        return self._retry(self._table.count)
 
     def _commit_once(
         self, files: Sequence[DataFile], metadata: Mapping[str, str], transactions: Sequence[Transaction]
@@ -175,10 +175,10 @@ class Lake:
             self._table.create_write_transaction(actions, "append", self._table.schema(), commit_properties=properties)
 
         try:
-            self.place.asked(write)
+            self.place.call(write)
         except FAILURES as error:
             self.refresh()
-            if self._has(metadata[COMMIT_KEY], before):
+            if self._has_commit(metadata[COMMIT_KEY], before):
                 return True
             if isinstance(error, CommitFailedError) and self.version > before:
                 return False
@@ -191,9 +191,9 @@ class Lake:
             self._read = read
         return True
 
-    def _has(self, commit: str, since: int) -> bool:
+    def _has_commit(self, commit: str, since: int) -> bool:
         """Return whether one of the versions after `since` is that commit."""
-        newer = self._asked(lambda: self._table.history(self.version - since)) if self.version > since else []
+        newer = self._retry(lambda: self._table.history(self.version - since)) if self.version > since else []
         return any(version.get(COMMIT_KEY) == commit for version in newer)
 
     def _update(self) -> None:
@@ -203,13 +203,13 @@ class Lake:
             # The log files in between were cleaned up after a checkpoint.
             self._table = table_at(self.place)
 
-    def _asked(self, question: Callable[[], T]) -> T:
+    def _retry(self, query: Callable[[], T]) -> T:
         """Retry until the store answers: delta-rs itself retries only for seconds. Raise BadLake."""
         deadline = time.monotonic() + self._patience_s
         while True:
             try:
                 with failing_as(f"Failed to read lake {self.place}"):
-                    return self.place.asked(question)
+                    return self.place.call(query)
             except BadLake as error:
                 if not is_silence(error.__cause__) or time.monotonic() >= deadline:
                     raise
@@ -224,21 +224,23 @@ class Lake:
 
     def _transaction(self, name: str) -> int | None:
         if name not in self._read:
-            self._read[name] = self._asked(lambda: self._table.transaction_version(name))
+            self._read[name] = self._retry(lambda: self._table.transaction_version(name))
         return self._read[name]
 
     def _transactions(self, end: Offsets, topic_ids: Mapping[str, Uuid]) -> list[Transaction]:
-        numbers = {_offset_name(at): NOTHING for name in topic_ids for at in self._forgotten(name, topic_ids[name])}
+        numbers = {
+            _offset_name(at): NOTHING for name in topic_ids for at in self._recreated_partitions(name, topic_ids[name])
+        }
         numbers |= {_offset_name(at): offset for at, offset in sorted(end.items())}
         numbers |= {
             _id_name(name): _id_number(topic_id)
             for name, topic_id in sorted(topic_ids.items())
             if topic_id != ZERO_UUID
         }
-        moved = {name: number for name, number in numbers.items() if self._transaction(name) != number}
-        return [Transaction(LOADER, self.batch + 1), *(Transaction(*pair) for pair in moved.items())]
+        changed = {name: number for name, number in numbers.items() if self._transaction(name) != number}
+        return [Transaction(LOADER, self.batch + 1), *(Transaction(*pair) for pair in changed.items())]
 
-    def _forgotten(self, topic: str, topic_id: Uuid) -> Iterator[TopicPartition]:
+    def _recreated_partitions(self, topic: str, topic_id: Uuid) -> Iterator[TopicPartition]:
         """Yield the partitions of a recreated topic; their numbers start at 0."""
         if not self.is_same_topic(topic, topic_id):
             partitions = (TopicPartition(TopicName(topic), number) for number in count())

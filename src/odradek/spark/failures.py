@@ -28,7 +28,7 @@ class PipelineError(Exception):
 
 
 @contextmanager
-def told_in_a_sentence() -> Iterator[None]:
+def without_traceback() -> Iterator[None]:
     """Let Spark show only the text of a PipelineError, a ClientError or a Refused; others are bugs.
 
     This decorates the methods that Spark calls. A generator is called before it runs, so it uses this inside.

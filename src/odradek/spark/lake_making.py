@@ -22,17 +22,17 @@ COLUMN_MAPPING = "delta.columnMapping.mode"
 SCHEMA = arrow_schema(schema_of(Columns(headers=True)))
 
 
-def opened(place: Place, selection: Selection) -> DeltaTable:
+def open_table(place: Place, selection: Selection) -> DeltaTable:
     """Open the table, or create it in a new or empty place. Raise BadLake."""
     source = source_text(selection)
     if place.folder is not None and place.folder.exists() and not place.folder.is_dir():
         raise BadLake(f"Lake {place} is a file; it must be a directory.")
     with failing_as(f"Failed to open lake {place}"):
         if not is_table(place):
-            _make(place, source)
+            _create_table(place, source)
         table = table_at(place)
     _refuse_other_source(place, table, source)
-    refuse_what_cannot_be_written(place, table)
+    check_writable(place, table)
     return table
 
 
@@ -70,7 +70,7 @@ def source_text(selection: Selection) -> str:
             raise BadLake("A lake can only be loaded from whole topics; select them by name or pattern.")
 
 
-def refuse_what_cannot_be_written(place: Place, table: DeltaTable) -> None:
+def check_writable(place: Place, table: DeltaTable) -> None:
     """Raise BadLake if another writer changed the table so that the loader's rows would be wrong."""
     metadata, columns = table.metadata(), Schema.from_arrow(SCHEMA).fields
     present = {column.name: column for column in table.schema().fields}
@@ -88,7 +88,7 @@ def refuse_what_cannot_be_written(place: Place, table: DeltaTable) -> None:
         raise BadLake(f"Lake {place} uses column mapping ({COLUMN_MAPPING}), which the loader does not support.")
 
 
-def _make(place: Place, source: str) -> None:
+def _create_table(place: Place, source: str) -> None:
     try:
         _refuse_other_content(place)
         if place.folder is not None:

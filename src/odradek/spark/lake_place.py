@@ -87,10 +87,10 @@ class Place:
     def folder(self) -> Path | None:
         return Path(self.uri) if not self.uri.startswith(tuple(f"{scheme}://" for scheme in STORE_SCHEMES)) else None
 
-    def patient(self, patience_ms: int) -> Place:
+    def with_retries(self, patience_ms: int) -> Place:
         """Return the place with a store that may be away this long, unless retries are configured."""
-        given = {name.lower() for name in self.storage}
-        if self.folder is not None or given & set(RETRIES):
+        configured = {name.lower() for name in self.storage}
+        if self.folder is not None or configured & set(RETRIES):
             return self
         return replace(
             self, storage={**self.storage, "max_retries": "1000", "retry_timeout": f"{max(1, patience_ms // 1000)}s"}
@@ -103,20 +103,20 @@ class Place:
     def below(self, name: str) -> Place:
         return Place(f"{self.uri}/{name}", self.storage)
 
-    def asked(self, question: Callable[[], T]) -> T:
+    def call(self, query: Callable[[], T]) -> T:
         """Return the answer without blocking signals: a store may take minutes, and delta-rs handles none."""
         if self.folder is not None:
-            return question()
-        answer: Future[T] = Future()
+            return query()
+        result: Future[T] = Future()
 
-        def set_answer() -> None:
+        def set_result() -> None:
             try:
-                answer.set_result(question())
+                result.set_result(query())
             except BaseException as error:
-                answer.set_exception(error)
+                result.set_exception(error)
 
-        Thread(target=set_answer, daemon=True).start()  # After an interrupt, nobody waits for it.
-        return answer.result()
+        Thread(target=set_result, daemon=True).start()  # After an interrupt, nobody waits for it.
+        return result.result()
 
     def sync_log(self, first: int, last: int) -> None:
         """Sync these versions of Delta's log, which others may have written, and their names."""

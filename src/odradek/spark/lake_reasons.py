@@ -27,8 +27,8 @@ def reason_of(error: Exception) -> str:
     text = _COLOURS.sub("", str(error))
     if _NO_CREDENTIALS.search(text):
         return "no credentials found; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
-    if answered := _ANSWER.search(text):
-        code, message = answered[1], answered[2]
+    if match := _ANSWER.search(text):
+        code, message = match[1], match[2]
         return f"{code}: {message}".rstrip(":. ") + "." if message else f"{code}."
     first, *causes = text.split("↳")
     # A message without causes may continue with advice, a cause with the text that it refers to.

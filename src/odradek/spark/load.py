@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from odradek.client.connection.client_errors import ClientError, KafkaUnavailable
-from odradek.spark.load_session import comes_of_a_stop, spark_session, stop_if_wanted, stoppable
+from odradek.spark.load_session import is_caused_by_stop, raise_if_stopped, spark_session, stoppable
 
 if TYPE_CHECKING:
     from odradek.client.connection.client_config import ClientConfig
@@ -66,15 +66,15 @@ def run(options: LoadOptions, console: Console | None = None) -> int:
         with stoppable():
             return _run(options, out)
     except KeyboardInterrupt:
-        return _stopped(options, out)
+        return _report_stop(options, out)
     except BadRequest as error:
-        return _say(out, error, BAD_REQUEST)
+        return _report_error(out, error, BAD_REQUEST)
     except Exception as error:
-        if comes_of_a_stop(error):
-            return _stopped(options, out)
+        if is_caused_by_stop(error):
+            return _report_stop(options, out)
         if not isinstance(error, _sentences()):
             raise
-        return _say(out, error, FAILED)
+        return _report_error(out, error, FAILED)
 
 
 def _run(options: LoadOptions, out: Console) -> int:
@@ -90,10 +90,10 @@ def _run(options: LoadOptions, out: Console) -> int:
 
             reading = Reading(client, Columns(headers=True), options.fail_on_data_loss, options.patience_ms)
             loader = Loader(
-                spark, lake, kafka, reading, selection, options.max_records_per_batch, tell=partial(_warn, out)
+                spark, lake, kafka, reading, selection, options.max_records_per_batch, warn=partial(_warn, out)
             )
             if options.continuous:
-                _load_for_ever(loader, options, out)
+                _load_continuously(loader, options, out)
             else:
                 _load_once(loader, options, out)
         if options.optimize:
@@ -103,7 +103,7 @@ def _run(options: LoadOptions, out: Console) -> int:
         highlight=False,
         markup=False,
     )
-    return FAILED if loader.left_out else DONE
+    return FAILED if loader.skipped else DONE
 
 
 def _load_once(loader: Loader, options: LoadOptions, out: Console) -> None:
@@ -115,18 +115,18 @@ def _load_once(loader: Loader, options: LoadOptions, out: Console) -> None:
     with bar(out, _title(options)) as progress:
         progress.waiting(plan.waiting)
         while plan.offsets:
-            stop_if_wanted()
+            raise_if_stopped()
             if (rows := loader.execute(plan)) is not None:
                 progress.loaded(plan.offsets, rows)
             plan = loader.plan()
 
 
-def _load_for_ever(loader: Loader, options: LoadOptions, out: Console) -> None:
+def _load_continuously(loader: Loader, options: LoadOptions, out: Console) -> None:
     from odradek.spark.load_progress import bar
 
     with bar(out, _title(options)) as progress:
         while True:
-            stop_if_wanted()
+            raise_if_stopped()
             next_at = time.monotonic() + options.trigger_interval_ms / 1000
             plan = loader.plan()
             progress.waiting(plan.waiting)
@@ -139,7 +139,7 @@ def _load_for_ever(loader: Loader, options: LoadOptions, out: Console) -> None:
 def _await_brokers(kafka: Kafka, options: LoadOptions, out: Console) -> None:
     """Wait for brokers that are not up yet, as long as for later outages. Raise a ClientError."""
     deadline = time.monotonic() + options.patience_ms / 1000
-    told = False
+    is_warned = False
     while True:
         try:
             kafka.connect()
@@ -147,9 +147,9 @@ def _await_brokers(kafka: Kafka, options: LoadOptions, out: Console) -> None:
         except KafkaUnavailable as error:
             if time.monotonic() + POLL_SECONDS >= deadline:
                 raise
-            if not told:
+            if not is_warned:
                 _warn(out, f"{error}; waiting up to {options.patience_ms / 1000:g} s")
-                told = True
+                is_warned = True
             time.sleep(POLL_SECONDS)
 
 
@@ -162,9 +162,9 @@ def _lake(kafka: Kafka, selection: Selection, place: Place, patience_ms: int) ->
     from odradek.spark.delta_lake import Lake
     from odradek.spark.lake_making import is_table
     from odradek.spark.lake_reasons import failing_as
-    from odradek.spark.resolve import absent, find_partitions
+    from odradek.spark.resolve import find_partitions, missing_topics
 
-    missing = absent(selection, find_partitions(kafka, selection, missing_ok=True))
+    missing = missing_topics(selection, find_partitions(kafka, selection, missing_ok=True))
     with failing_as(f"Failed to open lake {place}"):
         is_new = bool(missing) and not is_table(place)
     lake = None if is_new else Lake.open(place, selection, patience_ms)
@@ -215,7 +215,7 @@ def _client(options: LoadOptions) -> ClientConfig:
         raise BadRequest(f"{error}.") from None
 
 
-def _stopped(options: LoadOptions, out: Console) -> int:
+def _report_stop(options: LoadOptions, out: Console) -> int:
     out.print("Stopped. The lake keeps the loaded records, and the next run continues after them.")
     return DONE if options.continuous else INTERRUPTED
 
@@ -238,7 +238,7 @@ def _sentences() -> tuple[type[Exception], ...]:
     return ClientError, NoJava, BadLake, Fenced, LoadFailed, NoSuchTopic
 
 
-def _say(out: Console, error: Exception, status: int) -> int:
+def _report_error(out: Console, error: Exception, status: int) -> int:
     _warn(out, str(error))
     return status
 

@@ -67,7 +67,7 @@ class LineBar:
         self._rows = 0
         self._waiting = 0
         self._rate = Rate()
-        self._told_at = float("-inf")
+        self._printed_at = float("-inf")
 
     def __enter__(self) -> Self:
         return self
@@ -84,8 +84,8 @@ class LineBar:
         self._rows += rows
         self._waiting -= offsets
         rate = self._rate.of(rows)
-        if time.monotonic() - self._told_at >= LINE_EVERY_SECONDS:
-            self._told_at = time.monotonic()
+        if time.monotonic() - self._printed_at >= LINE_EVERY_SECONDS:
+            self._printed_at = time.monotonic()
             self._console.print(
                 f"{self._title}: {self._rows:,} records, {self._waiting:,} to go, {rate}", highlight=False, markup=False
             )

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
-_stop_wanted = threading.Event()
+_stop_requested = threading.Event()
 
 
 @contextmanager
@@ -40,16 +40,16 @@ def spark_session(master: str | None, settings: Mapping[str, str], out: Console)
     if existing := SparkSession.getActiveSession():
         yield existing
         return
-    with _hushed(), TemporaryDirectory(prefix="odradek-load-") as folder:
+    with _silence_py4j(), TemporaryDirectory(prefix="odradek-load-") as folder:
         # Quick start: records stay in Python, so Java's second compiler would not repay its start-up time.
         log = Path(folder, "log")
         try:
             with out.status("Starting Spark"), _no_orphans():
                 spark = session("odradek load", master=master, settings=settings, quick=True, log=log)
         except (PySparkException, Py4JError) as error:
-            raise LoadFailed(f"Spark did not start: {_java_says(log) or reason_of(str(error))}") from error
+            raise LoadFailed(f"Spark did not start: {_java_error(log) or reason_of(str(error))}") from error
         _handle_stop_signals()  # PySpark has replaced the Ctrl-C handler.
-        _hush_accumulators(spark)
+        _silence_accumulators(spark)
         try:
             yield spark
         finally:
@@ -82,7 +82,7 @@ def _children() -> set[int]:
 @contextmanager
 def stoppable() -> Iterator[None]:
     """Let SIGTERM end a load as Ctrl-C does. Only the main thread can handle signals."""
-    _stop_wanted.clear()
+    _stop_requested.clear()
     before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
     _handle_stop_signals()
     try:
@@ -95,7 +95,7 @@ def stoppable() -> Iterator[None]:
 
 def _handle_stop_signals() -> None:
     def stop(number: int, frame: FrameType | None) -> None:
-        _stop_wanted.set()
+        _stop_requested.set()
         # Not an exception of our own: py4j treats any Exception during a wait as a broken connection.
         raise KeyboardInterrupt
 
@@ -104,13 +104,13 @@ def _handle_stop_signals() -> None:
             signal.signal(number, stop)
 
 
-def stop_if_wanted() -> None:
+def raise_if_stopped() -> None:
     """Raise KeyboardInterrupt if one was lost, in a destructor or in a library's clean-up."""
-    if _stop_wanted.is_set():
+    if _stop_requested.is_set():
         raise KeyboardInterrupt
 
 
-def comes_of_a_stop(error: BaseException) -> bool:
+def is_caused_by_stop(error: BaseException) -> bool:
     """Return whether a KeyboardInterrupt caused the error.
 
     py4j then closes its connections, which may fail.
@@ -122,7 +122,7 @@ def comes_of_a_stop(error: BaseException) -> bool:
 
 
 @contextmanager
-def _hushed() -> Iterator[None]:
+def _silence_py4j() -> Iterator[None]:
     """Suppress py4j's log of connections closed by the end of Java or by a KeyboardInterrupt."""
     root, py4j = logging.getLogger(), logging.getLogger("py4j")
     before = py4j.level
@@ -139,14 +139,14 @@ def _is_not_py4j(record: logging.LogRecord) -> bool:
     return record.module not in ("clientserver", "java_gateway")
 
 
-def _hush_accumulators(spark: SparkSession) -> None:
+def _silence_accumulators(spark: SparkSession) -> None:
     """Suppress the traceback of PySpark's accumulator server when Java closes its connection."""
     server = getattr(spark.sparkContext, "_accumulatorServer", None)
     if server is not None:
         server.handle_error = lambda request, address: None
 
 
-def _java_says(log: Path) -> str:
+def _java_error(log: Path) -> str:
     """Return spark-submit's error message, or "" if its output has none."""
     lines = log.read_text(errors="replace").splitlines() if log.exists() else []
     return next((line.strip() for line in lines if line.startswith(("Error", "Exception in"))), "")

@@ -30,7 +30,7 @@ from odradek.spark.lake_place import Place
 from odradek.spark.parquet import ParquetFiles
 from odradek.spark.planning import ranges_between, rate_limited, tasks_of
 from odradek.spark.reading import DataLoss, ReadTask, Stuck, plan_tasks, read_task
-from odradek.spark.resolve import MatchedPartitions, absent, find_partitions
+from odradek.spark.resolve import MatchedPartitions, find_partitions, missing_topics
 from odradek.spark.source_options import Reading, Selection, Split
 
 RESULT = "name string, size long, modified_ms long, stats string, error string"
@@ -81,16 +81,16 @@ class Loader:
     reading: Reading
     selection: Selection
     max_records: int
-    tell: Callable[[str], None]
+    warn: Callable[[str], None]
     target: Offsets | None = None  # Upper bounds, for a load that ends.
     rows: int = field(default=0, init=False)
-    left_out: dict[str, str] = field(default_factory=dict, init=False)  # Reasons, by topic omitted from the last plan.
-    _told: set[str] = field(default_factory=set, init=False)
+    skipped: dict[str, str] = field(default_factory=dict, init=False)  # Reasons, by topic omitted from the last plan.
+    _warned: set[str] = field(default_factory=set, init=False)
 
     def plan(self) -> Plan:
         """Plan the next batch. Raise LoadFailed if the table and the brokers disagree."""
         self.lake.refresh()
-        found = self._found()
+        found = self._find_partitions()
         earliest = self.metadata.offsets(dict.fromkeys(found.partitions, EARLIEST)) if found.partitions else {}
         latest = self.metadata.offsets(dict.fromkeys(found.partitions, LATEST)) if found.partitions else {}
         start = {at: self._start(found, at, earliest[at], latest[at]) for at in found.partitions}
@@ -107,7 +107,7 @@ class Loader:
         try:
             files = self._run(plan)
         except LoadFailed:
-            if self._found_anew(plan):
+            if self._has_changed_topics(plan):
                 return None
             raise
         self.lake.commit(files, plan.start, plan.end, plan.found.topic_ids)
@@ -117,43 +117,43 @@ class Loader:
 
     # Topics.
 
-    def _found(self) -> MatchedPartitions:
+    def _find_partitions(self) -> MatchedPartitions:
         """Find the topics, and omit those that cannot be loaded. Raise LoadFailed if none is left."""
         found = find_partitions(self.metadata, self.selection, missing_ok=True)
-        self.left_out = {
-            name: f"Topic {name!r} no longer exists; it is skipped." for name in absent(self.selection, found)
+        self.skipped = {
+            name: f"Topic {name!r} no longer exists; it is skipped." for name in missing_topics(self.selection, found)
         }
         for name, topic_id in found.topic_ids.items():
             if not self.lake.is_same_topic(name, topic_id):
                 self._note_recreated(name)
-        if self.left_out and self.left_out.keys() >= found.topic_ids.keys():
-            raise LoadFailed(f"No topics to load: {' '.join(self.left_out.values())}")
-        for sentence in self.left_out.values():
-            self._tell_once(sentence)
+        if self.skipped and self.skipped.keys() >= found.topic_ids.keys():
+            raise LoadFailed(f"No topics to load: {' '.join(self.skipped.values())}")
+        for sentence in self.skipped.values():
+            self._warn_once(sentence)
         return MatchedPartitions(
-            tuple(at for at in found.partitions if at.topic not in self.left_out),
-            {name: topic_id for name, topic_id in found.topic_ids.items() if name not in self.left_out},
+            tuple(at for at in found.partitions if at.topic not in self.skipped),
+            {name: topic_id for name, topic_id in found.topic_ids.items() if name not in self.skipped},
         )
 
     def _note_recreated(self, name: str) -> None:
-        again = f"Topic {name!r} was deleted and recreated after it was loaded into {self.lake.place}"
+        sentence = f"Topic {name!r} was deleted and recreated after it was loaded into {self.lake.place}"
         if self.reading.fail_on_data_loss:
-            self.left_out[name] = (
-                f"{again}: its offsets have changed, so it is skipped; load it into another lake, or allow"
+            self.skipped[name] = (
+                f"{sentence}: its offsets have changed, so it is skipped; load it into another lake, or allow"
                 f" data loss to load it from the beginning."
             )
         else:
-            self._tell_once(f"{again}; it is loaded from the beginning.")
+            self._warn_once(f"{sentence}; it is loaded from the beginning.")
 
-    def _found_anew(self, plan: Plan) -> bool:
+    def _has_changed_topics(self, plan: Plan) -> bool:
         """Return whether topics of the plan were deleted since, in which case the others have not failed."""
-        now = find_partitions(self.metadata, self.selection, missing_ok=True).topic_ids
-        return any(now.get(name) != topic_id for name, topic_id in plan.found.topic_ids.items())
+        current = find_partitions(self.metadata, self.selection, missing_ok=True).topic_ids
+        return any(current.get(name) != topic_id for name, topic_id in plan.found.topic_ids.items())
 
-    def _tell_once(self, sentence: str) -> None:
-        if sentence not in self._told:
-            self._told.add(sentence)
-            self.tell(sentence)
+    def _warn_once(self, sentence: str) -> None:
+        if sentence not in self._warned:
+            self._warned.add(sentence)
+            self.warn(sentence)
 
     # Offsets.
 
@@ -176,7 +176,7 @@ class Loader:
     def _lost(self, what: str) -> None:
         if self.reading.fail_on_data_loss:
             raise LoadFailed(f"{what}; allow data loss to continue without them.")
-        self._tell_once(f"{what}.")
+        self._warn_once(f"{what}.")
 
     # Tasks.
 
@@ -185,7 +185,7 @@ class Loader:
             cores = self.spark.sparkContext.defaultParallelism
             ranges = tasks_of(ranges_between(plan.start, plan.end), Split(), cores)
             tasks = plan_tasks(ranges, plan.found.topic_ids)
-            place = self.lake.place.patient(self.reading.poll_timeout_ms)
+            place = self.lake.place.with_retries(self.reading.poll_timeout_ms)
             work = LoadTask(self.reading, place, self.lake.batch + 1)
             frame = self.spark.range(0, len(tasks), 1, len(tasks))
             results = frame.mapInArrow(lambda batches: load(batches, tasks, work), RESULT).collect()

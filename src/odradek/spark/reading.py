@@ -69,15 +69,15 @@ def plan_tasks(tasks: Iterable[Sequence[OffsetRange]], topic_ids: Mapping[str, U
     ]
 
 
-def read_task(task: ReadTask, how: Reading) -> Iterator[pa.RecordBatch]:
+def read_task(task: ReadTask, reading: Reading) -> Iterator[pa.RecordBatch]:
     """Yield the records of a task.
 
     Raise DataLoss, Stuck, Refused for damaged records, or a ClientError if brokers stay unavailable.
     """
     freeze_once()
-    with Cluster(how.client) as cluster:
+    with Cluster(reading.client) as cluster:
         for ranges in rounds(task.ranges):
-            yield from _Ranges(cluster, ranges, task.topic_ids, how).record_batches()
+            yield from _Ranges(cluster, ranges, task.topic_ids, reading).record_batches()
 
 
 def freeze_once() -> None:
@@ -103,31 +103,31 @@ class _Ranges:
     """One fetcher from the starts of some ranges to their ends, and a decoder for each range."""
 
     def __init__(
-        self, cluster: Cluster, ranges: Iterable[OffsetRange], topic_ids: Mapping[str, Uuid], how: Reading
+        self, cluster: Cluster, ranges: Iterable[OffsetRange], topic_ids: Mapping[str, Uuid], reading: Reading
     ) -> None:
         self._cluster = cluster
-        self._how = how
+        self._reading = reading
         self._ends = {span.topic_partition: span.end for span in ranges}
-        self._decoders = {span.topic_partition: _decoder(span, how.columns) for span in ranges}
+        self._decoders = {span.topic_partition: _decoder(span, reading.columns) for span in ranges}
         starts = {span.topic_partition: span.start for span in ranges}
         self._fetcher = Fetcher(cluster, starts, until=self._ends, topic_ids=topic_ids)
 
     def record_batches(self) -> Iterator[pa.RecordBatch]:
-        last_news = time.monotonic()
+        last_arrival = time.monotonic()
         while not self._fetcher.is_done:
             try:
                 arrived = self._fetcher.poll(POLL_MS)
-            except OffsetOutOfRange as gone:
-                yield from self._skip_lost(TopicPartition(TopicName(gone.topic), gone.partition), gone.offset)
+            except OffsetOutOfRange as error:
+                yield from self._skip_lost(TopicPartition(TopicName(error.topic), error.partition), error.offset)
                 continue
             for fetched in arrived:
-                yield from self._decoded(fetched)
+                yield from self._decode(fetched)
             if arrived:
-                last_news = time.monotonic()
-            elif (time.monotonic() - last_news) * 1000 > self._how.poll_timeout_ms:
-                raise Stuck(self._where_it_stopped())
+                last_arrival = time.monotonic()
+            elif (time.monotonic() - last_arrival) * 1000 > self._reading.poll_timeout_ms:
+                raise Stuck(self._stuck_message())
 
-    def _decoded(self, fetched: Fetched) -> Iterator[pa.RecordBatch]:
+    def _decode(self, fetched: Fetched) -> Iterator[pa.RecordBatch]:
         decoder = self._decoders[fetched.partition]
         for batch in fetched.batches():
             yield from decoder.feed(batch)
@@ -138,16 +138,16 @@ class _Ranges:
         end = self._ends[at]
         first = list_offsets(self._cluster, {at: EARLIEST})[at].offset
         resumed = min(first, end) if offset < first else end
-        sentence = self._loss(at, offset, first, resumed)
-        if self._how.fail_on_data_loss:
+        sentence = self._loss_message(at, offset, first, resumed)
+        if self._reading.fail_on_data_loss:
             raise DataLoss(f"{sentence} Set failOnDataLoss to false to continue without them.")
         _log.warning(sentence)
         yield from self._decoders[at].flush()
         # A new decoder: the batch that contains `resumed` may contain earlier records, which are deleted nonetheless.
-        self._decoders[at] = _decoder(OffsetRange(at.topic, at.partition, resumed, end), self._how.columns)
+        self._decoders[at] = _decoder(OffsetRange(at.topic, at.partition, resumed, end), self._reading.columns)
         self._fetcher.seek(at, resumed)
 
-    def _loss(self, at: TopicPartition, offset: int, first: int, resumed: int) -> str:
+    def _loss_message(self, at: TopicPartition, offset: int, first: int, resumed: int) -> str:
         if offset < first:
             return (
                 f"Partition {at}: {resumed - offset} offsets ({offset} to {resumed - 1}) were removed before they were"
@@ -159,15 +159,15 @@ class _Ranges:
             f" or the topic was recreated."
         )
 
-    def _where_it_stopped(self) -> str:
+    def _stuck_message(self) -> str:
         waiting = [
             f"{at} at {self._fetcher.position(at)} of {end}"
             for at, end in self._ends.items()
             if self._fetcher.position(at) < end
         ]
-        return f"No records for {self._how.poll_timeout_ms} ms: {', '.join(waiting)} (kafkaConsumer.pollTimeoutMs)."
+        return f"No records for {self._reading.poll_timeout_ms} ms: {', '.join(waiting)} (kafkaConsumer.pollTimeoutMs)."
 
 
 def _decoder(span: OffsetRange, columns: Columns) -> ArrowDecoder:
-    wanted = DecodeSelection(columns.key, columns.value, columns.headers, span.start, span.end)
-    return ArrowDecoder(span.topic, span.partition, wanted, PORTION)
+    selection = DecodeSelection(columns.key, columns.value, columns.headers, span.start, span.end)
+    return ArrowDecoder(span.topic, span.partition, selection, PORTION)

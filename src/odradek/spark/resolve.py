@@ -43,12 +43,12 @@ def find_partitions(metadata: Metadata, selection: Selection, *, missing_ok: boo
     partitions = existing
     if isinstance(selection, Assign):
         partitions = existing & set(selection.partitions)
-        if (absent := sorted(set(selection.partitions) - existing)) and not missing_ok:
-            raise NoSuchTopic(f"Partition {', '.join(map(str, absent))} does not exist on these brokers.")
+        if (missing_partitions := sorted(set(selection.partitions) - existing)) and not missing_ok:
+            raise NoSuchTopic(f"Partition {', '.join(map(str, missing_partitions))} does not exist on these brokers.")
     return MatchedPartitions(tuple(sorted(partitions)), {name: topic.id for name, topic in topics.items()})
 
 
-def absent(selection: Selection, found: MatchedPartitions) -> list[str]:
+def missing_topics(selection: Selection, found: MatchedPartitions) -> list[str]:
     """Return the named topics that do not exist; a pattern names none."""
     names = selection.topics if isinstance(selection, Subscribe) else ()
     return [name for name in names if name not in found.topic_ids]
@@ -82,20 +82,20 @@ def offsets_at(
 
     `option` is "starting" or "ending", for errors.
     """
-    wanted = _wanted(tuple(partitions), bound, option)
-    to_ask = {at: value for at, value in wanted.items() if _is_question(value, bound)}
-    answers = metadata.offsets(to_ask) if to_ask else {}
-    offsets = {at: answers.get(at, value) for at, value in wanted.items()}
+    requested = _requested_offsets(tuple(partitions), bound, option)
+    lookups = {at: value for at, value in requested.items() if _needs_lookup(value, bound)}
+    found = metadata.offsets(lookups) if lookups else {}
+    offsets = {at: found.get(at, value) for at, value in requested.items()}
     if isinstance(bound, AtTime | AtTimes):
-        return _after_the_last(metadata, wanted, offsets, option, missing_is_latest)
+        return _after_the_last(metadata, requested, offsets, option, missing_is_latest)
     return offsets
 
 
-def _is_question(value: int, bound: Bound) -> bool:
+def _needs_lookup(value: int, bound: Bound) -> bool:
     return isinstance(bound, AtTime | AtTimes) or value in (EARLIEST, LATEST)
 
 
-def _wanted(partitions: tuple[TopicPartition, ...], bound: Bound, option: str) -> dict[TopicPartition, int]:
+def _requested_offsets(partitions: tuple[TopicPartition, ...], bound: Bound, option: str) -> dict[TopicPartition, int]:
     match bound:
         case Everywhere(offset):
             return dict.fromkeys(partitions, offset)
@@ -111,19 +111,21 @@ def _for_each(
     partitions: tuple[TopicPartition, ...], values: Mapping[TopicPartition, int], option: str
 ) -> dict[TopicPartition, int]:
     if missing := sorted(set(partitions) - set(values)):
-        raise BadOption(f"Option {option} must contain every partition that is read; {_listed(missing)} is missing.")
+        raise BadOption(
+            f"Option {option} must contain every partition that is read; {_format_partitions(missing)} is missing."
+        )
     if unknown := sorted(set(values) - set(partitions)):
-        raise BadOption(f"Option {option} contains {_listed(unknown)}, which is not read.")
+        raise BadOption(f"Option {option} contains {_format_partitions(unknown)}, which is not read.")
     return {at: values[at] for at in partitions}
 
 
-def _listed(partitions: list[TopicPartition]) -> str:
+def _format_partitions(partitions: list[TopicPartition]) -> str:
     return ", ".join(map(str, partitions[:5])) + (" and others" if len(partitions) > 5 else "")
 
 
 def _after_the_last(
     metadata: Metadata,
-    wanted: Mapping[TopicPartition, int],
+    requested: Mapping[TopicPartition, int],
     offsets: dict[TopicPartition, int],
     option: str,
     missing_is_latest: bool,
@@ -135,7 +137,7 @@ def _after_the_last(
     if option == "starting" and not missing_is_latest:
         at = min(beyond)
         raise BadOption(
-            f"Partition {at} has no record at or after time {wanted[at]}; set startingOffsetsByTimestampStrategy to"
+            f"Partition {at} has no record at or after time {requested[at]}; set startingOffsetsByTimestampStrategy to"
             f" latest to start at its end."
         )
     return offsets | metadata.offsets(beyond)

@@ -96,14 +96,14 @@ def standard_error_to(log: Path | None) -> Iterator[None]:
         yield
         return
     sys.stderr.flush()
-    ours = os.dup(2)
+    saved = os.dup(2)
     try:
         with log.open("ab") as file:
             os.dup2(file.fileno(), 2)
         yield
     finally:
-        os.dup2(ours, 2)
-        os.close(ours)
+        os.dup2(saved, 2)
+        os.close(saved)
 
 
 def _prepare_environment() -> None:

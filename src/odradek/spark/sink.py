@@ -22,7 +22,7 @@ from odradek.client.cluster.cluster import Cluster
 from odradek.client.producer.partitioner import StickyPartition
 from odradek.client.producer.producer import Producer
 from odradek.record.arrow_encode import RowEncoder, partitions_of
-from odradek.spark.failures import PipelineError, told_in_a_sentence
+from odradek.spark.failures import PipelineError, without_traceback
 from odradek.spark.reading import freeze_once
 from odradek.spark.source_options import BadOption, WriteOptions
 from odradek.spark.source_schema import HEADERS
@@ -57,8 +57,8 @@ def check_columns(schema: StructType, options: WriteOptions) -> None:
         raise BadOption("No topic to write to: set the option topic, or add a column topic.")
     for name, allowed in COLUMNS.items():
         if name in types and not any(_same_type(types[name], kind) for kind in allowed):
-            wanted = " or ".join(kind.simpleString() for kind in allowed)
-            raise BadOption(f"Column {name} must be {wanted}, not {types[name].simpleString()}.")
+            expected = " or ".join(kind.simpleString() for kind in allowed)
+            raise BadOption(f"Column {name} must be {expected}, not {types[name].simpleString()}.")
 
 
 def _same_type(one: DataType, other: DataType) -> bool:
@@ -71,7 +71,7 @@ class BatchWriter(DataSourceArrowWriter):
         check_columns(schema, options)
         self._options = options
 
-    @told_in_a_sentence()
+    @without_traceback()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         return TaskCommitMessage(write_rows(iterator, self._options))
 
@@ -81,7 +81,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         check_columns(schema, options)
         self._options = options
 
-    @told_in_a_sentence()
+    @without_traceback()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         return TaskCommitMessage(write_rows(iterator, self._options))
 
@@ -153,8 +153,8 @@ class _PendingRows:
             sticky.turn()
         return found
 
-    def _refuse_unknown(self, topic: str, wanted: pa.Array, count: int) -> None:
-        bounds = pc.min_max(wanted).as_py()
+    def _refuse_unknown(self, topic: str, partitions: pa.Array, count: int) -> None:
+        bounds = pc.min_max(partitions).as_py()
         if bounds["min"] is not None and not 0 <= bounds["min"] <= bounds["max"] < count:
             number = bounds["min"] if bounds["min"] < 0 else bounds["max"]
             raise BadRow(f"The partition of a row is {number}, but topic {topic} has {count} partitions.")

@@ -37,12 +37,12 @@ _COLUMNS: dict[str, DataType] = {
 
 
 def schema_of(columns: Columns) -> StructType:
-    left_out = {
+    excluded = {
         name
-        for name, wanted in (("headers", columns.headers), ("key", columns.key), ("value", columns.value))
-        if not wanted
+        for name, is_included in (("headers", columns.headers), ("key", columns.key), ("value", columns.value))
+        if not is_included
     }
-    return StructType([StructField(name, kind) for name, kind in _COLUMNS.items() if name not in left_out])
+    return StructType([StructField(name, kind) for name, kind in _COLUMNS.items() if name not in excluded])
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:

@@ -29,7 +29,7 @@ from pyspark.sql.streaming.datasource import (
 from odradek.base.units import TopicPartition
 from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.spark.checkpoint_offsets import LATEST, BadOffsets, OffsetJson, Offsets, from_json, to_json, total
-from odradek.spark.failures import told_in_a_sentence
+from odradek.spark.failures import without_traceback
 from odradek.spark.kafka import Kafka
 from odradek.spark.planning import ranges_between, rate_limited, tasks_of
 from odradek.spark.reading import DataLoss, ReadTask, cores, plan_tasks, read_task
@@ -63,12 +63,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # Methods that Spark calls in the driver.
 
-    @told_in_a_sentence()
+    @without_traceback()
     def initialOffset(self) -> OffsetJson:  # noqa: N802  # Spark's name.
         if self._initial is None:  # Called twice; latest must mean the same both times.
             kafka, options = self._connected(), self._options
             found = find_partitions(kafka, options.selection)
-            self._learn(found)
+            self._note_topic_ids(found)
             start = offsets_at(kafka, found.partitions, options.starting, "starting", options.missing_time_is_latest)
             self._initial = self._within_logs(start) if isinstance(options.starting, AtOffsets) else start
             self._is_fresh = True
@@ -80,29 +80,29 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMaxRows(pace.max_offsets)
         return ReadAllAvailable() if pace.min_offsets is None else ReadMinRows(pace.min_offsets)
 
-    @told_in_a_sentence()
+    @without_traceback()
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        self._target = self._ask_latest()
+        self._target = self._fetch_latest()
 
-    @told_in_a_sentence()
+    @without_traceback()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> OffsetJson:  # noqa: N802
         advise_once()
-        begun = self._checked(start)
+        current = self._parse_offsets(start)
         deadline = time.monotonic() + LONG_POLL_SECONDS
         wait = POLL_SECONDS_FIRST
-        self._ask_latest()
+        self._fetch_latest()
         if self._is_fresh and self._options.starting == Everywhere(LATEST):
             # The first batch is empty, so that the checkpoint contains the query's start. If the query died in that
             # batch, Spark would request the start again, and latest would then be later.
             self._is_fresh = False
-            return to_json(begun)
+            return to_json(current)
         while True:
-            end = self._end(begun, limit)
-            if end != begun:
+            end = self._end(current, limit)
+            if end != current:
                 self._last_batch = time.monotonic()
                 return to_json(end)
             if self._target is not None or time.monotonic() + wait > deadline:
-                return to_json(begun)
+                return to_json(current)
             time.sleep(wait)
             wait = min(wait * 2, POLL_SECONDS_MOST)
             self._latest = self._connected().offsets(dict.fromkeys(self._latest, LATEST)) if self._latest else {}
@@ -110,9 +110,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def reportLatestOffset(self) -> OffsetJson | None:  # noqa: N802
         return to_json(self._latest) if self._latest else None
 
-    @told_in_a_sentence()
+    @without_traceback()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        ranges = ranges_between(self._checked(start), self._checked(end))
+        ranges = ranges_between(self._parse_offsets(start), self._parse_offsets(end))
         return list(plan_tasks(tasks_of(ranges, self._options.split, cores()), self._topic_ids))
 
     def commit(self, end: dict[str, Any]) -> None:
@@ -127,7 +127,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, ReadTask)
-        with told_in_a_sentence():
+        with without_traceback():
             yield from read_task(partition, self._options.reading)
 
     def _within_logs(self, start: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
@@ -176,34 +176,34 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Report partitions that disappeared or went backwards; the latter restart at 0 in the next batch."""
         latest = self._latest
         for at in sorted(set(start) - set(latest)):
-            self._lost(f"Partition {at} no longer exists; it was read up to offset {start[at]}.")
+            self._report_loss(f"Partition {at} no longer exists; it was read up to offset {start[at]}.")
         ends = dict(latest)
         for at, end in latest.items():
-            began = start.get(at, 0)
-            if end < began or (began > 0 and at.topic in self._recreated):
-                self._lost(
-                    f"Partition {at} was read up to offset {began}, but its log now ends at {end}: its"
+            begin = start.get(at, 0)
+            if end < begin or (begin > 0 and at.topic in self._recreated):
+                self._report_loss(
+                    f"Partition {at} was read up to offset {begin}, but its log now ends at {end}: its"
                     f" topic was deleted and recreated, or it was truncated."
                 )
                 ends[at] = 0
         self._recreated = {at.topic for at in latest if at.topic in self._recreated and start.get(at, 0) > 0}
         return ends
 
-    def _lost(self, sentence: str) -> None:
+    def _report_loss(self, sentence: str) -> None:
         if self._options.reading.fail_on_data_loss:
             raise DataLoss(f"{sentence} Set failOnDataLoss to false to continue without the lost records.")
         _log.warning(sentence)
 
-    def _checked(self, offsets: dict[str, Any]) -> dict[TopicPartition, int]:
+    def _parse_offsets(self, offsets: dict[str, Any]) -> dict[TopicPartition, int]:
         """Return the offsets from Spark's log. Raise BadOption for a checkpoint that another query wrote."""
         try:
             parsed = from_json(offsets)
         except BadOffsets as error:
             raise BadOption(f"The checkpoint does not contain offsets of Kafka topics: {error}.") from None
-        strange = sorted(at for at in parsed if not is_selected(at, self._options.selection))
-        if strange and self._options.reading.fail_on_data_loss:
+        unselected = sorted(at for at in parsed if not is_selected(at, self._options.selection))
+        if unselected and self._options.reading.fail_on_data_loss:
             raise BadOption(
-                f"The checkpoint contains offsets of {strange[0]}, which this query does not read: use a separate"
+                f"The checkpoint contains offsets of {unselected[0]}, which this query does not read: use a separate"
                 f" checkpointLocation for each query, or set failOnDataLoss to false to drop that partition."
             )
         return parsed
@@ -215,18 +215,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._kafka = Kafka(self._options.reading.client)
         return self._kafka
 
-    def _ask_latest(self) -> dict[TopicPartition, int]:
+    def _fetch_latest(self) -> dict[TopicPartition, int]:
         """Return the current partitions with their ends, and detect recreated topics."""
         found = find_partitions(
             self._connected(), self._options.selection, missing_ok=not self._options.reading.fail_on_data_loss
         )
-        self._learn(found)
+        self._note_topic_ids(found)
         self._latest = self._connected().offsets(dict.fromkeys(found.partitions, LATEST)) if found.partitions else {}
         return self._latest
 
-    def _learn(self, found: MatchedPartitions) -> None:
+    def _note_topic_ids(self, found: MatchedPartitions) -> None:
         self._recreated |= {
-            name for name, now in found.topic_ids.items() if self._topic_ids.get(name, now) not in (now, ZERO_UUID)
+            name
+            for name, topic_id in found.topic_ids.items()
+            if self._topic_ids.get(name, topic_id) not in (topic_id, ZERO_UUID)
         }
         self._topic_ids.update(found.topic_ids)
 
@@ -259,6 +261,6 @@ class MisconfiguredStreamReader(DataSourceStreamReader, SupportsTriggerAvailable
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         self._fail()
 
-    @told_in_a_sentence()
+    @without_traceback()
     def _fail(self) -> NoReturn:
         raise self._error

@@ -18,7 +18,7 @@ from odradek.testing.embedded_member import Member, are_led, controlled_by, has_
 from odradek.testing.host import SECONDS_MAX, BrokerFailed
 from odradek.testing.network import Network, Shared
 
-LOOK_SECONDS = 0.005
+CHECK_SECONDS = 0.005
 
 
 class Agreement:
@@ -33,13 +33,13 @@ class Agreement:
         for broker in self._brokers.values():
             broker.check()
 
-    def wait(self, is_so: Callable[[], bool], otherwise: str) -> None:
+    def wait(self, condition: Callable[[], bool], failure: str) -> None:
         deadline = time.monotonic() + SECONDS_MAX
-        while not is_so():
+        while not condition():
             self.check()
             if time.monotonic() > deadline:
-                raise BrokerFailed(f"{otherwise} within {SECONDS_MAX} s")
-            time.sleep(LOOK_SECONDS)
+                raise BrokerFailed(f"{failure} within {SECONDS_MAX} s")
+            time.sleep(CHECK_SECONDS)
 
     def settle(self, tree: Tree) -> None:
         """Wait until every running broker knows the running brokers and the controller."""
@@ -52,7 +52,7 @@ class Agreement:
         if self.registered():
             self.settle(tree)
             self.wait(lambda: self.know(tree, are_led(self.registered())), "not all partitions got a leader")
-            self.wait(partial(self._know_the_same, tree), "the brokers did not agree on topics and leaders")
+            self.wait(partial(self._agree_on_leaders, tree), "the brokers did not agree on topics and leaders")
 
     def controller(self, tree: Tree) -> Member:
         """Wait for a controller that every running broker knows, and return it."""
@@ -68,9 +68,9 @@ class Agreement:
         self.wait(is_elected, "the brokers did not elect a controller")
         return self._brokers[found[0]]
 
-    def know(self, tree: Tree, is_so: Callable[[ClusterView], bool]) -> bool:
+    def know(self, tree: Tree, condition: Callable[[ClusterView], bool]) -> bool:
         """Return whether the condition holds for all running brokers that the controller can reach."""
-        return all(self._brokers[broker].query_view(is_so) for broker in self.reachable_by_controller(tree))
+        return all(self._brokers[broker].query_view(condition) for broker in self.reachable_by_controller(tree))
 
     def registered(self) -> set[BrokerId]:
         """Return the running brokers that can reach the metadata tree."""
@@ -85,7 +85,7 @@ class Agreement:
             return registered
         return {broker for broker in registered if not self._network.is_cut(controller, broker)}
 
-    def _know_the_same(self, tree: Tree) -> bool:
+    def _agree_on_leaders(self, tree: Tree) -> bool:
         """Return whether the brokers know the same leaders.
 
         A broker that receives from the controller but can't answer is ignored. It gets one request, and the next one
@@ -93,8 +93,10 @@ class Agreement:
         """
         controller = elections.controller(tree)
         is_cut = self._network.is_cut
-        told = [one for one in self.reachable_by_controller(tree) if controller is None or not is_cut(one, controller)]
-        known = [self._brokers[broker].query_view(leaders_of_all) for broker in told]
+        answering = [
+            one for one in self.reachable_by_controller(tree) if controller is None or not is_cut(one, controller)
+        ]
+        known = [self._brokers[broker].query_view(leaders_of_all) for broker in answering]
         return all(one == known[0] for one in known)
 
     def _are_registered(self, tree: Tree) -> bool:

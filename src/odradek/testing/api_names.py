@@ -20,10 +20,10 @@ def api_named(name: str | ApiKey) -> ApiKey:
     Raise ValueError with a list of all APIs.
     """
     key = name if isinstance(name, ApiKey) else _find(name, ApiKey)
-    answered = [ApiKey(number) for number in sorted(BY_KEY)]
-    if key is None or key not in answered:
+    supported = [ApiKey(number) for number in sorted(BY_KEY)]
+    if key is None or key not in supported:
         what = f"unknown API {name!r}" if key is None else f"{key.title} is not supported by this broker"
-        raise ValueError(f"{what}; the APIs are {', '.join(one.title for one in answered)}")
+        raise ValueError(f"{what}; the APIs are {', '.join(one.title for one in supported)}")
     return key
 
 
@@ -34,21 +34,21 @@ def error_named(name: str | ErrorCode) -> ErrorCode:
     """
     code = name if isinstance(name, ErrorCode) else _find(name, ErrorCode)
     if code is None:
-        raise ValueError(f"unknown error {name!r}; {_meant(str(name), [one.name for one in ErrorCode])}")
+        raise ValueError(f"unknown error {name!r}; {_suggestion(str(name), [one.name for one in ErrorCode])}")
     if code is ErrorCode.NONE:
         raise ValueError("NONE is not an error; a broker without faults returns none")
     return code
 
 
-def _find(name: str, among: type[Number]) -> Number | None:
-    return {_plain(one.name): one for one in among}.get(_plain(name))
+def _find(name: str, names: type[Number]) -> Number | None:
+    return {_normalize(one.name): one for one in names}.get(_normalize(name))
 
 
-def _plain(name: str) -> str:
+def _normalize(name: str) -> str:
     return name.replace("_", "").lower()
 
 
-def _meant(name: str, names: Iterable[str]) -> str:
+def _suggestion(name: str, names: Iterable[str]) -> str:
     names = list(names)
-    near = get_close_matches(name.upper(), names, n=3, cutoff=0.7)
-    return f"did you mean {' or '.join(near)}?" if near else f"the names are {', '.join(names)}"
+    matches = get_close_matches(name.upper(), names, n=3, cutoff=0.7)
+    return f"did you mean {' or '.join(matches)}?" if matches else f"the names are {', '.join(names)}"

@@ -16,8 +16,8 @@ from odradek.coordination.sqlite import SqliteTree
 from odradek.core.kernel.cluster_view import ClusterView
 from odradek.testing import tree_access as elections
 from odradek.testing.agreement import Agreement
-from odradek.testing.configuration import NO_CONFIGS, Value, texts_of_all
-from odradek.testing.embedded_member import Member, at_once
+from odradek.testing.configuration import NO_CONFIGS, Value, cluster_texts
+from odradek.testing.embedded_member import Member, run_concurrently
 from odradek.testing.lifetime import Lifetime
 from odradek.testing.network import Network
 
@@ -37,7 +37,7 @@ class ClusterLife(Lifetime):
         super().__init__()
         if brokers < 1:
             raise ValueError(f"a cluster must have at least one broker, not {brokers}")
-        self._texts = texts_of_all(configs, keywords)
+        self._texts = cluster_texts(configs, keywords)
         self._count = brokers
         self._given_directory = None if directory is None else Path(directory).absolute()
         self._directory: Path | None = self._given_directory
@@ -92,7 +92,7 @@ class ClusterLife(Lifetime):
             if not self._brokers:
                 self._close_at_exit()
                 self._brokers = tuple(map(self._member, range(1, self._count + 1)))
-            at_once(Member.start, [broker for broker in self._brokers if not broker.is_running])
+            run_concurrently(Member.start, [broker for broker in self._brokers if not broker.is_running])
             self._settle()
         except BaseException:
             self.close()
@@ -101,11 +101,11 @@ class ClusterLife(Lifetime):
 
     def stop(self) -> None:
         """Stop all brokers as Broker.stop does."""
-        at_once(Member.stop, self._brokers)
+        run_concurrently(Member.stop, self._brokers)
 
     def kill(self) -> None:
         """Kill all brokers as Broker.kill does."""
-        at_once(Member.kill, self._brokers)
+        run_concurrently(Member.kill, self._brokers)
 
     def restart(self) -> None:
         self.stop()
@@ -117,7 +117,7 @@ class ClusterLife(Lifetime):
         self._network.clear()
         self._network = Network(self._count)
         try:
-            at_once(Member.close, brokers)
+            run_concurrently(Member.close, brokers)
         finally:
             self._was_closed()
             if self._given_directory is None and self._directory is not None:
@@ -139,10 +139,10 @@ class ClusterLife(Lifetime):
         """Open a session of the metadata tree, which also expires the sessions of killed brokers."""
         return elections.session(self.directory, is_durable=self._given_directory is not None)
 
-    def _wait(self, is_so: Callable[[ClusterView], bool], otherwise: str) -> None:
+    def _wait(self, condition: Callable[[ClusterView], bool], failure: str) -> None:
         """Wait until the condition holds for all running brokers."""
         with self._session() as tree:
-            self._agreement.wait(lambda: self._agreement.know(tree, is_so), otherwise)
+            self._agreement.wait(lambda: self._agreement.know(tree, condition), failure)
 
     def _settle(self) -> None:
         with self._session() as tree:

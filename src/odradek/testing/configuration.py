@@ -12,7 +12,7 @@ from odradek.testing.reserved_port import HOST
 Value = str | int | float | bool | list[str] | tuple[str, ...] | Path
 NO_CONFIGS: Mapping[str, Value] = MappingProxyType({})
 
-_OURS = {
+_RESERVED = {
     "listeners": "port=",
     "port": "port=",
     "host.name": "port=",
@@ -22,7 +22,7 @@ _OURS = {
 }
 
 # A test has few groups and waits for each, so the initial rebalance delay is 0 and internal topics are small.
-_QUICK = {
+_TEST_DEFAULTS = {
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "5",
     "transaction.state.log.num.partitions": "5",
@@ -34,14 +34,14 @@ def texts(configs: Mapping[str, Value], keywords: Mapping[str, Value]) -> dict[s
 
     Raise ConfigError for keys that the broker sets itself.
     """
-    named = {**configs, **{name.replace("_", "."): value for name, value in keywords.items()}}
-    for name in named:
-        if name in _OURS:
-            raise ConfigError(f"{name} is set by the test's broker; use {_OURS[name]} instead.")
-    return {**_QUICK, **{name: text(value) for name, value in named.items()}}
+    merged = {**configs, **{name.replace("_", "."): value for name, value in keywords.items()}}
+    for name in merged:
+        if name in _RESERVED:
+            raise ConfigError(f"{name} is set by the test's broker; use {_RESERVED[name]} instead.")
+    return {**_TEST_DEFAULTS, **{name: text(value) for name, value in merged.items()}}
 
 
-def texts_of_all(configs: Mapping[str, Value], keywords: Mapping[str, Value]) -> dict[str, str]:
+def cluster_texts(configs: Mapping[str, Value], keywords: Mapping[str, Value]) -> dict[str, str]:
     """Return the texts for each broker of a cluster.
 
     Raise ConfigError for keys that the cluster sets itself.

@@ -8,11 +8,11 @@ from collections.abc import Callable
 
 
 class DelayedDelivery:
-    """One direction of a connection; `arrive` is called with each piece after its delay."""
+    """One direction of a connection; `deliver` is called with each piece after its delay."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, arrive: Callable[[bytes], None]) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, deliver: Callable[[bytes], None]) -> None:
         self._loop = loop
-        self._arrive = arrive
+        self._deliver = deliver
         self._pieces: deque[tuple[float, bytes]] = deque()
         self._timer: asyncio.TimerHandle | None = None
 
@@ -25,21 +25,21 @@ class DelayedDelivery:
         if self._pieces:
             due = max(due, self._pieces[-1][0])
         self._pieces.append((due, data))
-        self._look_later()
+        self._schedule()
 
-    def hurry(self) -> None:
+    def flush(self) -> None:
         """Deliver all data immediately."""
-        self._arrive_until(float("inf"))
+        self._deliver_until(float("inf"))
 
-    def _look_later(self) -> None:
+    def _schedule(self) -> None:
         if self._timer is None and self._pieces:
-            self._timer = self._loop.call_at(self._pieces[0][0], self._look)
+            self._timer = self._loop.call_at(self._pieces[0][0], self._deliver_due)
 
-    def _look(self) -> None:
+    def _deliver_due(self) -> None:
         self._timer = None
-        self._arrive_until(self._loop.time())
+        self._deliver_until(self._loop.time())
 
-    def _arrive_until(self, now: float) -> None:
+    def _deliver_until(self, now: float) -> None:
         while self._pieces and self._pieces[0][0] <= now:
-            self._arrive(self._pieces.popleft()[1])
-        self._look_later()
+            self._deliver(self._pieces.popleft()[1])
+        self._schedule()

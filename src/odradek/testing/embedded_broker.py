@@ -48,7 +48,7 @@ class Broker(Lifetime):
         self._texts = texts(configs, keywords)
         self._given_directory = None if directory is None else Path(directory).absolute()
         self._is_durable = directory is not None
-        self._wanted_port = port
+        self._requested_port = port
         self._directory: Path | None = self._given_directory
         self._port: Port | None = None
         self._host: Host | None = None
@@ -90,7 +90,7 @@ class Broker(Lifetime):
         if self._host is not None:
             raise RuntimeError("the broker is already running")
         if self._port is None:
-            self._port = Port(self._wanted_port)
+            self._port = Port(self._requested_port)
             self._close_at_exit()
         if self._directory is None:
             self._directory = Path(tempfile.mkdtemp(prefix="odradek-"))
@@ -130,7 +130,7 @@ class Broker(Lifetime):
         try:
             self.stop()
         finally:
-            self._give_back()
+            self._release_resources()
 
     def check(self) -> None:
         """Raise BrokerFailed if the broker has failed."""
@@ -144,15 +144,17 @@ class Broker(Lifetime):
 
         Raise Refused with the error code that a client would get.
         """
-        named = {key: text(value) for key, value in configs.items()}
-        self._live().run_query(partial(topics.create_topic, name=name, partitions=partitions, configs=named))
+        config_texts = {key: text(value) for key, value in configs.items()}
+        self._running_host().run_query(
+            partial(topics.create_topic, name=name, partitions=partitions, configs=config_texts)
+        )
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic, or raise Refused."""
-        self._live().run_query(partial(topics.delete_topic, name=name))
+        self._running_host().run_query(partial(topics.delete_topic, name=name))
 
     def topics(self) -> list[str]:
-        return self._live().run_query(topics.names)
+        return self._running_host().run_query(topics.names)
 
     def leaders(self, topic: str) -> list[int]:
         """Return the leader of each partition known to this broker, -1 if there is none.
@@ -160,9 +162,9 @@ class Broker(Lifetime):
         A client with the address of only one broker uses any broker it learns of. Raise KeyError if the broker does not
         know the topic.
         """
-        return self._live().run_query(partial(topics.leaders, name=topic))
+        return self._running_host().run_query(partial(topics.leaders, name=topic))
 
-    def _live(self) -> Host:
+    def _running_host(self) -> Host:
         if self._host is None:
             raise RuntimeError("the broker is not running")
         return self._host
@@ -186,7 +188,7 @@ class Broker(Lifetime):
         """Open a session of the metadata tree that brokers share."""
         return SqliteTree(path, **options)
 
-    def _give_back(self) -> None:
+    def _release_resources(self) -> None:
         self._was_closed()
         if self._port is not None:
             self._port.release()

@@ -46,7 +46,7 @@ class Cluster(ClusterLife):
             before = self._agreement.controller(tree)
             if len(self._agreement.registered()) < 2:
                 raise RuntimeError("no other broker is running that could become the controller")
-            elections.until_another(tree, before.id, self.check)
+            elections.elect_another(tree, before.id, self.check)
             return self._agreement.controller(tree)
 
     # Partitions.
@@ -80,8 +80,8 @@ class Cluster(ClusterLife):
             raise ValueError(f"the delay of a slow network must be positive, not {seconds} s")
         found = [frozenset(map(_node, _members(side))) for side in sides]
         brokers = self._network.nodes - {Shared.TREE}
-        ways = cuts_between(found, brokers, one_way=one_way)
-        return self._network.add(NO_CUTS, self._healed, dict.fromkeys(ways, seconds))
+        cuts = cuts_between(found, brokers, one_way=one_way)
+        return self._network.add(NO_CUTS, self._healed, dict.fromkeys(cuts, seconds))
 
     @property
     def tree(self) -> Shared:
@@ -164,20 +164,20 @@ class Cluster(ClusterLife):
         # A partition assigned to a broker that was just killed is not created before the broker returns.
         self._settle()
         creation = partial(Member.create_topic, name=name, partitions=partitions, configs=configs)
-        controller = self._ask_controller(creation)
-        made = controller.query_view(lambda view: topic_named(view, name))
-        if made is not None:  # It has not been deleted in the meantime.
-            self._wait(partial(has_topic, made), f"not all brokers learned of topic {name}")
+        controller = self._call_controller(creation)
+        created = controller.query_view(lambda view: topic_named(view, name))
+        if created is not None:  # It has not been deleted in the meantime.
+            self._wait(partial(has_topic, created), f"not all brokers learned of topic {name}")
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic and wait until no running broker knows it, or raise Refused.
 
         A stopped broker deletes its partitions after its restart; until then, no topic of that name can be created.
         """
-        gone = self.controller.query_view(lambda view: topic_named(view, name))
-        self._ask_controller(partial(Member.delete_topic, name=name))
-        if gone is not None:
-            self._wait(partial(lacks_topic, gone), f"not all brokers deleted topic {name}")
+        topic = self.controller.query_view(lambda view: topic_named(view, name))
+        self._call_controller(partial(Member.delete_topic, name=name))
+        if topic is not None:
+            self._wait(partial(lacks_topic, topic), f"not all brokers deleted topic {name}")
         with self._session() as tree:
             if len(self._agreement.reachable_by_controller(tree)) == self._count:
                 self._agreement.wait(partial(elections.is_free, tree, name), f"topic {name} was not deleted")
@@ -185,12 +185,12 @@ class Cluster(ClusterLife):
     def topics(self) -> list[str]:
         return self.controller.topics()
 
-    def _ask_controller(self, ask: Callable[[Member], None]) -> Member:
+    def _call_controller(self, send: Callable[[Member], None]) -> Member:
         """Send a request to the controller, retry if it moved, and return the controller that handled it."""
         while True:
             controller = self.controller
             try:
-                ask(controller)
+                send(controller)
             except Refused as refused:
                 if refused.code != ErrorCode.NOT_CONTROLLER:
                     raise

@@ -52,18 +52,18 @@ class Member(Broker):
     def broker_epoch(self) -> int:
         """Return the epoch of the broker's registration, as known to the broker."""
 
-        async def asked(running: RunningBroker) -> int:
+        async def get_broker_epoch(running: RunningBroker) -> int:
             return running.shell.broker.controlled.broker_epoch
 
-        return self._live().run_query(asked)
+        return self._running_host().run_query(get_broker_epoch)
 
-    def query_view(self, question: Callable[[ClusterView], T]) -> T:
+    def query_view(self, query: Callable[[ClusterView], T]) -> T:
         """Evaluate a query on this broker's current view of the cluster."""
 
-        async def asked(running: RunningBroker) -> T:
-            return question(running.shell.broker.view)
+        async def evaluate(running: RunningBroker) -> T:
+            return query(running.shell.broker.view)
 
-        return self._live().run_query(asked)
+        return self._running_host().run_query(evaluate)
 
     def _settings(self, directory: Path, port: int) -> Settings:
         return super()._settings(directory, port)._replace(is_member=True)
@@ -79,13 +79,13 @@ class Member(Broker):
         return {**super()._places(directory, port), **places_of_member(self.id, self._metadata)}
 
 
-def at_once(act: Callable[[Member], object], brokers: Sequence[Member]) -> None:
+def run_concurrently(action: Callable[[Member], object], brokers: Sequence[Member]) -> None:
     """Run an action on all brokers concurrently; raise the first failure, with the others as notes."""
     if not brokers:
         return
     with ThreadPoolExecutor(len(brokers), "odradek-testing-cluster") as pool:
-        ends = [pool.submit(act, broker) for broker in brokers]
-    failures = [failure for end in ends if (failure := end.exception()) is not None]
+        futures = [pool.submit(action, broker) for broker in brokers]
+    failures = [failure for future in futures if (failure := future.exception()) is not None]
     if failures:
         for other in failures[1:]:
             failures[0].add_note(f"Also: {other}")
@@ -99,11 +99,11 @@ def controlled_by(broker_id: BrokerId) -> Callable[[ClusterView], bool]:
 def are_led(alive: set[BrokerId]) -> Callable[[ClusterView], bool]:
     """Return a condition that every partition with a live replica among these brokers has a leader."""
 
-    def is_so(view: ClusterView) -> bool:
+    def condition(view: ClusterView) -> bool:
         partitions = [partition for topic in view.topics.values() for partition in topic.partitions]
         return all(one.leader >= 0 or alive.isdisjoint({*one.replicas}.difference(one.offline)) for one in partitions)
 
-    return is_so
+    return condition
 
 
 def leaders_of_all(view: ClusterView) -> dict[Uuid, list[BrokerId]]:
@@ -111,26 +111,26 @@ def leaders_of_all(view: ClusterView) -> dict[Uuid, list[BrokerId]]:
     return {topic.id: [one.leader for one in topic.partitions] for topic in view.topics.values()}
 
 
-def are_in_sync(brokers: set[BrokerId], wanted: TopicPartition | None = None) -> Callable[[ClusterView], bool]:
+def are_in_sync(brokers: set[BrokerId], topic_partition: TopicPartition | None = None) -> Callable[[ClusterView], bool]:
     """Return a condition that these brokers' replicas of one partition, or of all, are in sync."""
 
-    def is_so(view: ClusterView) -> bool:
+    def condition(view: ClusterView) -> bool:
         return all(
             brokers.intersection(one.replicas) <= {*one.isr}
             for topic in view.topics.values()
             for index, one in enumerate(topic.partitions)
-            if wanted is None or wanted == (topic.name, index)
+            if topic_partition is None or topic_partition == (topic.name, index)
         )
 
-    return is_so
+    return condition
 
 
-def is_led_by(broker: BrokerId, wanted: TopicPartition) -> Callable[[ClusterView], bool]:
-    def is_so(view: ClusterView) -> bool:
-        topic = view.topics.get(wanted.topic)
-        return topic is not None and topic.partitions[wanted.partition].leader == broker
+def is_led_by(broker: BrokerId, topic_partition: TopicPartition) -> Callable[[ClusterView], bool]:
+    def condition(view: ClusterView) -> bool:
+        topic = view.topics.get(topic_partition.topic)
+        return topic is not None and topic.partitions[topic_partition.partition].leader == broker
 
-    return is_so
+    return condition
 
 
 def has_brokers(running: set[BrokerId]) -> Callable[[ClusterView], bool]:

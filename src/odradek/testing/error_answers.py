@@ -17,7 +17,7 @@ from odradek.base.errors import ErrorCode
 from odradek.core.fetch.fetch_sessions import FetchKey
 from odradek.core.kernel.parked import ParkedRequest
 from odradek.testing.encoded_frames import frame_of
-from odradek.testing.topics_named import FIELDS, name_of, names_anything, parted
+from odradek.testing.topics_named import FIELDS, has_topics, name_of, split_by_topic
 from odradek.wire.client_codec import decode_response, encode_request
 from odradek.wire.connection import Connection
 from odradek.wire.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
@@ -33,7 +33,7 @@ Serve: TypeAlias = Callable[[Request], Answering]
 
 FETCH_ERROR_SINCE = 7
 # Errors that Fetch returns for the whole request, not for a partition.
-_OF_THE_SESSION = frozenset(
+_SESSION_ERRORS = frozenset(
     {
         ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
         ErrorCode.INVALID_FETCH_SESSION_EPOCH,
@@ -55,18 +55,18 @@ class ErrorAnswer:
     def make(self, code: ErrorCode, topic: str | None) -> Answering:
         """Return the error answer; raise ConnectionAbortedError if an error can't be returned (acks 0)."""
         key = self._api.key
-        if key is ApiKey.FETCH and not (code in _OF_THE_SESSION and self._call.version >= FETCH_ERROR_SINCE):
-            return (yield from self._served(lambda frame: self._spoilt_fetch(frame, code, topic)))
+        if key is ApiKey.FETCH and not (code in _SESSION_ERRORS and self._call.version >= FETCH_ERROR_SINCE):
+            return (yield from self._serve_edited(lambda frame: self._fetch_with_error(frame, code, topic)))
         if key is ApiKey.METADATA:
-            return (yield from self._served(lambda frame: self._spoilt_metadata(frame, code, topic)))
+            return (yield from self._serve_edited(lambda frame: self._metadata_with_error(frame, code, topic)))
         if topic is None:
-            return self._refused(self._body, code)
-        its, rest = parted(self._call.broker, key, self._body, topic)
-        if not names_anything(key, rest):
-            return self._refused(its, code)
-        return (yield from self._merged(rest, self._api.refuse(self._call, its, code)))
+            return self._error_response(self._body, code)
+        affected, rest = split_by_topic(self._call.broker, key, self._body, topic)
+        if not has_topics(key, rest):
+            return self._error_response(affected, code)
+        return (yield from self._merged(rest, self._api.refuse(self._call, affected, code)))
 
-    def _refused(self, body: Any, code: ErrorCode) -> Encoded:
+    def _error_response(self, body: Any, code: ErrorCode) -> Encoded:
         response = self._api.refuse(self._call, body, code)
         if response is None:
             raise ConnectionAbortedError(
@@ -75,7 +75,7 @@ class ErrorAnswer:
         return encode_response(self._request, response)
 
     def _merged(self, rest: Any, refused: object | None) -> Answering:
-        outcome = yield from self._serve(self._of_its_own(rest))
+        outcome = yield from self._serve(self._reencoded(rest))
         if refused is None:
             raise ConnectionAbortedError(
                 "a test injected an error, but the request has no response that could carry it"
@@ -91,49 +91,49 @@ class ErrorAnswer:
             return ParkedRequest(outcome.condition, outcome.deadline, lambda: merged(outcome.then()))
         return merged(outcome)
 
-    def _of_its_own(self, body: object) -> Request:
+    def _reencoded(self, body: object) -> Request:
         """Return the request as a connection would pass it on, with its own bytes."""
-        asked = self._request
-        chunks = encode_request(body, asked.api_version, asked.correlation_id, asked.client_id)
+        original = self._request
+        chunks = encode_request(body, original.api_version, original.correlation_id, original.client_id)
         (request,) = Connection().receive_data(frame_of(chunks))
         return request
 
     def _decoded(self, served: Encoded, response: type[Any]) -> Any:
         return decode_response(response, self._call.version, frame_of(served)[4:])[1]
 
-    def _served(self, spoil: Callable[[Encoded], Encoded]) -> Answering:
+    def _serve_edited(self, edit: Callable[[Encoded], Encoded]) -> Answering:
         outcome = yield from self._serve(self._request)
         if isinstance(outcome, ParkedRequest):
             if self._api.key is ApiKey.FETCH:
-                return spoil(outcome.then())  # An error is not delayed.
-            return ParkedRequest(outcome.condition, outcome.deadline, lambda: spoil(outcome.then()))
-        return spoil(outcome)
+                return edit(outcome.then())  # An error is not delayed.
+            return ParkedRequest(outcome.condition, outcome.deadline, lambda: edit(outcome.then()))
+        return edit(outcome)
 
-    def _spoilt_metadata(self, served: Encoded, code: ErrorCode, topic: str | None) -> Encoded:
+    def _metadata_with_error(self, served: Encoded, code: ErrorCode, topic: str | None) -> Encoded:
         response: MetadataResponse = self._decoded(served, MetadataResponse)
         for entry in response.topics:
-            if self._is_meant(entry, topic):
+            if self._is_affected(entry, topic):
                 entry.error_code = code
                 entry.partitions = []
         return encode_response(self._request, response)
 
-    def _spoilt_fetch(self, served: Encoded, code: ErrorCode, topic: str | None) -> Encoded:
+    def _fetch_with_error(self, served: Encoded, code: ErrorCode, topic: str | None) -> Encoded:
         response: FetchResponse = self._decoded(served, FetchResponse)
-        kept = [entry for entry in response.responses if not self._is_meant(entry, topic)]
-        spoilt: dict[object, FetchableTopicResponse] = {}
-        for key in self._wanted(response.session_id):
-            entry = spoilt.get(key.topic)
+        kept = [entry for entry in response.responses if not self._is_affected(entry, topic)]
+        failed: dict[object, FetchableTopicResponse] = {}
+        for key in self._requested_partitions(response.session_id):
+            entry = failed.get(key.topic)
             if entry is None:
                 by_id = {"topic_id": key.topic} if isinstance(key.topic, bytes) else {"topic": key.topic}
                 entry = FetchableTopicResponse(partitions=[], **cast(dict[str, Any], by_id))
-                if not self._is_meant(entry, topic):
+                if not self._is_affected(entry, topic):
                     continue
-                spoilt[key.topic] = entry
+                failed[key.topic] = entry
             entry.partitions.append(_without_records(key.partition, code))
-        response.responses = [*kept, *spoilt.values()]
+        response.responses = [*kept, *failed.values()]
         return encode_response(self._request, response)
 
-    def _wanted(self, session_id: int) -> list[FetchKey]:
+    def _requested_partitions(self, session_id: int) -> list[FetchKey]:
         """Return all partitions that the client requested, now or earlier in its session."""
         session = self._call.broker.sessions.find_session(session_id)
         if session is not None:
@@ -146,7 +146,7 @@ class ErrorAnswer:
             for part in topic.partitions
         ]
 
-    def _is_meant(self, entry: object, topic: str | None) -> bool:
+    def _is_affected(self, entry: object, topic: str | None) -> bool:
         return topic is None or name_of(self._call.broker, entry) == topic
 
 

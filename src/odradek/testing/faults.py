@@ -83,8 +83,8 @@ class Fault:
     def matches(self, client_id: str, topics: Collection[str]) -> bool:
         if self.topic is not None and self.topic not in topics:
             return False
-        wanted = self._client_id
-        return wanted is None or (client_id == wanted if isinstance(wanted, str) else wanted(client_id))
+        expected = self._client_id
+        return expected is None or (client_id == expected if isinstance(expected, str) else expected(client_id))
 
     def __enter__(self) -> Self:
         return self
@@ -95,8 +95,8 @@ class Fault:
         self.clear()
 
     def __repr__(self) -> str:
-        often = "until cleared" if self.times is None else f"{self.times} times"
-        return f"Fault({self.api.title} {self.effect.value}, {often}, {self.count} so far)"
+        occurrences = "until cleared" if self.times is None else f"{self.times} times"
+        return f"Fault({self.api.title} {self.effect.value}, {occurrences}, {self.count} so far)"
 
 
 class Faults:

@@ -57,7 +57,7 @@ class Host:
         self._thread = threading.Thread(target=self._run, name="odradek-testing", daemon=True)
         self._thread.start()
         try:
-            self._running: RunningBroker = self._ask(self._start())
+            self._running: RunningBroker = self._run_on_loop(self._start())
         except BaseException:
             self._end()
             raise
@@ -67,22 +67,22 @@ class Host:
         if self._failure is not None:
             raise BrokerFailed(f"the broker stopped after a failure: {self._failure!r}") from self._failure
 
-    def run_query(self, question: Callable[[RunningBroker], Awaitable[Result]]) -> Result:
+    def run_query(self, query: Callable[[RunningBroker], Awaitable[Result]]) -> Result:
         """Run a query on the broker's event loop and return its result, or raise BrokerFailed."""
         self.check()
-        return self._ask(self._put(question))
+        return self._run_on_loop(self._query(query))
 
     def stop(self) -> None:
         """Stop cleanly; raise an error of the shutdown after the broker has stopped."""
-        self._leave(RunningBroker.stop)
+        self._shut_down(RunningBroker.stop)
 
     def abandon(self) -> None:
         """Stop as if the process were killed."""
-        self._leave(RunningBroker.abandon)
+        self._shut_down(RunningBroker.abandon)
 
-    def _leave(self, way: Callable[[RunningBroker], Awaitable[None]]) -> None:
+    def _shut_down(self, shutdown: Callable[[RunningBroker], Awaitable[None]]) -> None:
         try:
-            self._ask(self._put(way) if self._abandoning is None else self._abandoned(self._abandoning))
+            self._run_on_loop(self._query(shutdown) if self._abandoning is None else self._abandoned(self._abandoning))
         finally:
             self._end()
 
@@ -91,21 +91,21 @@ class Host:
         self._prepare(running)
         return running
 
-    async def _put(self, question: Callable[[RunningBroker], Awaitable[Result]]) -> Result:
-        return await question(self._running)
+    async def _query(self, query: Callable[[RunningBroker], Awaitable[Result]]) -> Result:
+        return await query(self._running)
 
     async def _abandoned(self, abandoning: asyncio.Task[None]) -> None:
         await abandoning
 
-    def _ask(self, question: Coroutine[Any, Any, Result]) -> Result:
+    def _run_on_loop(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
         """Run a coroutine on the event loop while the caller waits."""
-        asked = asyncio.run_coroutine_threadsafe(question, self._loop)
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
-            return asked.result(SECONDS_MAX)
+            return future.result(SECONDS_MAX)
         except TimeoutError:
-            if asked.done():
+            if future.done():
                 raise
-            asked.cancel()
+            future.cancel()
             raise BrokerFailed(f"the broker did not respond within {SECONDS_MAX} s") from None
 
     # The thread.

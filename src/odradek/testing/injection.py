@@ -74,15 +74,15 @@ class _FaultyRequest:
             correlation_id = CorrelationId(request.correlation_id)
             call = Call(broker, self._peer, request.api_version, request.client_id, correlation_id, self._now)
             return ErrorAnswer(api, call, request, body, self._served).make(fault.error, fault.topic)
-        return self._held_back(fault)
+        return self._delay_or_drop(fault)
 
-    def _held_back(self, fault: Fault) -> Steps:
+    def _delay_or_drop(self, fault: Fault) -> Steps:
         if fault.effect is Effect.DROP_BEFORE:
             raise ConnectionAbortedError(f"a test drops {fault.api.title} before it is handled")
         outcome = yield from self._served(self._request)
         if fault.effect is Effect.DELAY:
             # One millisecond is added because the current one has partly elapsed: the answer is never early.
-            return self._late(outcome, round(fault.seconds * SECOND_MS) + 1)
+            return self._delay(outcome, round(fault.seconds * SECOND_MS) + 1)
         if isinstance(outcome, ParkedRequest):
             return LostAnswer(self._shell, outcome).parked
         raise ConnectionAbortedError(f"a test drops {fault.api.title} after it was handled")
@@ -97,13 +97,13 @@ class _FaultyRequest:
             return outcome.finish()
         return outcome
 
-    def _late(self, outcome: Encoded | ParkedRequest[Encoded], delay_ms: int) -> Encoded | ParkedRequest[Encoded]:
+    def _delay(self, outcome: Encoded | ParkedRequest[Encoded], delay_ms: int) -> Encoded | ParkedRequest[Encoded]:
         if isinstance(outcome, ParkedRequest):
             return LateAnswer(self._shell, outcome, delay_ms).parked
         if outcome is None:
             return None  # The request gets no answer.
-        answer = outcome
-        return ParkedRequest(NeverFulfilled(), self._shell.now().steady + delay_ms, lambda: answer)
+        response = outcome
+        return ParkedRequest(NeverFulfilled(), self._shell.now().steady + delay_ms, lambda: response)
 
 
 class NeverFulfilled:

@@ -23,8 +23,8 @@ from odradek.base.units import KIB, BrokerId
 from odradek.testing.delays import DelayedDelivery
 from odradek.testing.network import Network
 
-LOOK_SECONDS = 0.05
-LANDING_BYTES = 64 * KIB
+CHECK_SECONDS = 0.05
+DELAYED_BYTES = 64 * KIB
 
 
 class LinkedLoop(uvloop.Loop):
@@ -36,10 +36,10 @@ class LinkedLoop(uvloop.Loop):
         self._broker = broker
         self._links: set[Link] = set()
         self._healed = asyncio.Event()
-        network.add_way(self._partitioned)
+        network.add_listener(self._on_network_changed)
 
     def close(self) -> None:
-        self._network.remove_way(self._partitioned)
+        self._network.remove_listener(self._on_network_changed)
         super().close()
 
     async def create_connection(  # type: ignore[override]
@@ -52,12 +52,12 @@ class LinkedLoop(uvloop.Loop):
             await self._healed.wait()
         await asyncio.sleep(sum(self.delays(peer)))
 
-        def made() -> Link:
+        def make_link() -> Link:
             protocol = protocol_factory()
             assert isinstance(protocol, asyncio.BufferedProtocol), "channels use buffered protocols"
             return Link(protocol, self, peer)
 
-        return await super().create_connection(made, host, port, **options)
+        return await super().create_connection(make_link, host, port, **options)
 
     def loses(self, peer: BrokerId) -> tuple[bool, bool]:
         """Return whether data to the peer is lost, and whether data from the peer is lost."""
@@ -69,23 +69,23 @@ class LinkedLoop(uvloop.Loop):
         delays = self._network.delays
         return delays.get((self._broker, peer), 0.0), delays.get((peer, self._broker), 0.0)
 
-    def opened(self, link: Link) -> None:
+    def add_link(self, link: Link) -> None:
         self._links.add(link)
 
-    def closed(self, link: Link) -> None:
+    def remove_link(self, link: Link) -> None:
         self._links.discard(link)
 
-    def _partitioned(self) -> None:
+    def _on_network_changed(self) -> None:
         """Wait, on another thread, until the current cuts take effect."""
         is_done = threading.Event()
         with suppress(RuntimeError):  # The broker has just stopped.
-            self.call_soon_threadsafe(self._change, is_done)
-        while not is_done.wait(LOOK_SECONDS) and not self.is_closed():
+            self.call_soon_threadsafe(self._apply_cuts, is_done)
+        while not is_done.wait(CHECK_SECONDS) and not self.is_closed():
             pass
 
-    def _change(self, is_done: threading.Event) -> None:
+    def _apply_cuts(self, is_done: threading.Event) -> None:
         for link in list(self._links):
-            link.change()
+            link.apply_cuts()
         self._healed.set()  # Waiting connections check again.
         self._healed = asyncio.Event()
         is_done.set()
@@ -100,34 +100,34 @@ class Link(asyncio.BufferedProtocol):
         self._peer = peer
         self._transport: asyncio.Transport | None = None
         self._held: list[bytes] = []
-        self._is_deaf = False
-        self._sent = DelayedDelivery(loop, self._leaves)
-        self._received = DelayedDelivery(loop, self._arrives)
-        self._unheard: list[bytes] = []
-        self._landing: bytearray | None = None  # Buffer for data that is delivered later.
+        self._is_paused = False
+        self._sent = DelayedDelivery(loop, self._send)
+        self._received = DelayedDelivery(loop, self._on_received)
+        self._undelivered: list[bytes] = []
+        self._delayed: bytearray | None = None  # Buffer for data that is delivered later.
 
-    def change(self) -> None:
+    def apply_cuts(self) -> None:
         """Hold back or release data according to the current cuts."""
         transport = self._transport
         if transport is None or transport.is_closing():
             return
         loses_sent, loses_received = self._loop.loses(self._peer)
-        if loses_received != self._is_deaf:
-            self._is_deaf = loses_received
+        if loses_received != self._is_paused:
+            self._is_paused = loses_received
             (transport.pause_reading if loses_received else transport.resume_reading)()
         if not loses_sent:
             held, self._held = self._held, []
             for data in held:
                 transport.write(data)
         if not loses_received:
-            unheard, self._unheard = self._unheard, []
-            for data in unheard:
-                self._hear(data)
+            undelivered, self._undelivered = self._undelivered, []
+            for data in undelivered:
+                self._deliver(data)
         sent_seconds, received_seconds = self._loop.delays(self._peer)
         if not sent_seconds:
-            self._sent.hurry()
+            self._sent.flush()
         if not received_seconds:
-            self._received.hurry()
+            self._received.flush()
 
     # Called by the channel.
 
@@ -136,9 +136,9 @@ class Link(asyncio.BufferedProtocol):
         if seconds or self._sent:
             self._sent.put(bytes(data), seconds)
         else:
-            self._leaves(data)
+            self._send(data)
 
-    def _leaves(self, data: bytes | memoryview) -> None:
+    def _send(self, data: bytes | memoryview) -> None:
         transport = self._transport
         assert transport is not None
         if self._held or self._loop.loses(self._peer)[0]:
@@ -154,45 +154,45 @@ class Link(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._loop.opened(self)
-        self.change()
+        self._loop.add_link(self)
+        self.apply_cuts()
         self._protocol.connection_made(cast(asyncio.Transport, self))
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._loop.closed(self)
-        self._received.hurry()
+        self._loop.remove_link(self)
+        self._received.flush()
         self._protocol.connection_lost(error)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        if self._received or self._unheard or self._loop.delays(self._peer)[1]:
-            self._landing = bytearray(LANDING_BYTES)
-            return memoryview(self._landing)
+        if self._received or self._undelivered or self._loop.delays(self._peer)[1]:
+            self._delayed = bytearray(DELAYED_BYTES)
+            return memoryview(self._delayed)
         return cast(memoryview, self._protocol.get_buffer(sizehint))
 
     def buffer_updated(self, nbytes: int) -> None:
-        landing, self._landing = self._landing, None
-        if landing is None:
+        delayed, self._delayed = self._delayed, None
+        if delayed is None:
             self._protocol.buffer_updated(nbytes)
         else:
-            self._received.put(bytes(landing[:nbytes]), self._loop.delays(self._peer)[1])
+            self._received.put(bytes(delayed[:nbytes]), self._loop.delays(self._peer)[1])
 
-    def _arrives(self, data: bytes) -> None:
-        if self._is_deaf or self._unheard:
-            self._unheard.append(data)
+    def _on_received(self, data: bytes) -> None:
+        if self._is_paused or self._undelivered:
+            self._undelivered.append(data)
         else:
-            self._hear(data)
+            self._deliver(data)
 
-    def _hear(self, data: bytes) -> None:
-        left = memoryview(data)
-        while left and self._transport is not None and not self._transport.is_closing():
-            buffer = cast(memoryview, self._protocol.get_buffer(len(left)))
-            size = min(len(buffer), len(left))
-            buffer[:size] = left[:size]
-            left = left[size:]
+    def _deliver(self, data: bytes) -> None:
+        remaining = memoryview(data)
+        while remaining and self._transport is not None and not self._transport.is_closing():
+            buffer = cast(memoryview, self._protocol.get_buffer(len(remaining)))
+            size = min(len(buffer), len(remaining))
+            buffer[:size] = remaining[:size]
+            remaining = remaining[size:]
             self._protocol.buffer_updated(size)
 
     def eof_received(self) -> bool | None:
-        self._received.hurry()
+        self._received.flush()
         return self._protocol.eof_received()
 
     def pause_writing(self) -> None:

@@ -38,17 +38,17 @@ class Partition:
     """
 
     def __init__(
-        self, network: Network, cuts: frozenset[Cut], healed: Callable[[], None], delays: Delays = NO_DELAYS
+        self, network: Network, cuts: frozenset[Cut], on_healed: Callable[[], None], delays: Delays = NO_DELAYS
     ) -> None:
         self.cuts = cuts
         self.delays = delays
         self._network = network
-        self._healed = healed
+        self._on_healed = on_healed
 
     def heal(self) -> None:
         """Heal this partition or slowdown and wait as `Cluster.heal` does; do nothing the second time."""
         if self._network.remove(self):
-            self._healed()
+            self._on_healed()
 
     def __enter__(self) -> Self:
         return self
@@ -71,25 +71,25 @@ class Network:
         self.delays = NO_DELAYS  # The sum of all delays, replaced in the same way.
         self.ports: dict[int, BrokerId] = {}
         self._partitions: list[Partition] = []
-        self._ways: dict[Callable[[], None], None] = {}
+        self._listeners: dict[Callable[[], None], None] = {}
         self._lock = threading.Lock()
 
     def is_cut(self, one: Node, other: Node) -> bool:
         """Return whether a cut in either direction prevents answers between the two nodes."""
         return (one, other) in self.cuts or (other, one) in self.cuts
 
-    def add_way(self, changed: Callable[[], None]) -> None:
-        """Register `changed`, which is called after a change of cuts and returns when they take effect."""
+    def add_listener(self, listener: Callable[[], None]) -> None:
+        """Register `listener`, which is called after a change of cuts and returns when they take effect."""
         with self._lock:
-            self._ways[changed] = None
+            self._listeners[listener] = None
 
-    def remove_way(self, changed: Callable[[], None]) -> None:
+    def remove_listener(self, listener: Callable[[], None]) -> None:
         with self._lock:
-            self._ways.pop(changed, None)
+            self._listeners.pop(listener, None)
 
-    def add(self, cuts: frozenset[Cut], healed: Callable[[], None], delays: Delays = NO_DELAYS) -> Partition:
-        """Add a partition and return it when it takes effect; `healed` is called after it is healed."""
-        partition = Partition(self, cuts, healed, delays)
+    def add(self, cuts: frozenset[Cut], on_healed: Callable[[], None], delays: Delays = NO_DELAYS) -> Partition:
+        """Add a partition and return it when it takes effect; `on_healed` is called after it is healed."""
+        partition = Partition(self, cuts, on_healed, delays)
         with self._lock:
             self._partitions.append(partition)
         self._change()
@@ -111,15 +111,15 @@ class Network:
 
     def _change(self) -> None:
         with self._lock:
-            self.cuts = NO_CUTS.union(*(one.cuts for one in self._partitions))
+            self.cuts = NO_CUTS.union(*(partition.cuts for partition in self._partitions))
             delays = defaultdict[Cut, float](float)
-            for one in self._partitions:
-                for way, seconds in one.delays.items():
-                    delays[way] += seconds
+            for partition in self._partitions:
+                for cut, seconds in partition.delays.items():
+                    delays[cut] += seconds
             self.delays = dict(delays)
-            ways = list(self._ways)
-        for changed in ways:  # Without the lock, because each call waits for another thread.
-            changed()
+            listeners = list(self._listeners)
+        for listener in listeners:  # Without the lock, because each call waits for another thread.
+            listener()
 
 
 def cuts_between(sides: Sequence[Side], nodes: Side, *, one_way: bool) -> frozenset[Cut]:

@@ -57,9 +57,9 @@ def kafka(kafka_configs: Mapping[str, Any], pytestconfig: pytest.Config) -> Iter
         shared = pytestconfig.stash[_SHARED] = Shared(broker)
         yield broker
         del pytestconfig.stash[_SHARED]
-        complaint = shared.complaint()
-        if complaint is not None:  # The last test stopped it.
-            pytest.fail(complaint, pytrace=False)
+        failure = shared.failure_message()
+        if failure is not None:  # The last test stopped it.
+            pytest.fail(failure, pytrace=False)
 
 
 @pytest.fixture
@@ -120,26 +120,26 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object
     try:
         result = yield
     except BaseException as error:
-        complaint = _look_after(item.config)
-        if complaint is not None:
-            error.add_note(complaint)
+        failure = _restore_broker(item.config)
+        if failure is not None:
+            error.add_note(failure)
         raise
-    complaint = _look_after(item.config)
-    if complaint is not None:
-        pytest.fail(complaint, pytrace=False)
+    failure = _restore_broker(item.config)
+    if failure is not None:
+        pytest.fail(failure, pytrace=False)
     return result
 
 
-def _look_after(config: pytest.Config) -> str | None:
+def _restore_broker(config: pytest.Config) -> str | None:
     """Undo changes of the test to the session's broker, and return a message if it was stopped."""
     shared = config.stash.get(_SHARED, None)
     if shared is None:  # This was the last test.
         return None
     shared.clear()
-    complaint = shared.complaint()
-    if complaint is not None:
+    failure = shared.failure_message()
+    if failure is not None:
         shared.start()
-    return complaint
+    return failure
 
 
 def _pair(line: str) -> tuple[str, str]:

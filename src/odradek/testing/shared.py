@@ -40,7 +40,7 @@ class Shared:
             if fault not in kept:
                 fault.clear()
 
-    def complaint(self) -> str | None:
+    def failure_message(self) -> str | None:
         """Return the error message for the test if the broker has stopped, or None if it is running."""
         try:
             self.broker.check()

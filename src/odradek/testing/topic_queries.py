@@ -45,7 +45,7 @@ async def create_topic(running: RunningBroker, name: str, partitions: int | None
         configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
     )
     request = CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS)
-    (result,) = (await _ask(running, request, CREATE_VERSION, CreateTopicsResponse)).topics
+    (result,) = (await _send_request(running, request, CREATE_VERSION, CreateTopicsResponse)).topics
     _check(result.error_code, result.error_message)
 
 
@@ -60,7 +60,7 @@ async def leaders(running: RunningBroker, name: str) -> list[int]:
 
 async def delete_topic(running: RunningBroker, name: str) -> None:
     request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name, topic_id=ZERO_UUID)], timeout_ms=TIMEOUT_MS)
-    (result,) = (await _ask(running, request, DELETE_VERSION, DeleteTopicsResponse)).responses
+    (result,) = (await _send_request(running, request, DELETE_VERSION, DeleteTopicsResponse)).responses
     _check(result.error_code, result.error_message)
 
 
@@ -69,24 +69,24 @@ def _check(code: int, detail: str | None) -> None:
         raise Refused(ErrorCode(code), detail or "")
 
 
-async def _ask(running: RunningBroker, message: object, version: int, answer: type[Answer]) -> Answer:
+async def _send_request(running: RunningBroker, request: object, version: int, response_class: type[Answer]) -> Answer:
     """Return the answer to one request."""
     shell, listener = running.shell, running.listeners[0]
     peer = Peer(listener.name, Endpoint(listener.name, listener.host, listener.port), None, "the test")
-    told: asyncio.Future[Encoded] = shell.loop.create_future()
+    response: asyncio.Future[Encoded] = shell.loop.create_future()
 
-    def go_on() -> None:
-        while talk.step(shell.now(), 0):
+    def advance() -> None:
+        while conversation.step(shell.now(), 0):
             pass
-        chunks = talk.data_to_send()
-        if chunks and not told.done():
-            told.set_result(chunks)
+        chunks = conversation.data_to_send()
+        if chunks and not response.done():
+            response.set_result(chunks)
 
-    talk = Conversation(_FaultlessHost(shell.broker), peer, Connection(), go_on)
-    talk.receive_data(frame_of(encode_request(message, version, 0, "odradek.testing")))
-    go_on()
+    conversation = Conversation(_FaultlessHost(shell.broker), peer, Connection(), advance)
+    conversation.receive_data(frame_of(encode_request(request, version, 0, "odradek.testing")))
+    advance()
     shell.settle()
-    return decode_response(answer, version, frame_of(await told)[4:])[1]
+    return decode_response(response_class, version, frame_of(await response)[4:])[1]
 
 
 class _FaultlessHost:

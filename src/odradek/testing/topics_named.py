@@ -69,15 +69,15 @@ def _name(broker: Broker, topic: str | Uuid) -> str:
     return broker.view.names.get(Uuid(topic), "") if isinstance(topic, bytes) else topic
 
 
-def parted(broker: Broker, api: ApiKey, body: Any, topic: str) -> tuple[Any, Any]:
+def split_by_topic(broker: Broker, api: ApiKey, body: Any, topic: str) -> tuple[Any, Any]:
     """Split a request into one for this topic and one for all others."""
-    its, rest = copy.copy(body), copy.copy(body)
+    affected, rest = copy.copy(body), copy.copy(body)
     for field in FIELDS[api].request:
         entries = getattr(body, field) or []
-        setattr(its, field, [entry for entry in entries if name_of(broker, entry) == topic])
+        setattr(affected, field, [entry for entry in entries if name_of(broker, entry) == topic])
         setattr(rest, field, [entry for entry in entries if name_of(broker, entry) != topic])
-    return its, rest
+    return affected, rest
 
 
-def names_anything(api: ApiKey, body: Any) -> bool:
+def has_topics(api: ApiKey, body: Any) -> bool:
     return any(getattr(body, field) for field in FIELDS[api].request)

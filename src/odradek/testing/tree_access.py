@@ -13,7 +13,7 @@ from odradek.coordination.sqlite import METADATA_FILE, SqliteTree
 from odradek.coordination.tree import NodeExists, NoNode, Tree
 from odradek.testing.host import SECONDS_MAX, BrokerFailed
 
-LOOK_SECONDS = 0.005
+CHECK_SECONDS = 0.005
 
 
 def session(directory: Path, *, is_durable: bool) -> SqliteTree:
@@ -34,7 +34,7 @@ def registered_epoch(tree: Tree, broker: BrokerId) -> int | None:
     return None if stat is None else stat.czxid
 
 
-def until_another(tree: Tree, before: BrokerId, check: Callable[[], None]) -> None:
+def elect_another(tree: Tree, before: BrokerId, check: Callable[[], None]) -> None:
     """Delete /controller until a different broker is elected, or raise BrokerFailed."""
     deadline = time.monotonic() + SECONDS_MAX
     while (elected := controller(tree)) is None or elected == before:
@@ -44,7 +44,7 @@ def until_another(tree: Tree, before: BrokerId, check: Callable[[], None]) -> No
         if elected is not None:
             with suppress(NoNode):
                 tree.delete(layout.CONTROLLER)
-        time.sleep(LOOK_SECONDS)
+        time.sleep(CHECK_SECONDS)
 
 
 def replicas(tree: Tree, name: TopicPartition) -> tuple[BrokerId, ...]:
@@ -70,15 +70,15 @@ def elect_preferred(tree: Tree, name: TopicPartition) -> None:
     """Request a preferred leader election for a partition, and wait until the controller has handled it."""
     deadline = time.monotonic() + SECONDS_MAX
     path = layout.PREFERRED_REPLICA_ELECTION
-    is_asked = False
-    while not is_asked or tree.exists(path) is not None:
+    is_requested = False
+    while not is_requested or tree.exists(path) is not None:
         if time.monotonic() > deadline:
             raise BrokerFailed(f"the controller did not elect a leader within {SECONDS_MAX} s")
-        if not is_asked:
+        if not is_requested:
             with suppress(NodeExists):  # Another election is pending; wait for its end.
                 tree.create(path, layout.encode_partitions([name]))
-                is_asked = True
-        time.sleep(LOOK_SECONDS)
+                is_requested = True
+        time.sleep(CHECK_SECONDS)
 
 
 def is_free(tree: Tree, name: str) -> bool:

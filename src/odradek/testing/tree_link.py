@@ -30,26 +30,26 @@ class TreeLink:
         self._changed = threading.Condition()
         self._cut_at: float | None = None
         self._is_leaving = False
-        network.add_way(self._partitioned)
-        self._partitioned()
+        network.add_listener(self._on_network_changed)
+        self._on_network_changed()
 
     @property
     def is_cut(self) -> bool:
         return self._cut_at is not None
 
-    def is_lost(self, patience_seconds: float) -> bool:
+    def is_lost(self, timeout_seconds: float) -> bool:
         """Return whether access has been cut for at least this time."""
         cut_at = self._cut_at
-        return cut_at is not None and time.monotonic() - cut_at >= patience_seconds
+        return cut_at is not None and time.monotonic() - cut_at >= timeout_seconds
 
-    def cross(self, patience_seconds: float) -> None:
+    def wait_for_access(self, timeout_seconds: float) -> None:
         """Wait while access is cut; raise Unavailable when it has been cut for this time."""
         with self._changed:
             while self._cut_at is not None:
-                left = self._cut_at + patience_seconds - time.monotonic()
-                if left <= 0 or self._is_leaving:
+                remaining = self._cut_at + timeout_seconds - time.monotonic()
+                if remaining <= 0 or self._is_leaving:
                     raise Unavailable(detail=f"A test disconnected broker {self._broker} from the metadata tree.")
-                self._changed.wait(left)
+                self._changed.wait(remaining)
 
     @contextmanager
     def leaving(self) -> Iterator[None]:
@@ -65,7 +65,7 @@ class TreeLink:
             self._is_leaving = is_leaving
             self._changed.notify_all()
 
-    def _partitioned(self) -> None:
+    def _on_network_changed(self) -> None:
         with self._changed:
             if not self._network.is_cut(self._broker, Shared.TREE):
                 self._cut_at = None
@@ -84,20 +84,20 @@ class LinkedTree(SqliteTree):
         self, path: Path, *, link: TreeLink, session_timeout_ms: int = SESSION_TIMEOUT_MS, durable: bool = True
     ) -> None:
         self._link = link
-        self._patience_seconds = session_timeout_ms * 2 / 3 / 1000
+        self._timeout_seconds = session_timeout_ms * 2 / 3 / 1000
         self._is_suspended = False
-        link.cross(self._patience_seconds)
+        link.wait_for_access(self._timeout_seconds)
         super().__init__(path, session_timeout_ms=session_timeout_ms, durable=durable)
 
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[None]:
-        self._link.cross(self._patience_seconds)
+        self._link.wait_for_access(self._timeout_seconds)
         with super()._transaction(begin):
             yield
 
     def _poll(self) -> None:
         if self._link.is_cut:
-            if not self._is_suspended and self._link.is_lost(self._patience_seconds):
+            if not self._is_suspended and self._link.is_lost(self._timeout_seconds):
                 self._suspend()
             return
         super()._poll()
@@ -113,7 +113,7 @@ class LinkedTree(SqliteTree):
             if not self._is_closed:
                 self._is_suspended = True
                 self._watches.clear()
-                self._tell(SessionState.SUSPENDED)
+                self._notify(SessionState.SUSPENDED)
 
     def _resume(self) -> None:
         with self._lock:
@@ -121,8 +121,8 @@ class LinkedTree(SqliteTree):
                 with self._read():
                     pass  # This detects an expired session.
                 self._is_suspended = False
-                self._tell(SessionState.CONNECTED)
+                self._notify(SessionState.CONNECTED)
 
-    def _tell(self, state: SessionState) -> None:
+    def _notify(self, state: SessionState) -> None:
         for listener in self._listeners:
             self._caller.call(lambda listener=listener: listener(state))  # type: ignore[misc]

@@ -11,7 +11,7 @@ from odradek.app.commands import group_reset
 from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicName, TopicPartition
 from odradek.client.cluster.cluster import Cluster
-from odradek.client.connection.client_errors import answer_error
+from odradek.client.connection.client_errors import response_error
 
 NO_CLUSTER = cast(Cluster, None)  # No confirmation is requested.
 
@@ -21,7 +21,7 @@ def test_groups_reset_before_a_failure_are_listed(
 ) -> None:
     def commit(cluster: Cluster, group: str, offsets: Offsets) -> None:
         if group == "refused":
-            raise answer_error(ErrorCode.UNKNOWN_MEMBER_ID, f"group {group}")
+            raise response_error(ErrorCode.UNKNOWN_MEMBER_ID, f"group {group}")
 
     monkeypatch.setattr(group_reset, "commit_offsets", commit)
     offsets = {TopicPartition(TopicName("t"), 0): 7}

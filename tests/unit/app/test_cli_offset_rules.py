@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek.app.cli import offset_rules as rules
-from odradek.app.cli.offset_rules import Scope, clamped, plan_lines, read_plan
+from odradek.app.cli.offset_rules import Scope, clamp, plan_lines, read_plan
 from odradek.app.terminal.command_failed import CommandFailed
 from odradek.base.units import INT64_MAX, TopicName, TopicPartition
 from odradek.client.cluster.cluster import Cluster
@@ -125,19 +125,19 @@ def test_shift_is_limited_to_the_partition(
     cluster: Cluster, distance: int, expected: Sequence[int], warnings: Sequence[str]
 ) -> None:
     asked = Asked(cluster, {T0: 12, T1: 1})
-    assert list(rules.shifted_by(distance)(asked.scope).values()) == expected
+    assert list(rules.shift_by(distance)(asked.scope).values()) == expected
     assert asked.warnings == warnings
 
 
 def test_uncommitted_partition_cannot_be_shifted(cluster: Cluster) -> None:
     with pytest.raises(CommandFailed, match="cannot shift t-1: group g has no committed offset for it"):
-        rules.shifted_by(1)(Asked(cluster, {T0: 12}).scope)
+        rules.shift_by(1)(Asked(cluster, {T0: 12}).scope)
 
 
 @given(st.integers(), st.integers(0, 100), st.integers(0, 100))
 def test_clamping_warns_only_if_it_changes_the_offset(offset: int, start: int, length: int) -> None:
     warnings: list[str] = []
-    taken = clamped(T0, offset, start, start + length, warnings.append)
+    taken = clamp(T0, offset, start, start + length, warnings.append)
     assert start <= taken <= start + length
     assert (taken != offset) == bool(warnings)
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.app.cli.partitions_named import ends_of, existing, named, parsed
+from odradek.app.cli.partitions_named import ends_of, existing_partitions, named_partitions, parse_topic_option
 from odradek.app.terminal.command_failed import CommandFailed
 from odradek.base.units import TopicName, TopicPartition
 from odradek.client.cluster.cluster import Cluster
@@ -24,9 +24,9 @@ def at(topic: str, *indexes: int) -> list[TopicPartition]:
 
 
 def test_topic_option_is_parsed() -> None:
-    assert parsed("orders") == ("orders", None)
-    assert parsed("orders:2") == ("orders", [2])
-    assert parsed("orders:0, 2") == ("orders", [0, 2])
+    assert parse_topic_option("orders") == ("orders", None)
+    assert parse_topic_option("orders:2") == ("orders", [2])
+    assert parse_topic_option("orders:0, 2") == ("orders", [0, 2])
 
 
 @pytest.mark.parametrize(
@@ -34,14 +34,14 @@ def test_topic_option_is_parsed() -> None:
 )
 def test_invalid_topic_option_is_refused(text: str) -> None:
     with pytest.raises(CommandFailed, match="invalid --topic") as refused:
-        parsed(text)
+        parse_topic_option(text)
     assert refused.value.status == 2
 
 
 @given(st.text(max_size=20))
 def test_any_topic_option_is_parsed_or_refused(text: str) -> None:
     try:
-        topic, numbers = parsed(text)
+        topic, numbers = parse_topic_option(text)
     except CommandFailed:
         return
     assert topic
@@ -52,12 +52,12 @@ def test_any_topic_option_is_parsed_or_refused(text: str) -> None:
 def test_existing_partitions_are_selected() -> None:
     with ScriptedBroker() as broker, Cluster(ClientConfig(broker.address)) as cluster:
         broker.topics = {"t": 3, "u": 1}
-        assert existing(cluster, ["u", "t:0,2", "t:2"]) == at("t", 0, 2) + at("u", 0)
-        assert named(cluster, ["t:7", "u"]) == at("t", 7) + at("u", 0)
+        assert existing_partitions(cluster, ["u", "t:0,2", "t:2"]) == at("t", 0, 2) + at("u", 0)
+        assert named_partitions(cluster, ["t:7", "u"]) == at("t", 7) + at("u", 0)
         with pytest.raises(CommandFailed, match="partition 3 does not exist: topic t has 3"):
-            existing(cluster, ["t:3"])
+            existing_partitions(cluster, ["t:3"])
         with pytest.raises(UnknownTopic, match="topic nix"):
-            existing(cluster, ["nix"])
+            existing_partitions(cluster, ["nix"])
 
 
 @pytest.mark.waits

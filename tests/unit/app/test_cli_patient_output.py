@@ -18,7 +18,7 @@ from odradek.app.terminal.patient_output import PatientOutput, terminated_in_ord
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patient_output, "MEANWHILE_EVERY_MS", 5)
+    monkeypatch.setattr(patient_output, "BLOCKED_CALL_MS", 5)
 
 
 def test_full_pipe_leaves_time_for_other_work() -> None:

@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 
 from odradek import __version__
-from odradek.app.doctor.advertised import BootstrapServer, advice_for, corrected, unusable
+from odradek.app.doctor.advertised import BootstrapServer, advice_for, correct_listeners, unusable_reason
 from odradek.app.doctor.client_versions import CLIENTS, USES, examine_clients
 from odradek.app.doctor.described_cluster import Cluster, Identity
 from odradek.app.doctor.examination import examine
 from odradek.app.doctor.findings import Finding, State, works
 from odradek.app.doctor.reach import as_ip, is_loopback
-from odradek.app.doctor.speech import recognise, told_by
+from odradek.app.doctor.speech import identify, match_signs
 from odradek.app.doctor.topic_findings import examine_topics
 from odradek.app.main import main
 from odradek.app.terminal.compiled import how_compiled
@@ -122,7 +122,7 @@ def server(answer: bytes | None) -> Iterator[int]:
 )
 def test_other_server_is_identified(answer: bytes | None, what: str) -> None:
     with server(answer) as port:
-        assert only_wrong(examined(port)).says == f"127.0.0.1:{port} is {what}"
+        assert only_wrong(examined(port)).message == f"127.0.0.1:{port} is {what}"
 
 
 def test_http_server_is_identified() -> None:
@@ -131,7 +131,7 @@ def test_http_server_is_identified() -> None:
         threading.Thread(target=http.serve_forever, daemon=True).start()
         found = only_wrong(examined(http.server_port))
         http.shutdown()
-    assert found.says.endswith("is an HTTP server")
+    assert found.message.endswith("is an HTTP server")
     assert "listeners" in (found.advice or "")
 
 
@@ -151,7 +151,7 @@ def test_tls_server_is_identified() -> None:
 
     threading.Thread(target=serve, daemon=True).start()
     address = listener.getsockname()[:2]
-    assert recognise(address, WAIT_SECONDS).what == "a TLS listener"
+    assert identify(address, WAIT_SECONDS).what == "a TLS listener"
     listener.shutdown(socket.SHUT_RDWR)
     listener.close()
 
@@ -160,15 +160,15 @@ def test_closed_port_and_unknown_host_are_reported() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     refused = only_wrong(examined(port))
-    assert (refused.check, "127.0.0.1 refused" in refused.says) == ("connection", True)
+    assert (refused.check, "127.0.0.1 refused" in refused.message) == ("connection", True)
     for name in ("no-such-host.invalid", "a" * 70, "a..b"):
         found = only_wrong(examined(9092, name))
-        assert (found.check, name in found.says) == ("address", True)
+        assert (found.check, name in found.message) == ("address", True)
 
 
 def test_empty_or_kafka_response_identifies_no_server() -> None:
-    assert told_by(b"") is None
-    assert told_by(b"\x00\x00\x00\x06\x0d\xda\xde\x05\x00\x23") is None
+    assert match_signs(b"") is None
+    assert match_signs(b"\x00\x00\x00\x06\x0d\xda\xde\x05\x00\x23") is None
 
 
 # Clusters in trouble.
@@ -257,14 +257,14 @@ def test_offline_data_directory_is_reported(patient: Patient) -> None:
         DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir="/bad", topics=[]),
     ]
     found = only_wrong(examined(patient.port))
-    assert found.says == "offline on broker 1, with all of its partitions: /bad"
+    assert found.message == "offline on broker 1, with all of its partitions: /bad"
     assert found.advice.endswith("repair the disk, and restart the broker.")
 
 
 def test_unresolvable_advertised_host_is_reported(patient: Patient) -> None:
     patient.advertise("no-such-host.invalid", 9092)
     found = only_wrong(examined(patient.port))
-    assert "advertises no-such-host.invalid:9092, but no-such-host.invalid does not resolve here" in found.says
+    assert "advertises no-such-host.invalid:9092, but no-such-host.invalid does not resolve here" in found.message
     setting = f"advertised.listeners=INSIDE://kafka:9093,OUTSIDE://127.0.0.1:{patient.port}"
     assert found.advice == f"Set {setting} on broker 1 and restart it."
 
@@ -279,24 +279,24 @@ def test_unreachable_advertised_address_is_reported(patient: Patient) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     patient.advertise("127.0.0.1", port)
-    assert "is not reachable from here: 127.0.0.1 refused" in only_wrong(examined(patient.port)).says
+    assert "is not reachable from here: 127.0.0.1 refused" in only_wrong(examined(patient.port)).message
 
 
 def test_advertised_address_of_another_cluster_is_reported(patient: Patient) -> None:
     with Patient() as other:
         patient.advertise("127.0.0.1", other.port)
         other.cluster.cluster_id = "d"
-        assert "the broker there belongs to another cluster (d)" in only_wrong(examined(patient.port)).says
+        assert "the broker there belongs to another cluster (d)" in only_wrong(examined(patient.port)).message
         other.cluster.cluster_id, other.node = "c", 2
-        assert "a broker that is not in the cluster's metadata" in only_wrong(examined(patient.port)).says
+        assert "a broker that is not in the cluster's metadata" in only_wrong(examined(patient.port)).message
         patient.cluster.brokers.append(MetadataResponseBroker(node_id=2, host="127.0.0.1", port=other.port))
         found = only_wrong(examined(patient.port))
-        assert (found.check, "the service there is broker 2" in found.says) == ("broker 1", True)
+        assert (found.check, "the service there is broker 2" in found.message) == ("broker 1", True)
         other.on(MetadataRequest, hang_up)
         assert {one.check for one in examined(patient.port) if one.state is State.WRONG} == {"broker 1", "broker 2"}
     with server(b"SSH-2.0-x\r\n") as port:
         patient.advertise("127.0.0.1", port)
-        assert only_wrong(examined(patient.port)).says.endswith("but the service there is an SSH server")
+        assert only_wrong(examined(patient.port)).message.endswith("but the service there is an SSH server")
 
 
 def hang_up(request: MetadataRequest, version: int) -> MetadataResponse:
@@ -306,15 +306,15 @@ def hang_up(request: MetadataRequest, version: int) -> MetadataResponse:
 def test_broker_without_metadata_is_reported(patient: Patient) -> None:
     patient.on(MetadataRequest, hang_up)
     found = only_wrong(examined(patient.port))
-    assert (found.check, "did not describe its cluster" in found.says) == ("cluster", True)
+    assert (found.check, "did not describe its cluster" in found.message) == ("cluster", True)
 
 
 def test_missing_brokers_and_controller_are_reported(patient: Patient) -> None:
     patient.cluster.controller_id = -1
     (found,) = noted(examined(patient.port))
-    assert "no controller" in found.says
+    assert "no controller" in found.message
     patient.cluster.brokers = []
-    assert "no broker" in only_wrong(examined(patient.port)).says
+    assert "no broker" in only_wrong(examined(patient.port)).message
 
 
 def test_partitions_without_a_leader_are_reported(patient: Patient) -> None:
@@ -322,10 +322,10 @@ def test_partitions_without_a_leader_are_reported(patient: Patient) -> None:
     patient.topic(*offline, partition(8, 1, [1, 3], [1]))
     findings = examined(patient.port)
     found = only_wrong(findings)
-    assert found.says == "8 partitions without a leader: t-0, t-1, t-2, t-3, t-4 and 3 more"
+    assert found.message == "8 partitions without a leader: t-0, t-1, t-2, t-3, t-4 and 3 more"
     assert (found.advice or "").startswith("Start broker 2:")
     lagging = findings[-1]
-    assert (lagging.state, lagging.says) == (State.NOTE, "1 partition with replicas that are not in sync: t-8")
+    assert (lagging.state, lagging.message) == (State.NOTE, "1 partition with replicas that are not in sync: t-8")
     patient.topic(partition(0, -1, [1], [1], ErrorCode.LEADER_NOT_AVAILABLE))
     assert "log.dirs" in (only_wrong(examined(patient.port)).advice or "")
 
@@ -340,18 +340,18 @@ def test_under_replicated_partitions_are_reported() -> None:
         return list(examine_topics(cluster, {} if min_isr is None else {"t": min_isr}))
 
     (one,) = found((1, 2), min_isr=2)
-    assert one.says == "1 partition at min ISR, with no in-sync replica to spare for acks=all: t-0"
+    assert one.message == "1 partition at min ISR, with no in-sync replica to spare for acks=all: t-0"
     assert (one.state, one.advice) == (State.NOTE, "Start broker 3.")
     first, second = found((1,), (1, 2), (1, 2, 3), min_isr=2, alive=3)
-    assert first.says == "1 partition under min ISR, which reject acks=all: t-0"
+    assert first.message == "1 partition under min ISR, which reject acks=all: t-0"
     assert first.state is State.WRONG
     assert (first.advice or "").startswith("Wait for the replicas to catch up (odradek cluster status shows")
-    assert second.says == "1 partition at min ISR, with no in-sync replica to spare for acks=all: t-1"
+    assert second.message == "1 partition at min ISR, with no in-sync replica to spare for acks=all: t-1"
     (one,) = found((1,), (1, 2))
-    assert one.says == "2 partitions with replicas that are not in sync: t-0, t-1"
+    assert one.message == "2 partitions with replicas that are not in sync: t-0, t-1"
     well, tight = found((1, 2, 3), min_isr=3, alive=3)
     assert (well.state, tight.state) == (State.OK, State.NOTE)
-    assert tight.says == "1 topic with no more replicas than min.insync.replicas: t"
+    assert tight.message == "1 topic with no more replicas than min.insync.replicas: t"
 
 
 def test_advice_names_the_brokers_that_can_lead_again() -> None:
@@ -372,7 +372,7 @@ def test_advice_names_the_brokers_that_can_lead_again() -> None:
 def test_unauthorized_topic_is_noted(patient: Patient) -> None:
     patient.topic(error=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     (found,) = noted(examined(patient.port))
-    assert found.says == "1 topic cannot be described: t (TOPIC_AUTHORIZATION_FAILED)"
+    assert found.message == "1 topic cannot be described: t (TOPIC_AUTHORIZATION_FAILED)"
 
 
 def test_control_characters_are_not_printed(patient: Patient, capsys: pytest.CaptureFixture[str]) -> None:
@@ -429,8 +429,8 @@ def test_healthy_cluster_with_tls_has_no_problems(patient: Patient, authority: A
     with Listener(patient, authority) as listener:
         findings = examined(listener.port, "localhost", TlsConfig.parse(store(None, authority)))
         assert works(findings), findings
-        assert f"Kafka in TLSv1.3, with {len(patient.versions)} APIs" in [one.says for one in findings]
-        assert findings[-2].says.startswith(f"advertises localhost:{listener.port}, and is reachable there")
+        assert f"Kafka in TLSv1.3, with {len(patient.versions)} APIs" in [one.message for one in findings]
+        assert findings[-2].message.startswith(f"advertises localhost:{listener.port}, and is reachable there")
 
 
 def test_missing_client_certificate_is_reported(patient: Patient, authority: Authority) -> None:
@@ -438,21 +438,21 @@ def test_missing_client_certificate_is_reported(patient: Patient, authority: Aut
         mine = TlsConfig.parse(store(authority.known("me"), authority))
         assert works(examined(listener.port, "localhost", mine))
         found = only_wrong(examined(listener.port, "localhost", TlsConfig.parse(store(None, authority))))
-        assert found.says == (
+        assert found.message == (
             f"TLS handshake with localhost:{listener.port} failed: the broker requires a client certificate: "
             "set ssl.keystore.location"
         )
         assert "Set ssl.keystore.location" in (found.advice or "")
         strange = TlsConfig.parse(store(Authority().known("me"), authority))
         found = only_wrong(examined(listener.port, "localhost", strange))
-        assert "the broker rejected the client certificate" in found.says
+        assert "the broker rejected the client certificate" in found.message
         assert "the broker's ssl.truststore.location" in (found.advice or "")
 
 
 def test_untrusted_broker_is_reported(patient: Patient, authority: Authority) -> None:
     with Listener(patient, authority) as listener:
         found = only_wrong(examined(listener.port, "localhost", TlsConfig.parse(store(None, Authority()))))
-        assert found.says == (
+        assert found.message == (
             f"TLS handshake with localhost:{listener.port} failed: the broker's certificate is not trusted: "
             "unable to get local issuer certificate"
         )
@@ -460,7 +460,7 @@ def test_untrusted_broker_is_reported(patient: Patient, authority: Authority) ->
         found = only_wrong(examined(listener.port, "127.0.0.1", TlsConfig.parse(store(None, authority))))
         assert (
             f"TLS handshake with 127.0.0.1:{listener.port} failed: the broker's certificate does not match the address"
-            in found.says
+            in found.message
         )
         assert (found.advice or "").endswith("or issue a certificate for 127.0.0.1.")
     with Listener(patient, authority, expired=True) as listener:
@@ -474,8 +474,8 @@ def test_advertised_host_missing_in_the_certificate_is_reported(patient: Patient
         found = only_wrong(examined(listener.port, "localhost", TlsConfig.parse(store(None, authority))))
         assert found.check == "broker 1"
         assert (
-            "but the service there failed: TLS handshake with" in found.says
-            and "does not match the address" in found.says
+            "but the service there failed: TLS handshake with" in found.message
+            and "does not match the address" in found.message
         )
         setting = f"INSIDE://kafka:9093,OUTSIDE://localhost:{listener.port}"
         assert found.advice == f"Set advertised.listeners={setting} on broker 1 and restart it."
@@ -483,7 +483,7 @@ def test_advertised_host_missing_in_the_certificate_is_reported(patient: Patient
 
 def test_tls_to_a_plaintext_listener_is_reported(patient: Patient, authority: Authority) -> None:
     found = only_wrong(examined(patient.port, "localhost", TlsConfig.parse(store(None, authority))))
-    assert found.says == f"localhost:{patient.port} is Kafka in plaintext"
+    assert found.message == f"localhost:{patient.port} is Kafka in plaintext"
     assert "Remove security.protocol=SSL" in (found.advice or "")
 
 
@@ -513,9 +513,9 @@ def entrance(ip: str, node: int | None, *brokers: Broker) -> BootstrapServer:
 def test_advertised_localhost_is_valid_only_for_local_connections() -> None:
     for host in ("localhost", "LOCALHOST", "127.0.0.1", "127.3.2.1", "::1", "::ffff:127.0.0.1"):
         broker = Broker(1, host, 9092)
-        assert unusable(broker, entrance("127.0.0.1", 1, broker)) is None
-        assert unusable(broker, entrance("::1", 1, broker)) is None
-        assert "own machine" in (unusable(broker, entrance("192.0.2.7", 1, broker)) or "")
+        assert unusable_reason(broker, entrance("127.0.0.1", 1, broker)) is None
+        assert unusable_reason(broker, entrance("::1", 1, broker)) is None
+        assert "own machine" in (unusable_reason(broker, entrance("192.0.2.7", 1, broker)) or "")
 
 
 def test_advice_names_the_known_address() -> None:
@@ -530,10 +530,10 @@ def test_advice_names_the_known_address() -> None:
 def test_advice_replaces_only_the_wrong_listener() -> None:
     present, right = ("kafka", 9092), ("::1", 29092)
     told = Identity(1, {"advertised.listeners": "A://kafka:9092, B://kafka:9093", "listeners": "A://:9092,B://:9093"})
-    assert corrected(told, present, right) == "A://[::1]:29092,B://kafka:9093"
+    assert correct_listeners(told, present, right) == "A://[::1]:29092,B://kafka:9093"
     unset = Identity(1, {"advertised.listeners": "", "listeners": "A://:9093,B://:9092"})
-    assert corrected(unset, present, right) == "B://[::1]:29092"
-    assert corrected(None, present, right) == "PLAINTEXT://[::1]:29092"
+    assert correct_listeners(unset, present, right) == "B://[::1]:29092"
+    assert correct_listeners(None, present, right) == "PLAINTEXT://[::1]:29092"
 
 
 def test_ip_addresses_and_loopback_are_recognized() -> None:
@@ -549,17 +549,17 @@ def test_clients_are_identified_by_api_versions() -> None:
     without_groups = {key: each for key, each in newest.items() if key not in USES["groups"]}
     found = list(examine_clients(without_groups))
     assert [one.state for one in found] == [State.OK, State.NOTE, State.OK]
-    assert "no client can use consumer groups: FindCoordinator" in found[1].says
+    assert "no client can use consumer groups: FindCoordinator" in found[1].message
     del without_groups[ApiKey.INIT_PRODUCER_ID]
     assert "enable.idempotence=false" in (list(examine_clients(without_groups))[-1].advice or "")
     too_new = newest | {key: ApiRange(12, 13) for key in USES["produce"]}
     assert {one.state for one in examine_clients(too_new)} == {State.OK, State.NOTE}
     old = newest | dict.fromkeys(USES["produce"], ApiRange(0, 2))
-    told = [one.says for one in examine_clients(old)]
+    told = [one.message for one in examine_clients(old)]
     assert "Java 4.3 has no common version of Produce with this broker" in told
     assert "librdkafka 2.16, aiokafka 0.14 can produce and consume" in told
     (nobody,) = examine_clients({})
-    assert (nobody.state, "Produce" in nobody.says) == (State.WRONG, True)
+    assert (nobody.state, "Produce" in nobody.message) == (State.WRONG, True)
 
 
 # Quarantined data on its disks.
@@ -585,7 +585,7 @@ def test_registered_damage_is_reported(tmp_path: Path) -> None:
         patient.log_dirs = f"{whole},{bad}"
         found = only_wrong(examined(patient.port))
     since = f"at byte 70 of {0:020d}.log since 2026-11-18T11:06:40.000Z (the checksum is wrong"
-    assert (found.check, found.says) == (
+    assert (found.check, found.message) == (
         "log dirs",
         f"2 damaged places in {bad}: flights-0 {since}, readable again from offset 12), flights-1 {since})",
     )
@@ -603,8 +603,8 @@ def test_quarantined_data_is_reported(tmp_path: Path) -> None:
         findings = examined(patient.port)
     assert works(findings)
     ok, noted = (one for one in findings if one.check == "log dirs")
-    assert (ok.state, ok.says) == (State.OK, f"no files are set aside in {plain}")
+    assert (ok.state, ok.message) == (State.OK, f"no files are set aside in {plain}")
     strays = "1 log of partitions that are not assigned to the broker (*-stray)"
     asides = "2 files with data truncated from logs (*.aside)"
-    assert (noted.state, noted.says) == (State.NOTE, f"{strays} and {asides}, 3.0 KiB, set aside in {full}")
+    assert (noted.state, noted.message) == (State.NOTE, f"{strays} and {asides}, 3.0 KiB, set aside in {full}")
     assert "odradek log dump" in (noted.advice or "")

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from odradek.app.serve.data_dirs import OPENED_AT_ONCE, WORKS_TO_JUDGE_BY, each_helped
+from odradek.app.serve.data_dirs import ITEMS_PER_CHECK, OPENED_AT_ONCE, run_with_helpers
 
 
 def test_work_without_waits_runs_on_the_calling_thread() -> None:
@@ -18,9 +18,9 @@ def test_work_without_waits_runs_on_the_calling_thread() -> None:
         done.append((number, threading.current_thread().name))
 
     with ThreadPoolExecutor(OPENED_AT_ONCE) as threads:
-        list(each_helped(threads, compute, range(20)))
+        list(run_with_helpers(threads, compute, range(20)))
     assert sorted(number for number, _ in done) == list(range(20))
-    assert {name for _, name in done[:WORKS_TO_JUDGE_BY]} == {threading.current_thread().name}
+    assert {name for _, name in done[:ITEMS_PER_CHECK]} == {threading.current_thread().name}
 
 
 def test_other_threads_help_with_work_that_waits() -> None:
@@ -35,7 +35,7 @@ def test_other_threads_help_with_work_that_waits() -> None:
         done.append(number)
 
     with ThreadPoolExecutor(OPENED_AT_ONCE) as threads:
-        list(each_helped(threads, wait, range(works)))
+        list(run_with_helpers(threads, wait, range(works)))
     assert sorted(done) == list(range(works)), "each is done once"
 
 
@@ -47,4 +47,4 @@ def test_error_of_any_thread_is_raised(broken: int) -> None:
             raise OSError(number)
 
     with ThreadPoolExecutor(OPENED_AT_ONCE) as threads, pytest.raises(OSError, match=str(broken)):
-        list(each_helped(threads, fail, range(100)))
+        list(run_with_helpers(threads, fail, range(100)))

@@ -13,7 +13,7 @@ from odradek.client.connection.client_errors import (
     KafkaUnavailable,
     OffsetOutOfRange,
     UnknownTopic,
-    answer_error,
+    response_error,
 )
 from odradek.client.connection.retry import Backoff, RetryDeadline, is_retriable
 
@@ -38,7 +38,7 @@ def test_errors_can_be_pickled(error: ClientError) -> None:
 
 @pytest.mark.parametrize("code", [code for code in ErrorCode if code])
 def test_every_error_code_gives_one_sentence_with_its_name(code: ErrorCode) -> None:
-    error = answer_error(code, "t-0")
+    error = response_error(code, "t-0")
     text = str(error)
     assert text.startswith("t-0: ")
     assert code.name in text
@@ -47,18 +47,18 @@ def test_every_error_code_gives_one_sentence_with_its_name(code: ErrorCode) -> N
 
 
 def test_error_shows_the_brokers_message() -> None:
-    error = answer_error(ErrorCode.INVALID_CONFIG, "topic t", "Unknown topic config name: x")
+    error = response_error(ErrorCode.INVALID_CONFIG, "topic t", "Unknown topic config name: x")
     assert str(error) == "topic t: Unknown topic config name: x (INVALID_CONFIG)"
 
 
 def test_unknown_error_code_is_an_unknown_server_error() -> None:
-    assert answer_error(9999, "t-0").code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert response_error(9999, "t-0").code == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def test_retriable_errors_are_recognized() -> None:
     assert is_retriable(KafkaUnavailable("x"))
-    assert is_retriable(answer_error(ErrorCode.NOT_LEADER_OR_FOLLOWER, "t-0"))
-    assert not is_retriable(answer_error(ErrorCode.INVALID_CONFIG, "t"))
+    assert is_retriable(response_error(ErrorCode.NOT_LEADER_OR_FOLLOWER, "t-0"))
+    assert not is_retriable(response_error(ErrorCode.INVALID_CONFIG, "t"))
     assert not is_retriable(errors.NotKafka("x"))
 
 
@@ -72,10 +72,10 @@ def test_backoff_doubles_up_to_its_bound() -> None:
 def test_patience_raises_the_last_error_at_its_deadline() -> None:
     config = ClientConfig("a:1", retry_backoff_ms=1, retry_backoff_max_ms=1)
     error = KafkaUnavailable("away")
-    patience = RetryDeadline(config, 20)
+    deadline = RetryDeadline(config, 20)
     with pytest.raises(KafkaUnavailable) as raised:
         for _ in range(1000):
-            patience.again(error)
+            deadline.wait_or_raise(error)
     assert raised.value is error
     with pytest.raises(errors.NotKafka):
-        RetryDeadline(config, 60_000).again(errors.NotKafka("no"))
+        RetryDeadline(config, 60_000).wait_or_raise(errors.NotKafka("no"))

@@ -12,7 +12,7 @@ from odradek.base.units import TopicName, TopicPartition
 from odradek.client.admin.admin import NewTopic, create_partitions, create_topics, delete_topics
 from odradek.client.admin.group_admin import list_groups
 from odradek.client.cluster.cluster import Cluster
-from odradek.client.cluster.leader_requests import ask_leaders
+from odradek.client.cluster.leader_requests import call_leaders
 from odradek.client.connection.client_config import ClientConfig
 from odradek.client.connection.client_errors import ClientError, ErrorAnswer, KafkaUnavailable
 from odradek.client.consumer.fetcher import Fetcher
@@ -125,7 +125,7 @@ def test_missing_leaders_are_not_awaited(brokers: dict[int, ScriptedBroker], clu
     def send(connection: object, partitions: list[TopicPartition]) -> object:
         raise AssertionError("nobody is to be asked")
 
-    outcomes: dict[TopicPartition, ListedOffset | ClientError] = ask_leaders(
+    outcomes: dict[TopicPartition, ListedOffset | ClientError] = call_leaders(
         cluster,
         T[2:],
         send,  # type: ignore[arg-type]

@@ -13,7 +13,7 @@ pytest.importorskip("pyspark")
 from odradek.base.errors import ErrorCode, Refused
 from odradek.client.connection.client_errors import KafkaUnavailable
 from odradek.spark.cluster_interface import NoSuchTopic
-from odradek.spark.failures import HIDE_TRACEBACK, told_in_a_sentence
+from odradek.spark.failures import HIDE_TRACEBACK, without_traceback
 from odradek.spark.reading import DataLoss, Stuck
 from odradek.spark.sink import BadRow
 from odradek.spark.source_options import BadOption
@@ -28,7 +28,7 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def fail_with(error: Exception) -> str:
     """Raise the error in a worker, and return the environment variable that it sets."""
-    with pytest.raises(type(error)), told_in_a_sentence():
+    with pytest.raises(type(error)), without_traceback():
         raise error
     return os.environ[HIDE_TRACEBACK]
 

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from odradek.spark.load_progress import bar
-from odradek.spark.load_session import comes_of_a_stop
+from odradek.spark.load_session import is_caused_by_stop
 from odradek.spark.loader import LoadFailed, reason_of
 
 
@@ -32,8 +32,8 @@ def test_failure_caused_by_a_stop_counts_as_a_stop() -> None:
     closing.__context__ = stop
     failed = LoadFailed("Spark's Java process ended")
     failed.__cause__ = closing
-    assert comes_of_a_stop(failed)
-    assert not comes_of_a_stop(LoadFailed("A Spark task failed"))
+    assert is_caused_by_stop(failed)
+    assert not is_caused_by_stop(LoadFailed("A Spark task failed"))
 
 
 @pytest.mark.parametrize("is_terminal", [False, True])

@@ -73,7 +73,7 @@ def test_partitions_are_combined_and_healed_individually() -> None:
     network = Network(3)
     seen: list[frozenset[tuple[Node, Node]]] = []
     healed: list[str] = []
-    network.add_way(lambda: seen.append(network.cuts))
+    network.add_listener(lambda: seen.append(network.cuts))
     first = network.add(cuts_between([side(1), side(2)], network.nodes, one_way=False), lambda: healed.append("first"))
     second = network.add(cuts_between([side(2), side(1)], network.nodes, one_way=True), lambda: healed.append("second"))
     first.heal()

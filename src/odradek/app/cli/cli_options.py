@@ -11,7 +11,7 @@ from typing import Annotated, TypeVar
 import typer
 
 from odradek.app.config.properties import read_properties
-from odradek.app.terminal.command_failed import MISUNDERSTOOD, CommandFailed
+from odradek.app.terminal.command_failed import USAGE_ERROR, CommandFailed
 from odradek.app.terminal.time_arguments import duration_ms
 from odradek.client.cluster.cluster import Cluster
 from odradek.client.connection.client_config import ClientConfig
@@ -74,17 +74,17 @@ def client_texts(command_config: Path | None) -> dict[str, str]:
     try:
         texts = read_properties(command_config)
     except ConfigError as error:
-        raise CommandFailed(str(error).rstrip("."), MISUNDERSTOOD) from None
+        raise CommandFailed(str(error).rstrip("."), USAGE_ERROR) from None
     texts.pop("bootstrap.servers", None)
     return texts
 
 
-def chosen(option: str, text: str, among: Sequence[str]) -> str:
+def choose(option: str, text: str, among: Sequence[str]) -> str:
     """Return the matching value, ignoring case and - or _ between words."""
     for each in among:
         if each.lower() == text.strip().lower().replace("_", "").replace("-", ""):
             return each
-    raise CommandFailed(f"invalid {option} {text!r}: use one of {', '.join(among)}", MISUNDERSTOOD)
+    raise CommandFailed(f"invalid {option} {text!r}: use one of {', '.join(among)}", USAGE_ERROR)
 
 
 def duration(option: str, text: str) -> int:
@@ -92,7 +92,7 @@ def duration(option: str, text: str) -> int:
     try:
         return duration_ms(text)
     except ValueError:
-        raise CommandFailed(f"invalid {option} {text!r}: use 90s, 10m, 2h or 1d", MISUNDERSTOOD) from None
+        raise CommandFailed(f"invalid {option} {text!r}: use 90s, 10m, 2h or 1d", USAGE_ERROR) from None
 
 
 def pairs(texts: Iterable[str], option: str) -> dict[str, str]:
@@ -101,6 +101,6 @@ def pairs(texts: Iterable[str], option: str) -> dict[str, str]:
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name.strip():
-            raise CommandFailed(f"invalid {option} {text!r}: use {option} name=value", MISUNDERSTOOD)
+            raise CommandFailed(f"invalid {option} {text!r}: use {option} name=value", USAGE_ERROR)
         found[name.strip()] = value
     return found

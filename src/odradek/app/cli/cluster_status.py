@@ -14,7 +14,7 @@ from odradek.client.cluster.topic_metadata import Broker, Partition, Topic
 from odradek.client.connection.client_errors import ClientError
 
 # A broker's offline log directories, or the error of the request; None if unauthorized.
-Told: TypeAlias = Sequence[str] | ClientError | None
+LogDirReport: TypeAlias = Sequence[str] | ClientError | None
 LogEnds: TypeAlias = Mapping[int, Mapping[TopicPartition, Offset]]  # By broker: the log end offsets.
 NO_ENDS: LogEnds = MappingProxyType({})
 NO_MIN_ISRS: Mapping[str, int] = MappingProxyType({})
@@ -39,7 +39,7 @@ class BrokerStatus(NamedTuple):
         return self.address is not None
 
     @property
-    def is_well(self) -> bool:
+    def is_healthy(self) -> bool:
         return self.is_alive and self.silence is None and not self.offline_log_dirs
 
     @property
@@ -90,16 +90,16 @@ class Trouble(NamedTuple):
 def state_of_led(partition: Partition, min_isr: int | None) -> PartitionState:
     """Return the problem of a partition that has a leader and lacks in-sync replicas."""
     # The number of replicas is the maximum.
-    wanted = 0 if min_isr is None else min(min_isr, len(partition.replicas))
-    if len(partition.isr) < wanted:
+    required = 0 if min_isr is None else min(min_isr, len(partition.replicas))
+    if len(partition.isr) < required:
         return PartitionState.UNDER_MIN_ISR
-    return PartitionState.AT_MIN_ISR if len(partition.isr) == wanted else PartitionState.UNDER_REPLICATED
+    return PartitionState.AT_MIN_ISR if len(partition.isr) == required else PartitionState.UNDER_REPLICATED
 
 
 def brokers_of(
-    description: ClusterDescription, topics: Iterable[Topic], told: Mapping[int, Told]
+    description: ClusterDescription, topics: Iterable[Topic], reports: Mapping[int, LogDirReport]
 ) -> list[BrokerStatus]:
-    """Return all brokers that are alive or have a replica; `told` has the reports of the live ones."""
+    """Return all brokers that are alive or have a replica; `reports` has those of the live ones."""
     partitions = [partition for topic in topics for partition in topic.partitions]
     alive = {broker.id: broker for broker in description.brokers}
     leads, replicas = dict.fromkeys(alive, 0), dict.fromkeys(alive, 0)
@@ -109,19 +109,19 @@ def brokers_of(
         if partition.leader >= 0:
             leads[partition.leader] = leads.get(partition.leader, 0) + 1
     return [
-        _status(broker, alive.get(broker), leads.get(broker, 0), replicas.get(broker, 0), told.get(broker))
+        _status(broker, alive.get(broker), leads.get(broker, 0), replicas.get(broker, 0), reports.get(broker))
         for broker in sorted({*replicas, *leads})
     ]
 
 
-def _status(broker: int, alive: Broker | None, leads: int, replicas: int, told: Told) -> BrokerStatus:
+def _status(broker: int, alive: Broker | None, leads: int, replicas: int, report: LogDirReport) -> BrokerStatus:
     address, rack = (None, None) if alive is None else (str(alive), alive.rack)
-    if isinstance(told, ClientError):
-        return BrokerStatus(broker, address, rack, leads, replicas, None, str(told))
-    return BrokerStatus(broker, address, rack, leads, replicas, told)
+    if isinstance(report, ClientError):
+        return BrokerStatus(broker, address, rack, leads, replicas, None, str(report))
+    return BrokerStatus(broker, address, rack, leads, replicas, report)
 
 
-def lacking(topics: Iterable[Topic]) -> Iterator[tuple[TopicPartition, Partition]]:
+def partitions_with_problems(topics: Iterable[Topic]) -> Iterator[tuple[TopicPartition, Partition]]:
     """Yield the partitions without a leader or with replicas that are not in sync."""
     for topic in topics:
         for partition in topic.partitions:
@@ -129,14 +129,14 @@ def lacking(topics: Iterable[Topic]) -> Iterator[tuple[TopicPartition, Partition
                 yield TopicPartition(TopicName(topic.name), partition.index), partition
 
 
-def asked_for_ends(topics: Iterable[Topic]) -> dict[int, list[TopicPartition]]:
+def partitions_by_broker(topics: Iterable[Topic]) -> dict[int, list[TopicPartition]]:
     """Return the log ends to request from each broker: of leaders, and of replicas not in sync."""
-    asked: dict[int, list[TopicPartition]] = {}
-    for name, partition in lacking(topics):
+    partitions: dict[int, list[TopicPartition]] = {}
+    for name, partition in partitions_with_problems(topics):
         if partition.leader != NO_BROKER:
             for broker in (partition.leader, *_missing(partition)):
-                asked.setdefault(broker, []).append(name)
-    return asked
+                partitions.setdefault(broker, []).append(name)
+    return partitions
 
 
 def troubles_of(
@@ -147,10 +147,10 @@ def troubles_of(
 ) -> list[Trouble]:
     """Return the partitions with problems, the worst first.
 
-    `min_isrs` has min.insync.replicas by topic, `ends` the log end offsets that `asked_for_ends` lists.
+    `min_isrs` has min.insync.replicas by topic, `ends` the log end offsets that `partitions_by_broker` lists.
     """
     found = []
-    for name, partition in lacking(topics):
+    for name, partition in partitions_with_problems(topics):
         lags = _lags(name, partition, ends)
         why = _why(partition, brokers, lags)
         found.append(Trouble(name.topic, partition, min_isrs.get(name.topic), lags, why))
@@ -162,9 +162,11 @@ def _lags(name: TopicPartition, partition: Partition, ends: LogEnds) -> dict[int
     end = ends.get(partition.leader, {}).get(name)
     if end is None:
         return {}
-    theirs = {broker: ends.get(broker, {}).get(name) for broker in _missing(partition)}
+    replica_ends = {broker: ends.get(broker, {}).get(name) for broker in _missing(partition)}
     # A replica that was queried later may have more.
-    return {broker: max(0, end - own) for broker, own in theirs.items() if own is not None}
+    return {
+        broker: max(0, end - replica_end) for broker, replica_end in replica_ends.items() if replica_end is not None
+    }
 
 
 def _missing(partition: Partition) -> tuple[int, ...]:
@@ -175,10 +177,10 @@ def _why(partition: Partition, brokers: Mapping[int, BrokerStatus], lags: Mappin
     """Describe the missing replicas, or the candidates for leader if there is none."""
     if partition.leader < 0:
         # With eligible leader replicas (KIP-966), the ISR may be empty.
-        wanted = partition.isr or partition.eligible_leader_replicas or partition.replicas
+        candidates = partition.isr or partition.eligible_leader_replicas or partition.replicas
     else:
-        wanted = _missing(partition)
-    missing = [_of_broker(broker, partition, brokers, lags.get(broker)) for broker in wanted]
+        candidates = _missing(partition)
+    missing = [_of_broker(broker, partition, brokers, lags.get(broker)) for broker in candidates]
     return "; ".join(dict.fromkeys(missing)) or "its replicas are alive, but no leader has been elected yet"
 
 

@@ -67,29 +67,29 @@ def to_time(when_ms: int) -> Rule:
 
 
 def to_offset(offset: int) -> Rule:
-    return lambda scope: within(scope, dict.fromkeys(scope.partitions, offset))
+    return lambda scope: within_bounds(scope, dict.fromkeys(scope.partitions, offset))
 
 
-def shifted_by(distance: int) -> Rule:
+def shift_by(distance: int) -> Rule:
     def rule(scope: Scope) -> Offsets:
         for each in scope.partitions:
             if each not in scope.committed:
                 raise CommandFailed(f"cannot shift {each}: group {scope.group} has no committed offset for it")
-        return within(scope, {each: scope.committed[each] + distance for each in scope.partitions})
+        return within_bounds(scope, {each: scope.committed[each] + distance for each in scope.partitions})
 
     return rule
 
 
 def to_planned(plan: Mapping[TopicPartition, int]) -> Rule:
-    return lambda scope: within(scope, plan)
+    return lambda scope: within_bounds(scope, plan)
 
 
-def within(scope: Scope, wanted: Mapping[TopicPartition, int]) -> Offsets:
+def within_bounds(scope: Scope, offsets: Mapping[TopicPartition, int]) -> Offsets:
     starts, ends = scope.at(EARLIEST), scope.at(LATEST)
-    return {each: clamped(each, wanted[each], starts[each], ends[each], scope.warn) for each in scope.partitions}
+    return {each: clamp(each, offsets[each], starts[each], ends[each], scope.warn) for each in scope.partitions}
 
 
-def clamped(partition: TopicPartition, offset: int, start: int, end: int, warn: Warn) -> int:
+def clamp(partition: TopicPartition, offset: int, start: int, end: int, warn: Warn) -> int:
     if offset < start:
         warn(f"new offset {offset} is lower than the earliest offset of {partition}: using {start}")
         return start

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from odradek.app.terminal.command_failed import MISUNDERSTOOD, CommandFailed
+from odradek.app.terminal.command_failed import USAGE_ERROR, CommandFailed
 from odradek.base.errors import Refused
 from odradek.base.units import INT32_MAX, TopicName, TopicPartition
 from odradek.client.cluster.cluster import Cluster
@@ -21,21 +21,21 @@ def topic_name(text: str) -> TopicName:
         return checked(text)
     except Refused as refused:
         hint = "" if PATTERN_CHARACTERS.isdisjoint(text) else "; use a name, not a pattern"
-        raise CommandFailed(f"{refused.detail}{hint}", MISUNDERSTOOD) from None
+        raise CommandFailed(f"{refused.detail}{hint}", USAGE_ERROR) from None
 
 
 def no_such_partition(topic: str, number: int, count: int) -> CommandFailed:
     return CommandFailed(f"partition {number} does not exist: topic {topic} has {count}, numbered from 0")
 
 
-def parsed(text: str) -> tuple[TopicName, list[int] | None]:
+def parse_topic_option(text: str) -> tuple[TopicName, list[int] | None]:
     """Return the topic and its partitions, or None for all of them."""
     topic, colon, numbers = text.partition(":")
     found = [whole_number(part.strip(), INT32_MAX) for part in numbers.split(",")] if colon else []
     indexes = [number for number in found if number is not None]
     if not topic or len(indexes) < len(found):
         message = f"invalid --topic {text!r}: use --topic orders or --topic orders:0,2"
-        raise CommandFailed(message, MISUNDERSTOOD)
+        raise CommandFailed(message, USAGE_ERROR)
     return topic_name(topic), indexes if colon else None
 
 
@@ -46,27 +46,27 @@ def whole_number(text: str, highest: int) -> int | None:
     return number if number <= highest else None
 
 
-def existing(cluster: Cluster, texts: Iterable[str]) -> list[TopicPartition]:
+def existing_partitions(cluster: Cluster, texts: Iterable[str]) -> list[TopicPartition]:
     """Return the named partitions, ordered by topic and number.
 
     Raise UnknownTopic for a topic that does not exist, CommandFailed for a partition.
     """
     found: set[TopicPartition] = set()
     for text in texts:
-        topic, numbers = parsed(text)
-        all_of_it = cluster.partitions([topic], timeout_ms=0)
+        topic, numbers = parse_topic_option(text)
+        all_partitions = cluster.partitions([topic], timeout_ms=0)
         for number in numbers or ():
-            if number >= len(all_of_it):
-                raise no_such_partition(topic, number, len(all_of_it))
-        found |= {each for each in all_of_it if numbers is None or each.partition in numbers}
+            if number >= len(all_partitions):
+                raise no_such_partition(topic, number, len(all_partitions))
+        found |= {each for each in all_partitions if numbers is None or each.partition in numbers}
     return sorted(found)
 
 
-def named(cluster: Cluster, texts: Iterable[str]) -> list[TopicPartition]:
+def named_partitions(cluster: Cluster, texts: Iterable[str]) -> list[TopicPartition]:
     """Return the named partitions, including deleted ones, whose offsets a group may still have."""
     found: set[TopicPartition] = set()
     for text in texts:
-        topic, numbers = parsed(text)
+        topic, numbers = parse_topic_option(text)
         if numbers is None:
             found |= set(cluster.partitions([topic], timeout_ms=0))
         else:
@@ -81,12 +81,12 @@ def ends_of(
 
     `failures` receives the partitions whose leader returned an error. Without it, the first error is raised.
     """
-    wanted = set(partitions)
-    if not wanted:
+    requested = set(partitions)
+    if not requested:
         return {}
-    cluster.retry(lambda: cluster.refresh(sorted({each.topic for each in wanted})))
+    cluster.retry(lambda: cluster.refresh(sorted({each.topic for each in requested})))
     led = []
-    for each in sorted(wanted):
+    for each in sorted(requested):
         topic = cluster.metadata.topics.get(each.topic)
         partition = topic.partition(each.partition) if topic is not None else None
         if partition is not None and partition.leader in cluster.metadata.brokers:

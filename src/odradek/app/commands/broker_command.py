@@ -19,7 +19,7 @@ from odradek.app.commands.config_command import (
     edits_of,
     show,
 )
-from odradek.app.terminal.command_failed import MISUNDERSTOOD, CommandFailed
+from odradek.app.terminal.command_failed import USAGE_ERROR, CommandFailed
 from odradek.base.units import INT32_MAX
 from odradek.client.admin import config_admin as configs
 from odradek.client.cluster.cluster import Cluster
@@ -57,25 +57,25 @@ def config(
     Example: odradek broker config --default --set log.retention.ms=86400000
     """
     if default and broker_id is not None:
-        raise CommandFailed("--default applies to all brokers: omit the broker id or --default", MISUNDERSTOOD)
+        raise CommandFailed("--default applies to all brokers: omit the broker id or --default", USAGE_ERROR)
     edits = edits_of(set_, delete, append, subtract, set_from)
     with connected(bootstrap_server, command_config) as cluster:
-        resource = configs.broker(None if default else the_broker(cluster, broker_id))
+        resource = configs.broker(None if default else choose_broker(cluster, broker_id))
         if edits:
             change(cluster, resource, edits, dry_run=dry_run)
         else:
             show(cluster, resource, defaults=show_all, as_json=as_json)
 
 
-def the_broker(cluster: Cluster, wanted: int | None) -> int:
-    """Return the wanted broker's id, or that of the only broker. Raise CommandFailed."""
+def choose_broker(cluster: Cluster, broker_id: int | None) -> int:
+    """Return the given broker's id, or that of the only broker. Raise CommandFailed."""
     cluster.refresh([])
     known = sorted(cluster.metadata.brokers)
-    if wanted is None and len(known) == 1:
+    if broker_id is None and len(known) == 1:
         return known[0]
-    there = ", ".join(map(str, known))
-    if wanted is None:
-        raise CommandFailed(f"no broker given: name one of {there}, or use --default for all brokers", MISUNDERSTOOD)
-    if wanted not in known:
-        raise CommandFailed(f"broker {wanted} is not in the cluster: choose one of {there}")
-    return wanted
+    choices = ", ".join(map(str, known))
+    if broker_id is None:
+        raise CommandFailed(f"no broker given: name one of {choices}, or use --default for all brokers", USAGE_ERROR)
+    if broker_id not in known:
+        raise CommandFailed(f"broker {broker_id} is not in the cluster: choose one of {choices}")
+    return broker_id

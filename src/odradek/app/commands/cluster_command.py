@@ -9,13 +9,13 @@ import typer
 from odradek.app.cli.cli_options import DEFAULT_BOOTSTRAP_SERVER, AsJson, BootstrapServer, CommandConfig, connected
 from odradek.app.cli.cluster_status import (
     BrokerStatus,
+    LogDirReport,
     LogEnds,
     PartitionState,
-    Told,
     Trouble,
-    asked_for_ends,
     brokers_of,
-    lacking,
+    partitions_by_broker,
+    partitions_with_problems,
     troubles_of,
 )
 from odradek.app.terminal.output import plural, print_json, print_table, printable
@@ -53,12 +53,12 @@ def status(
     missing, 4 if partitions have no leader, or too few in-sync replicas for
     acks=all.
     """
-    with connected(bootstrap_server, command_config) as there:
-        description, topics = describe_cluster(there), there.topics()
+    with connected(bootstrap_server, command_config) as client:
+        description, topics = describe_cluster(client), client.topics()
         alive = [broker.id for broker in description.brokers]
-        told = {broker: _told_by(there, broker) for broker in alive}
-        brokers = {broker.id: broker for broker in brokers_of(description, topics, told)}
-        troubles = troubles_of(topics, brokers, _min_isrs(there, topics), _ends(there, topics, brokers))
+        reports = {broker: _log_dir_report(client, broker) for broker in alive}
+        brokers = {broker.id: broker for broker in brokers_of(description, topics, reports)}
+        troubles = troubles_of(topics, brokers, _min_isrs(client, topics), _ends(client, topics, brokers))
     if as_json:
         print_json(_as_json(description, list(brokers.values()), troubles))
     else:
@@ -70,21 +70,21 @@ def exit_status(brokers: Iterable[BrokerStatus], troubles: Iterable[Trouble]) ->
     states = {one.state for one in troubles}
     if any(state.is_unavailable for state in states):
         return UNAVAILABLE
-    return DEGRADED if states or not all(broker.is_well for broker in brokers) else 0
+    return DEGRADED if states or not all(broker.is_healthy for broker in brokers) else 0
 
 
-def _told_by(cluster: Cluster, broker: int) -> Told:
+def _log_dir_report(cluster: Cluster, broker: int) -> LogDirReport:
     try:
         return offline_log_dirs(cluster, broker, ANSWER_MS_MAX)
     except (ErrorAnswer, Unsupported):  # Unauthorized, or too old.
         return None
-    except ClientError as silent:
-        return silent
+    except ClientError as error:
+        return error
 
 
 def _min_isrs(cluster: Cluster, topics: Iterable[Topic]) -> dict[str, int]:
     """Return min.insync.replicas of the topics that lack replicas, if the brokers return it."""
-    names = list(dict.fromkeys(name.topic for name, _ in lacking(topics)))
+    names = list(dict.fromkeys(name.topic for name, _ in partitions_with_problems(topics)))
     try:
         return cluster.call_any(lambda connection: min_insync_replicas(connection, names))
     except ClientError:
@@ -94,7 +94,7 @@ def _min_isrs(cluster: Cluster, topics: Iterable[Topic]) -> dict[str, int]:
 def _ends(cluster: Cluster, topics: Iterable[Topic], brokers: Mapping[int, BrokerStatus]) -> LogEnds:
     """Return the log end offsets of the brokers that answer."""
     ends = {}
-    for broker, partitions in asked_for_ends(topics).items():
+    for broker, partitions in partitions_by_broker(topics).items():
         known = brokers.get(broker)
         if known is not None and known.is_alive and known.silence is None:
             try:

@@ -15,7 +15,7 @@ import typer
 from typer.main import get_command
 
 from odradek.app.commands import serve_command as serve
-from odradek.app.terminal.command_failed import FAILED, MISUNDERSTOOD, CommandFailed, sentence_of, status_of
+from odradek.app.terminal.command_failed import FAILED, USAGE_ERROR, CommandFailed, sentence_of, status_of
 from odradek.app.terminal.compiled import version_line
 from odradek.app.terminal.interrupts import InterruptBlock
 
@@ -27,8 +27,8 @@ DONE, PIPE_CLOSED, INTERRUPTED = 0, 141, 130
 PURPOSE = "Apache Kafka in Python: run a broker, and work with any Kafka cluster."
 
 
-def show_version(is_wanted: bool) -> None:
-    if is_wanted:
+def show_version(is_requested: bool) -> None:
+    if is_requested:
         typer.echo(version_line())
         raise typer.Exit()
 
@@ -203,17 +203,17 @@ def build(verb: str | None) -> typer.Typer:
 def run(arguments: Sequence[str]) -> int:
     """Parse and run the command, and print one sentence for an error. Return the exit status."""
     if sys.stdout is None:
-        return say("odradek: standard output is closed", FAILED)
+        return print_error("odradek: standard output is closed", FAILED)
     command = get_command(build(arguments[0] if arguments else None))
     try:
         with command.make_context("odradek", list(arguments)) as context, InterruptBlock():
             status = command.invoke(context)
         sys.stdout.flush()
         return status if isinstance(status, int) else DONE
-    except typer.Exit as leaving:
-        return leaving.exit_code
+    except typer.Exit as typer_exit:
+        return typer_exit.exit_code
     except UsageError as error:
-        return misunderstood(error)
+        return report_usage_error(error)
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     except BrokenPipeError:
@@ -221,26 +221,26 @@ def run(arguments: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return PIPE_CLOSED
     except CommandFailed as error:
-        return say(f"odradek: {error}", error.status)
+        return print_error(f"odradek: {error}", error.status)
     except Exception as error:
         sentence = sentence_of(error)
         if sentence is None:
             raise  # A bug: show its traceback.
-        return say(f"odradek: {sentence}", status_of(error))
+        return print_error(f"odradek: {sentence}", status_of(error))
 
 
-def misunderstood(error: Exception) -> int:
+def report_usage_error(error: Exception) -> int:
     """Print the usage error on one line with the help command. Return the exit status."""
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else "odradek"
     message = getattr(error, "format_message", error.__str__)()
     if type(error).__name__ == "NoArgsIsHelpError":
         # With rich, typer has already printed the help. Without rich, the message is the help.
-        return say(message, MISUNDERSTOOD) if message else MISUNDERSTOOD
+        return print_error(message, USAGE_ERROR) if message else USAGE_ERROR
     sentence = " ".join(message.split()).replace(" Value error,", "").rstrip(".")
-    return say(f"{path}: {sentence}; see {path} --help", MISUNDERSTOOD)
+    return print_error(f"{path}: {sentence}; see {path} --help", USAGE_ERROR)
 
 
-def say(text: str, status: int) -> int:
+def print_error(text: str, status: int) -> int:
     sys.stderr.write(text + "\n")
     return status

@@ -11,7 +11,7 @@ import typer
 
 from odradek.app.cli.cli_options import pairs
 from odradek.app.config.properties import read_properties
-from odradek.app.terminal.command_failed import MISUNDERSTOOD, CommandFailed
+from odradek.app.terminal.command_failed import USAGE_ERROR, CommandFailed
 from odradek.app.terminal.output import print_json, print_table, printable
 from odradek.client.admin.config_admin import (
     APPEND,
@@ -60,20 +60,20 @@ def edits_of(
     from_file: Path | None,
 ) -> list[Edit]:
     """Return the requested edits. Raise CommandFailed, also for a key named by two options."""
-    edits = [Edit(key, SET, value) for key, value in (*_pairs(sets, "--set"), *_of_file(from_file))]
+    edits = [Edit(key, SET, value) for key, value in (*_pairs(sets, "--set"), *_pairs_of_file(from_file))]
     edits += [Edit(key.strip(), DELETE) for key in deletes or ()]
     edits += [Edit(key, APPEND, value) for key, value in _pairs(appends, "--append")]
     edits += [Edit(key, SUBTRACT, value) for key, value in _pairs(subtracts, "--subtract")]
-    twice = [key for key, count in Counter(edit.key for edit in edits).items() if count > 1]
-    if twice:
-        raise CommandFailed(f"duplicate key '{printable(twice[0])}': change each key only once", MISUNDERSTOOD)
+    duplicates = [key for key, count in Counter(edit.key for edit in edits).items() if count > 1]
+    if duplicates:
+        raise CommandFailed(f"duplicate key '{printable(duplicates[0])}': change each key only once", USAGE_ERROR)
     return edits
 
 
 def change(cluster: Cluster, resource: Resource, edits: Sequence[Edit], *, dry_run: bool) -> None:
     """Change all of the keys, or none."""
     alter_configs(cluster, resource, edits, validate_only=dry_run)
-    typer.echo(f"{resource}: {', '.join(map(_told, edits))}{' (not applied: --dry-run)' if dry_run else ''}")
+    typer.echo(f"{resource}: {', '.join(map(_describe, edits))}{' (not applied: --dry-run)' if dry_run else ''}")
 
 
 def show(cluster: Cluster, resource: Resource, *, defaults: bool, as_json: bool) -> list[ConfigEntry]:
@@ -102,7 +102,7 @@ def _value(entry: ConfigEntry) -> str | None:
     return "(hidden)" if entry.is_sensitive else entry.value
 
 
-def _told(edit: Edit) -> str:
+def _describe(edit: Edit) -> str:
     if edit.operation == DELETE:
         return f"{printable(edit.key)} deleted"
     key = broker_key(edit.key)
@@ -115,8 +115,8 @@ def _pairs(texts: Sequence[str] | None, option: str) -> list[tuple[str, str]]:
     return [pair for text in texts or () for pair in pairs([text], option).items()]
 
 
-def _of_file(path: Path | None) -> list[tuple[str, str]]:
+def _pairs_of_file(path: Path | None) -> list[tuple[str, str]]:
     try:
         return [] if path is None else list(read_properties(path).items())
     except ConfigError as error:
-        raise CommandFailed(str(error).rstrip("."), MISUNDERSTOOD) from None
+        raise CommandFailed(str(error).rstrip("."), USAGE_ERROR) from None

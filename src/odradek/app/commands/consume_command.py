@@ -22,7 +22,7 @@ from odradek.app.cli.partitions_named import no_such_partition, topic_name
 from odradek.app.cli.record_text import Formatter, json_lines, key_value_lines, raw_values, value_lines
 from odradek.app.cli.starting import offsets_at, start_rule
 from odradek.app.commands.produce_command import unescaped
-from odradek.app.terminal.command_failed import MISUNDERSTOOD, CommandFailed, report_failures
+from odradek.app.terminal.command_failed import USAGE_ERROR, CommandFailed, report_failures
 from odradek.app.terminal.patient_output import PatientOutput, terminated_in_order
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import INT64_MAX, MIB, TopicPartition
@@ -123,10 +123,10 @@ def consume(
     }
     failures: dict[TopicPartition, ClientError] = {}  # Of partitions that are not read.
     with connected(bootstrap_server, command_config, **settings) as cluster:
-        wanted = partitions_of(cluster, topics, partition)
+        requested = partitions_of(cluster, topics, partition)
         if group is None:
-            until = None if follow else offsets_at(cluster, wanted, LATEST, failures)
-            led = [each for each in wanted if each not in failures]
+            until = None if follow else offsets_at(cluster, requested, LATEST, failures)
+            led = [each for each in requested if each not in failures]
             write(Fetcher(cluster, begin(cluster, led), until=until), until, lines, max_messages)
         else:
             member = GroupMember(cluster, group, topics, instance_id=instance)
@@ -138,11 +138,11 @@ def consume(
 
 def refuse_contradictions(group: str | None, instance: str | None, partitions: Sequence[int] | None) -> None:
     if group == "":
-        raise CommandFailed("--group must not be empty", MISUNDERSTOOD)
+        raise CommandFailed("--group must not be empty", USAGE_ERROR)
     if group is None and instance is not None:
-        raise CommandFailed("--group-instance-id requires --group", MISUNDERSTOOD)
+        raise CommandFailed("--group-instance-id requires --group", USAGE_ERROR)
     if group is not None and partitions:
-        raise CommandFailed("the group assigns the partitions: omit --partition or --group", MISUNDERSTOOD)
+        raise CommandFailed("the group assigns the partitions: omit --partition or --group", USAGE_ERROR)
 
 
 def formatter(layout: Format, key_separator: str) -> Formatter:
@@ -177,7 +177,7 @@ def write(fetcher: Fetcher, until: Mapping[TopicPartition, int] | None, lines: F
     while left and not fetcher.is_done:
         for fetched in fetcher.poll(POLL_MS):
             end = INT64_MAX if until is None else until[fetched.partition]
-            for batch in intact(fetched):
+            for batch in intact_batches(fetched):
                 # A batch may begin before the requested offset, and extend beyond the end.
                 chosen = lines(fetched.partition, batch, fetched.fetch_offset, end)[:left]
                 left -= len(chosen)
@@ -201,7 +201,7 @@ def write_fetched(consumer: GroupConsumer, out: PatientOutput, fetched: Fetched,
     """Write at most `most` records of one partition, report the position, and return the count."""
     end = consumer.until.get(fetched.partition, INT64_MAX)
     left = most
-    for batch in intact(fetched):
+    for batch in intact_batches(fetched):
         chosen = lines(fetched.partition, batch, fetched.fetch_offset, end)
         out.write(b"".join(chosen[:left]))
         if len(chosen) > left:
@@ -220,7 +220,7 @@ def offset_after(batch: Batch, start: int, count: int) -> int:
     return next(islice(offsets, count - 1, None)) + 1
 
 
-def intact(fetched: Fetched) -> Iterator[Batch]:
+def intact_batches(fetched: Fetched) -> Iterator[Batch]:
     for batch in fetched.batches():
         if not batch.is_intact:
             where = f"{fetched.partition} at offset {batch.base_offset}"

@@ -41,18 +41,18 @@ def doctor(
     tls = client_config(address, command_config).tls
     findings = [*examine(parsed(address), timeout_seconds, tls), examine_installation()]
     if as_json:
-        print_json(described(address, findings))
+        print_json(to_json(address, findings))
     else:
         show(findings)
     return 0 if works(findings) else FAILED
 
 
-def described(address: str, findings: Sequence[Finding]) -> dict[str, object]:
+def to_json(address: str, findings: Sequence[Finding]) -> dict[str, object]:
     return {
         "address": address,
         "works": works(findings),
         "findings": [
-            {"check": one.check, "state": one.state.value.lower(), "says": one.says, "advice": one.advice}
+            {"check": one.check, "state": one.state.value.lower(), "says": one.message, "advice": one.advice}
             for one in findings
         ],
     }
@@ -60,7 +60,7 @@ def described(address: str, findings: Sequence[Finding]) -> dict[str, object]:
 
 def show(findings: Sequence[Finding]) -> None:
     print_table(
-        ["check", "state", "what a client sees~"], [(one.check, one.state, printable(one.says)) for one in findings]
+        ["check", "state", "what a client sees~"], [(one.check, one.state, printable(one.message)) for one in findings]
     )
     sys.stdout.write("\n")
     for advice in dict.fromkeys(one.advice for one in findings if one.advice):

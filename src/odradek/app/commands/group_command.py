@@ -12,12 +12,12 @@ from odradek.app.cli.cli_options import (
     AsJson,
     BootstrapServer,
     CommandConfig,
-    chosen,
+    choose,
     connected,
     not_empty,
 )
 from odradek.app.cli.group_view import Shown, description, show
-from odradek.app.cli.partitions_named import ends_of, named
+from odradek.app.cli.partitions_named import ends_of, named_partitions
 from odradek.app.commands.group_reset import reset_offsets
 from odradek.app.terminal.command_failed import report_failures
 from odradek.app.terminal.output import print_json, print_table
@@ -69,8 +69,8 @@ def list_command(
     command_config: CommandConfig = None,
 ) -> int:
     """List groups with their type, protocol and state."""
-    states = [chosen("--state", each, STATES) for each in state or ()]
-    types = [chosen("--type", each, TYPES) for each in kind or ()]
+    states = [choose("--state", each, STATES) for each in state or ()]
+    types = [choose("--type", each, TYPES) for each in kind or ()]
     failures: dict[int, ClientError] = {}  # Of brokers whose groups are missing.
     with connected(bootstrap_server, command_config) as cluster:
         groups = list_groups(cluster, states=states, types=types, failures=failures)
@@ -104,8 +104,8 @@ def describe(
     """Show the state and members of groups, and their lag for each partition."""
     failures: list[ClientError] = []
     with connected(bootstrap_server, command_config) as cluster:
-        wanted = list(dict.fromkeys(groups or every_group(cluster, failures)))
-        shown = descriptions(cluster, described_groups(cluster, wanted, failures, is_all=not groups), failures)
+        requested = list(dict.fromkeys(groups or every_group(cluster, failures)))
+        shown = descriptions(cluster, described_groups(cluster, requested, failures, is_all=not groups), failures)
     if failures and not shown:
         raise failures[0]
     if as_json:
@@ -117,9 +117,9 @@ def describe(
 
 
 def every_group(cluster: Cluster, failures: list[ClientError]) -> list[str]:
-    away: dict[int, ClientError] = {}
-    names = [each.group for each in list_groups(cluster, failures=away)]
-    failures += away.values()
+    listing_failures: dict[int, ClientError] = {}
+    names = [each.group for each in list_groups(cluster, failures=listing_failures)]
+    failures += listing_failures.values()
     return names
 
 
@@ -141,12 +141,12 @@ def described_groups(
 
 def descriptions(cluster: Cluster, groups: list[GroupDescription], failures: list[ClientError]) -> list[Shown]:
     """Combine groups with their committed offsets, and with partition ends if leaders return them."""
-    untold: dict[str, ClientError] = {}
-    committed = fetch_offsets(cluster, {each.group: None for each in groups}, failures=untold)
+    offset_failures: dict[str, ClientError] = {}
+    committed = fetch_offsets(cluster, {each.group: None for each in groups}, failures=offset_failures)
     assigned = {at for each in groups for member in each.members for at in member.assignment or ()}
-    endless: dict[TopicPartition, ClientError] = {}
-    ends = ends_of(cluster, assigned.union(*committed.values()), endless)
-    failures += [*untold.values(), *endless.values()]
+    end_failures: dict[TopicPartition, ClientError] = {}
+    ends = ends_of(cluster, assigned.union(*committed.values()), end_failures)
+    failures += [*offset_failures.values(), *end_failures.values()]
     return [description(each, committed.get(each.group, {}), ends) for each in groups]
 
 
@@ -182,7 +182,7 @@ def delete_offsets_command(
 ) -> int:
     """Delete a group's committed offsets of topics that no member subscribes to."""
     with connected(bootstrap_server, command_config) as cluster:
-        outcomes = delete_offsets(cluster, group, named(cluster, topic))
+        outcomes = delete_offsets(cluster, group, named_partitions(cluster, topic))
     for partition, error in outcomes.items():
         if error is None:
             typer.echo(f"deleted the offset of {partition}")

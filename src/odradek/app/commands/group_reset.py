@@ -22,15 +22,15 @@ from odradek.app.cli.cli_options import (
     not_empty,
 )
 from odradek.app.cli.offset_rules import Offsets, Rule, Scope
-from odradek.app.cli.partitions_named import existing
-from odradek.app.terminal.command_failed import MISUNDERSTOOD, CommandFailed
+from odradek.app.cli.partitions_named import existing_partitions
+from odradek.app.terminal.command_failed import USAGE_ERROR, CommandFailed
 from odradek.app.terminal.output import plural, print_json, print_table, printable, remark
 from odradek.app.terminal.time_arguments import duration_ms, moment_ms
 from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicPartition
 from odradek.client.admin.group_admin import describe_groups
 from odradek.client.cluster.cluster import Cluster
-from odradek.client.connection.client_errors import ClientError, ErrorAnswer, answer_error
+from odradek.client.connection.client_errors import ClientError, ErrorAnswer, response_error
 from odradek.client.consumer.group_offsets import Committed, commit_offsets, fetch_offsets
 
 COMMITTED_BY_OTHERS = frozenset(
@@ -108,7 +108,7 @@ def reset_offsets(
         "--to-latest": rules.to_latest if to_latest else None,
         "--to-current": rules.to_current if to_current else None,
         "--to-offset": None if to_offset is None else rules.to_offset(to_offset),
-        "--shift-by": None if shift_by is None else rules.shifted_by(shift_by),
+        "--shift-by": None if shift_by is None else rules.shift_by(shift_by),
         "--to-datetime": None if to_datetime is None else since(to_datetime),
         "--by-duration": None if by_duration is None else ago(by_duration),
         "--from-file": None if from_file is None else rules.to_planned({}),
@@ -118,18 +118,20 @@ def reset_offsets(
     with connected(bootstrap_server, command_config) as cluster:
         refuse_active(cluster, groups)
         scopes = scopes_of(cluster, groups, topic or (), plans)
-        decided = {
+        new_offsets = {
             scope.group: (rule if plans is None else rules.to_planned(plans[scope.group]))(scope) for scope in scopes
         }
         if execute:
-            write_all(cluster, decided)
-    report({scope.group: scope.committed for scope in scopes}, decided, as_csv=export, as_json=as_json)
-    remark(what_was_reset(decided) if execute else "no offsets changed: run again with --execute to set them")
+            write_all(cluster, new_offsets)
+    report({scope.group: scope.committed for scope in scopes}, new_offsets, as_csv=export, as_json=as_json)
+    remark(reset_summary(new_offsets) if execute else "no offsets changed: run again with --execute to set them")
 
 
-def what_was_reset(decided: Mapping[str, Offsets]) -> str:
-    groups = f"group {printable(next(iter(decided)))}" if len(decided) == 1 else plural(len(decided), "group")
-    count = sum(map(len, decided.values()))
+def reset_summary(new_offsets: Mapping[str, Offsets]) -> str:
+    groups = (
+        f"group {printable(next(iter(new_offsets)))}" if len(new_offsets) == 1 else plural(len(new_offsets), "group")
+    )
+    count = sum(map(len, new_offsets.values()))
     return f"reset the offset{'' if count == 1 else 's'} of {plural(count, 'partition')} of {groups}"
 
 
@@ -137,20 +139,20 @@ def refuse_contradictions(
     is_both: bool, is_two_formats: bool, has_topics: bool, all_topics: bool, from_file: Path | None
 ) -> None:
     if is_both:
-        raise CommandFailed("--execute and --dry-run exclude each other: omit one of them", MISUNDERSTOOD)
+        raise CommandFailed("--execute and --dry-run exclude each other: omit one of them", USAGE_ERROR)
     if is_two_formats:
-        raise CommandFailed("--export prints CSV and --json prints JSON: omit one of them", MISUNDERSTOOD)
+        raise CommandFailed("--export prints CSV and --json prints JSON: omit one of them", USAGE_ERROR)
     if from_file is not None and (has_topics or all_topics):
-        raise CommandFailed("--from-file names the partitions: omit --topic and --all-topics", MISUNDERSTOOD)
+        raise CommandFailed("--from-file names the partitions: omit --topic and --all-topics", USAGE_ERROR)
     if from_file is None and has_topics == all_topics:
-        raise CommandFailed("choose either --topic TOPIC[:N,...] or --all-topics", MISUNDERSTOOD)
+        raise CommandFailed("choose either --topic TOPIC[:N,...] or --all-topics", USAGE_ERROR)
 
 
 def only_rule(given: Mapping[str, Rule | None]) -> Rule:
     named = [rule for rule in given.values() if rule is not None]
     if len(named) == 1:
         return named[0]
-    raise CommandFailed(f"choose one of {', '.join(given)}", MISUNDERSTOOD)
+    raise CommandFailed(f"choose one of {', '.join(given)}", USAGE_ERROR)
 
 
 def since(text: str) -> Rule:
@@ -158,7 +160,7 @@ def since(text: str) -> Rule:
         return rules.to_time(moment_ms(text))
     except ValueError:
         message = f"invalid --to-datetime {text!r}: use a time like 2026-11-21T14:00 or 2026-11-21T14:00Z"
-        raise CommandFailed(message, MISUNDERSTOOD) from None
+        raise CommandFailed(message, USAGE_ERROR) from None
 
 
 def ago(text: str) -> Rule:
@@ -166,7 +168,7 @@ def ago(text: str) -> Rule:
         return rules.to_time(max(0, time.time_ns() // 1_000_000 - duration_ms(text)))
     except ValueError:
         message = f"invalid --by-duration {text!r}: use 90s, 10m, 2h, 1d, or P1DT2H30M"
-        raise CommandFailed(message, MISUNDERSTOOD) from None
+        raise CommandFailed(message, USAGE_ERROR) from None
 
 
 def refuse_active(cluster: Cluster, groups: Sequence[str]) -> None:
@@ -183,17 +185,17 @@ def refuse_active(cluster: Cluster, groups: Sequence[str]) -> None:
 def scopes_of(
     cluster: Cluster, groups: Sequence[str], topics: Sequence[str], plans: Mapping[str, Offsets] | None
 ) -> list[Scope]:
-    named = existing(cluster, topics)
-    wanted: dict[str, list[TopicPartition] | None] = {
+    named = existing_partitions(cluster, topics)
+    partitions_by_group: dict[str, list[TopicPartition] | None] = {
         group: (named or None) if plans is None else sorted(plans[group]) for group in groups
     }
-    for partitions in wanted.values() if plans is not None else ():
+    for partitions in partitions_by_group.values() if plans is not None else ():
         refuse_missing(cluster, partitions or ())
-    committed = fetch_offsets(cluster, wanted)
+    committed = fetch_offsets(cluster, partitions_by_group)
     scopes = []
     for group in groups:
         known = {each: at.offset for each, at in committed[group].items()}
-        partitions = wanted[group] or sorted(known)
+        partitions = partitions_by_group[group] or sorted(known)
         if not partitions:
             raise CommandFailed(f"group {group} has no committed offsets: name topics with --topic")
         scopes.append(Scope(cluster, group, partitions, known, remark))
@@ -201,16 +203,16 @@ def scopes_of(
 
 
 def refuse_missing(cluster: Cluster, partitions: Sequence[TopicPartition]) -> None:
-    there = set(cluster.partitions(sorted({each.topic for each in partitions}), timeout_ms=0))
+    existing = set(cluster.partitions(sorted({each.topic for each in partitions}), timeout_ms=0))
     for each in partitions:
-        if each not in there:
-            raise answer_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, str(each))
+        if each not in existing:
+            raise response_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, str(each))
 
 
-def write_all(cluster: Cluster, decided: Mapping[str, Offsets]) -> None:
+def write_all(cluster: Cluster, new_offsets: Mapping[str, Offsets]) -> None:
     """Commit group by group; after an error, print the groups already done."""
     done: list[str] = []
-    for group, offsets in decided.items():
+    for group, offsets in new_offsets.items():
         try:
             write(cluster, group, offsets)
         except (ClientError, CommandFailed):
@@ -231,13 +233,13 @@ def write(cluster: Cluster, group: str, offsets: Offsets) -> None:
 
 def report(
     before: Mapping[str, Mapping[TopicPartition, int]],
-    decided: Mapping[str, Offsets],
+    new_offsets: Mapping[str, Offsets],
     *,
     as_csv: bool,
     as_json: bool,
 ) -> None:
     if as_csv:
-        csv.writer(sys.stdout, lineterminator="\n").writerows(rules.plan_lines(decided))
+        csv.writer(sys.stdout, lineterminator="\n").writerows(rules.plan_lines(new_offsets))
         return
     rows = [
         {
@@ -247,7 +249,7 @@ def report(
             "committed": before[group].get(each),
             "new": offset,
         }
-        for group, offsets in decided.items()
+        for group, offsets in new_offsets.items()
         for each, offset in offsets.items()
     ]
     if as_json:

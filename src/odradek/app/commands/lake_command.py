@@ -9,7 +9,7 @@ import typer
 
 from odradek.app.cli.cli_options import AsJson, pairs
 from odradek.app.commands.load_command import Storage, spark_extra
-from odradek.app.terminal.command_failed import MISUNDERSTOOD, CommandFailed
+from odradek.app.terminal.command_failed import USAGE_ERROR, CommandFailed
 from odradek.app.terminal.output import plural, print_json
 
 OLDER_THAN_HOURS = 168  # Delta's delta.deletedFileRetentionDuration.
@@ -56,7 +56,7 @@ def vacuum(
     try:
         names = vacuumed(Place.of(lake, pairs(storage or (), "--storage")), older_than_hours, execute=execute)
     except BadPlace as error:
-        raise CommandFailed(uncapped(error), MISUNDERSTOOD) from None
+        raise CommandFailed(uncapped(error), USAGE_ERROR) from None
     except BadLake as error:
         raise CommandFailed(uncapped(error)) from None
     if as_json:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from odradek.app.cli.cli_options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, CommandConfig, client_texts, pairs
-from odradek.app.terminal.command_failed import MISUNDERSTOOD, CommandFailed
+from odradek.app.terminal.command_failed import USAGE_ERROR, CommandFailed
 from odradek.base.extras import absent, not_installed
 
 Storage = Annotated[
@@ -88,7 +88,7 @@ def load(
         from odradek.spark.load import LoadOptions, run
     names = [name.strip() for text in topics or () for name in text.split(",") if name.strip()]
     if bool(names) == bool(pattern):
-        raise CommandFailed("choose either --topics or --pattern", MISUNDERSTOOD)
+        raise CommandFailed("choose either --topics or --pattern", USAGE_ERROR)
     options = LoadOptions(
         bootstrap_servers=bootstrap_server,
         lake=lake,

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from odradek.app.inspect.repair import repair as repair_logs
-from odradek.app.inspect.verify import Counts, Folder, LogFinding, write_down
+from odradek.app.inspect.verify import Counts, Folder, LogFinding, record_damages
 from odradek.app.inspect.verify import verify as verify_log
 from odradek.app.terminal.command_failed import FAILED, CommandFailed
 from odradek.app.terminal.output import plural, print_json_line, size_text
@@ -67,13 +67,13 @@ def verify_all(path: Path, repair: bool, as_json: bool) -> int:
         verdict = f"{plural(sum(faulty.values()), 'fault')}" if faulty else "no faults"
         sys.stdout.write(f"{plural(counts.logs, 'log')}, {read}, {size_text(counts.size)}: {verdict}\n")
     if not repair:
-        write_down(folder, damages)
+        record_damages(folder, damages)
     if not repair or not faulty:
         return FAILED if faulty else 0
     for partition, aside in repair_logs(folder, list(faulty)):
-        write_said(LogFinding(partition, "repaired" if aside is None else f"repaired, {aside}", False), as_json)
-    again = [folder.path / str(partition) for partition in faulty]
-    return FAILED if faults_of(Folder.at(folder.path), again, Counts(), as_json, damages) else 0
+        write_finding(LogFinding(partition, "repaired" if aside is None else f"repaired, {aside}", False), as_json)
+    repaired = [folder.path / str(partition) for partition in faulty]
+    return FAILED if faults_of(Folder.at(folder.path), repaired, Counts(), as_json, damages) else 0
 
 
 def faults_of(
@@ -83,21 +83,23 @@ def faults_of(
     faulty: Counter[TopicPartition] = Counter()
     for partition in partitions:
         try:
-            for said in verify_log(folder, partition, counts):
-                write_said(said, as_json)
-                if said.is_fault:
-                    faulty[said.partition] += 1
-                if said.damage is not None:
-                    damages.append(said.damage)
+            for finding in verify_log(folder, partition, counts):
+                write_finding(finding, as_json)
+                if finding.is_fault:
+                    faulty[finding.partition] += 1
+                if finding.damage is not None:
+                    damages.append(finding.damage)
         except OSError:
             if partition.exists():  # Otherwise it was deleted concurrently.
                 raise
     return faulty
 
 
-def write_said(said: LogFinding, as_json: bool) -> None:
+def write_finding(finding: LogFinding, as_json: bool) -> None:
     if as_json:
-        kind = "fault" if said.is_fault else "note"
-        print_json_line({"topic": said.partition.topic, "partition": said.partition.partition, kind: said.says})
+        kind = "fault" if finding.is_fault else "note"
+        print_json_line(
+            {"topic": finding.partition.topic, "partition": finding.partition.partition, kind: finding.message}
+        )
     else:
-        sys.stdout.write(f"{said.partition}: {said.says}\n")
+        sys.stdout.write(f"{finding.partition}: {finding.message}\n")

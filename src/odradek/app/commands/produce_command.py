@@ -15,7 +15,7 @@ import typer
 from odradek.app.cli.cli_options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, CommandConfig, connected
 from odradek.app.cli.partitions_named import no_such_partition, topic_name
 from odradek.app.cli.record_text import LineRecord, NotARecord, parse_json, parse_plain
-from odradek.app.terminal.command_failed import MISUNDERSTOOD, CommandFailed
+from odradek.app.terminal.command_failed import USAGE_ERROR, CommandFailed
 from odradek.app.terminal.lines import lines_of
 from odradek.app.terminal.output import plural
 from odradek.app.terminal.progress_line import Progress, shown_progress
@@ -101,14 +101,12 @@ def produce(
     odradek consume flights --format json | odradek produce copy --json
     """
     if as_json and (key_separator is not None or headers):
-        raise CommandFailed(
-            "--json lines contain the key and headers: omit --key-separator and --headers", MISUNDERSTOOD
-        )
+        raise CommandFailed("--json lines contain the key and headers: omit --key-separator and --headers", USAGE_ERROR)
     topic = topic_name(topic)
     parse = line_parser(key_separator, headers, as_json, null)
     with (
         connected(bootstrap_server, command_config) as cluster,
-        opened(file) as (fd, size),
+        open_input(file) as (fd, size),
         shown_progress(topic, size) as progress,
     ):
         cluster.topic(topic, timeout_ms=CREATED_MS_MAX, may_create=True)
@@ -119,7 +117,7 @@ def produce(
         if partition is not None and partition >= count:
             raise no_such_partition(topic, partition, count)
         target = Target(topic, count, partition, by_key)
-        send_lines(producer, target, counted(lines_of(fd, PAUSE_MS, producer.flush), progress), parse)
+        send_lines(producer, target, count_lines(lines_of(fd, PAUSE_MS, producer.flush), progress), parse)
 
 
 class Target(NamedTuple):
@@ -140,7 +138,7 @@ class Target(NamedTuple):
         return record.partition
 
 
-def counted(lines: Iterator[bytes], progress: Progress) -> Iterator[bytes]:
+def count_lines(lines: Iterator[bytes], progress: Progress) -> Iterator[bytes]:
     for line in lines:
         yield line
         progress.add(1, len(line) + 1)
@@ -178,7 +176,7 @@ def line_parser(
         return parse_json
     separator = None if key_separator is None else unescaped(key_separator)
     if separator == b"":
-        raise CommandFailed("--key-separator must not be empty", MISUNDERSTOOD)
+        raise CommandFailed("--key-separator must not be empty", USAGE_ERROR)
     marker = None if null is None else null.encode()
 
     def parse(line: bytes) -> LineRecord:
@@ -194,7 +192,7 @@ def unescaped(text: str) -> bytes:
 
 
 @contextmanager
-def opened(file: Path | None) -> Iterator[tuple[int, int | None]]:
+def open_input(file: Path | None) -> Iterator[tuple[int, int | None]]:
     """Open the input. Yield its file descriptor and, for a regular file, its size."""
     if file is None:
         if sys.stdin.isatty() and sys.stderr.isatty():

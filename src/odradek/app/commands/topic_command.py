@@ -17,7 +17,7 @@ from odradek.app.cli.cli_options import (
 )
 from odradek.app.cli.partitions_named import topic_name
 from odradek.app.cli.starting import Positions, offsets_at
-from odradek.app.cli.topic_config_arguments import meant_instead
+from odradek.app.cli.topic_config_arguments import suggest_key
 from odradek.app.commands.topic_compact import compact
 from odradek.app.commands.topic_config_command import config
 from odradek.app.commands.topic_delete import delete
@@ -105,9 +105,9 @@ def create_topic(cluster: Cluster, topic: admin.NewTopic) -> None:
     try:
         (created,) = admin.create_topics(cluster, [topic])
     except ErrorAnswer as error:
-        meant = meant_instead(topic.configs) if error.code == ErrorCode.INVALID_CONFIG else ""
-        if meant:
-            raise CommandFailed(f"{error}{meant}") from None
+        suggestion = suggest_key(topic.configs) if error.code == ErrorCode.INVALID_CONFIG else ""
+        if suggestion:
+            raise CommandFailed(f"{error}{suggestion}") from None
         raise
     wait_until_seen(cluster, topic.name, max(created.partitions, 1))
     count = f" ({plural(created.partitions, 'partition')})" if created.partitions >= 0 else ""
@@ -178,9 +178,9 @@ def describe(
     named = [topic_name(name) for name in names or ()]
     failures: dict[TopicPartition, ClientError] = {}
     with connected(bootstrap_server, command_config) as cluster:
-        wanted: list[str] = [*named] or [topic.name for topic in cluster.topics() if not topic.is_internal]
-        topics = admin.describe_topics(cluster, wanted)
-        configs = admin.describe_topic_configs(cluster, wanted)
+        requested: list[str] = [*named] or [topic.name for topic in cluster.topics() if not topic.is_internal]
+        topics = admin.describe_topics(cluster, requested)
+        configs = admin.describe_topic_configs(cluster, requested)
         bounds = bounds_of(cluster, topics, failures)
     described = [
         description(topic, [entry for entry in configs[topic.name] if defaults or entry.is_set_on_topic], bounds)

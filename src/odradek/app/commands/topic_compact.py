@@ -17,7 +17,7 @@ from odradek.app.cli.cli_options import (
     duration,
 )
 from odradek.app.cli.partitions_named import topic_name
-from odradek.app.commands.topic_segments import chosen
+from odradek.app.commands.topic_segments import choose_partitions
 from odradek.app.terminal.command_failed import report_failures
 from odradek.app.terminal.output import plural, print_json, print_table, remark, size_text
 from odradek.base.units import SECOND_MS, TopicPartition
@@ -49,25 +49,28 @@ def compact(
     """
     name, timeout_ms = topic_name(name), duration("--timeout", timeout)
     with connected(bootstrap_server, command_config) as cluster:
-        partitions = chosen(cluster, name, partition or ())
+        partitions = choose_partitions(cluster, name, partition or ())
         outcomes = compact_partitions(cluster, partitions, timeout_ms)
-    won = {each: outcome for each in partitions if isinstance(outcome := outcomes[each], Compacted)}
-    report(won, as_json=as_json)
+    compacted = {each: outcome for each in partitions if isinstance(outcome := outcomes[each], Compacted)}
+    report(compacted, as_json=as_json)
     return report_failures(outcome for each in partitions if isinstance(outcome := outcomes[each], ClientError))
 
 
-def report(won: Mapping[TopicPartition, Compacted], *, as_json: bool) -> None:
+def report(compacted: Mapping[TopicPartition, Compacted], *, as_json: bool) -> None:
     if as_json:
-        print_json([{"topic": each.topic, "partition": each.partition, **one._asdict()} for each, one in won.items()])
-    elif won:
-        columns = ["topic", "partition>", "before>", "after>", "records removed>", "seconds>"]
-        print_table(columns, [cells(each, one) for each, one in won.items()])
-        before, after = (sum(sizes) for sizes in zip(*(one[:2] for one in won.values()), strict=True))
-        removed = plural(sum(one.removed_records for one in won.values()), "record")
-        typer.echo(
-            f"{plural(len(won), 'partition')}, {size_text(before)} compacted to {size_text(after)}, {removed} removed"
+        print_json(
+            [{"topic": each.topic, "partition": each.partition, **one._asdict()} for each, one in compacted.items()]
         )
-    for each, one in won.items():
+    elif compacted:
+        columns = ["topic", "partition>", "before>", "after>", "records removed>", "seconds>"]
+        print_table(columns, [cells(each, one) for each, one in compacted.items()])
+        before, after = (sum(sizes) for sizes in zip(*(one[:2] for one in compacted.values()), strict=True))
+        removed = plural(sum(one.removed_records for one in compacted.values()), "record")
+        typer.echo(
+            f"{plural(len(compacted), 'partition')}, {size_text(before)} compacted to {size_text(after)}, "
+            f"{removed} removed"
+        )
+    for each, one in compacted.items():
         if one.held_back_by is not None:
             remark(f"{each} is compacted up to offset {one.compacted_to}: {one.held_back_by} protects the rest")
 

@@ -8,7 +8,7 @@ import typer
 
 from odradek.app.cli.cli_options import DEFAULT_BOOTSTRAP_SERVER, AsJson, BootstrapServer, CommandConfig, connected
 from odradek.app.cli.partitions_named import topic_name
-from odradek.app.cli.topic_config_arguments import meant_instead
+from odradek.app.cli.topic_config_arguments import suggest_key
 from odradek.app.commands.config_command import (
     All,
     Append,
@@ -58,7 +58,7 @@ def config(
         try:
             change(cluster, topic, edits, dry_run=dry_run)
         except ErrorAnswer as error:
-            meant = meant_instead(edit.key for edit in edits) if error.code == ErrorCode.INVALID_CONFIG else ""
-            if meant:
-                raise CommandFailed(f"{error}{meant}") from None
+            suggestion = suggest_key(edit.key for edit in edits) if error.code == ErrorCode.INVALID_CONFIG else ""
+            if suggestion:
+                raise CommandFailed(f"{error}{suggestion}") from None
             raise

@@ -10,14 +10,14 @@ import typer
 
 from odradek.app.cli.cli_options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, CommandConfig, connected
 from odradek.app.cli.partitions_named import topic_name
-from odradek.app.terminal.command_failed import FAILED, MISUNDERSTOOD, CommandFailed
+from odradek.app.terminal.command_failed import FAILED, USAGE_ERROR, CommandFailed
 from odradek.base.errors import ErrorCode
 from odradek.client.admin import admin
 from odradek.client.admin.seen import wait_until_seen
 from odradek.client.cluster.cluster import Cluster
 from odradek.client.connection.client_errors import ErrorAnswer
 
-HELD = {
+CONTENTS = {
     "__consumer_offsets": "the committed offsets of all groups",
     "__transaction_state": "the state of all transactions",
 }
@@ -41,7 +41,7 @@ def delete(
     """Delete topics and everything in them."""
     names = [topic_name(name) for name in names]
     with connected(bootstrap_server, command_config) as cluster:
-        confirm(internal_ones(cluster, names), is_allowed=internal, is_confirmed=yes)
+        confirm(internal_topics(cluster, names), is_allowed=internal, is_confirmed=yes)
         for name in names:
             try:
                 admin.delete_topics(cluster, [name])
@@ -54,7 +54,7 @@ def delete(
                 typer.echo(f"deleted {name}")
 
 
-def internal_ones(cluster: Cluster, names: Sequence[str]) -> list[str]:
+def internal_topics(cluster: Cluster, names: Sequence[str]) -> list[str]:
     return [topic.name for topic in cluster.retry(lambda: cluster.refresh(names)) if topic.is_internal]
 
 
@@ -63,12 +63,12 @@ def confirm(names: Sequence[str], *, is_allowed: bool, is_confirmed: bool) -> No
     if not names:
         return
     listed = " and ".join(names)
-    loss = " and ".join(HELD.get(name, f"Kafka's data in {name}") for name in names)
+    loss = " and ".join(CONTENTS.get(name, f"Kafka's data in {name}") for name in names)
     if not is_allowed:
-        raise CommandFailed(f"{listed} contains {loss}: pass --internal to delete it", MISUNDERSTOOD)
+        raise CommandFailed(f"{listed} contains {loss}: pass --internal to delete it", USAGE_ERROR)
     if is_confirmed:
         return
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise CommandFailed(f"{listed} contains {loss}: pass --yes to delete it without a terminal", MISUNDERSTOOD)
+        raise CommandFailed(f"{listed} contains {loss}: pass --yes to delete it without a terminal", USAGE_ERROR)
     if not typer.confirm(f"Delete {listed}, and with it {loss}?", err=True):
         raise CommandFailed("nothing was deleted", FAILED)

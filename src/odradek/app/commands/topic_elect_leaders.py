@@ -16,8 +16,8 @@ from odradek.app.cli.cli_options import (
     connected,
 )
 from odradek.app.cli.partitions_named import topic_name
-from odradek.app.commands.topic_segments import chosen
-from odradek.app.terminal.command_failed import MISUNDERSTOOD, CommandFailed, report_failures
+from odradek.app.commands.topic_segments import choose_partitions
+from odradek.app.terminal.command_failed import USAGE_ERROR, CommandFailed, report_failures
 from odradek.app.terminal.output import print_json, print_table, remark
 from odradek.base.errors import ErrorCode
 from odradek.base.units import NO_BROKER, TopicPartition
@@ -52,38 +52,42 @@ def elect(
     Example: odradek topic elect-leaders flights --partition 0
     """
     if everything == bool(names):
-        raise CommandFailed("name at least one topic, or use --all, but not both", MISUNDERSTOOD)
+        raise CommandFailed("name at least one topic, or use --all, but not both", USAGE_ERROR)
     named = [topic_name(name) for name in names or ()]
     with connected(bootstrap_server, command_config) as cluster:
-        asked = None if everything else [one for name in named for one in chosen(cluster, name, partition or ())]
-        ends = elect_leaders(cluster, asked, unclean=election_type is ElectionType.UNCLEAN)
-        leaders = leaders_of(cluster, ends)
-    report(ends, leaders, as_json=as_json)
+        requested = (
+            None if everything else [one for name in named for one in choose_partitions(cluster, name, partition or ())]
+        )
+        outcomes = elect_leaders(cluster, requested, unclean=election_type is ElectionType.UNCLEAN)
+        leaders = leaders_of(cluster, outcomes)
+    report(outcomes, leaders, as_json=as_json)
     return report_failures(
-        end for end in ends.values() if end is not None and end.code != ErrorCode.ELECTION_NOT_NEEDED
+        outcome
+        for outcome in outcomes.values()
+        if outcome is not None and outcome.code != ErrorCode.ELECTION_NOT_NEEDED
     )
 
 
-def leaders_of(cluster: Cluster, ends: Elections) -> dict[TopicPartition, int]:
+def leaders_of(cluster: Cluster, outcomes: Elections) -> dict[TopicPartition, int]:
     """Return the current leaders of the partitions, NO_BROKER for none."""
-    cluster.retry(lambda: cluster.refresh(sorted({each.topic for each in ends})))
+    cluster.retry(lambda: cluster.refresh(sorted({each.topic for each in outcomes})))
     leaders: dict[TopicPartition, int] = {}
-    for each in ends:
+    for each in outcomes:
         topic = cluster.metadata.topics.get(each.topic)
         found = topic.partition(each.partition) if topic is not None else None
         leaders[each] = NO_BROKER if found is None else found.leader
     return leaders
 
 
-def report(ends: Elections, leaders: dict[TopicPartition, int], *, as_json: bool) -> None:
+def report(outcomes: Elections, leaders: dict[TopicPartition, int], *, as_json: bool) -> None:
     rows = [
         {
             "topic": each.topic,
             "partition": each.partition,
             "leader": leaders[each],
-            "election": "elected" if end is None else ErrorCode(end.code).name,
+            "election": "elected" if outcome is None else ErrorCode(outcome.code).name,
         }
-        for each, end in sorted(ends.items())
+        for each, outcome in sorted(outcomes.items())
     ]
     if as_json:
         print_json(rows)

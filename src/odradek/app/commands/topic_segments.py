@@ -19,10 +19,16 @@ from odradek.app.cli.cli_options import (
     pairs,
 )
 from odradek.app.cli.partitions_named import no_such_partition, topic_name
-from odradek.app.inspect.log_locations import TopicLog, given_retention, logs_below, logs_told_by, told_retention
+from odradek.app.inspect.log_locations import (
+    TopicLog,
+    locate_logs,
+    logs_in_directory,
+    request_retention,
+    retention_from_overrides,
+)
 from odradek.app.inspect.segment_fate import Fate, Retention, age_text, fates
 from odradek.app.inspect.segment_files import SegmentFacts, offset_of_newest, segments_of
-from odradek.app.terminal.command_failed import MISUNDERSTOOD, CommandFailed
+from odradek.app.terminal.command_failed import USAGE_ERROR, CommandFailed
 from odradek.app.terminal.output import plural, print_json, print_table, remark, size_text, time_text
 from odradek.base.units import TopicPartition
 from odradek.client.cluster.cluster import Cluster
@@ -62,23 +68,23 @@ def segments(
     if log_dir is None:
         if config:
             raise CommandFailed(
-                "--config requires --log-dir: otherwise the broker returns the configuration", MISUNDERSTOOD
+                "--config requires --log-dir: otherwise the broker returns the configuration", USAGE_ERROR
             )
         with connected(bootstrap_server, command_config) as cluster:
-            retention = told_retention(cluster, name)
-            logs = logs_told_by(cluster, chosen(cluster, name, partition or ()))
+            retention = request_retention(cluster, name)
+            logs = locate_logs(cluster, choose_partitions(cluster, name, partition or ()))
     else:
-        retention = given_retention(pairs(config or (), "--config"))
-        logs = logs_below(log_dir, name, partition or ())
+        retention = retention_from_overrides(pairs(config or (), "--config"))
+        logs = logs_in_directory(log_dir, name, partition or ())
     return show(logs, retention, as_json=as_json)
 
 
-def chosen(cluster: Cluster, name: str, wanted: Sequence[int]) -> list[TopicPartition]:
-    every = cluster.partitions([name], timeout_ms=0)
-    for number in wanted:
-        if number >= len(every):
-            raise no_such_partition(name, number, len(every))
-    return [each for each in every if not wanted or each.partition in wanted]
+def choose_partitions(cluster: Cluster, name: str, numbers: Sequence[int]) -> list[TopicPartition]:
+    all_partitions = cluster.partitions([name], timeout_ms=0)
+    for number in numbers:
+        if number >= len(all_partitions):
+            raise no_such_partition(name, number, len(all_partitions))
+    return [each for each in all_partitions if not numbers or each.partition in numbers]
 
 
 def show(logs: Sequence[TopicLog], retention: Retention, *, as_json: bool) -> int:
@@ -87,8 +93,8 @@ def show(logs: Sequence[TopicLog], retention: Retention, *, as_json: bool) -> in
     for log in logs:
         if log.directory is not None:
             found = [with_newest_offset(one, now_ms) for one in segments_of(log.directory)]
-            told = fates(found, retention, log.bounds, now_ms)
-            rows += [row(log.partition, one, fate, now_ms) for one, fate in zip(found, told, strict=True)]
+            segment_fates = fates(found, retention, log.bounds, now_ms)
+            rows += [row(log.partition, one, fate, now_ms) for one, fate in zip(found, segment_fates, strict=True)]
     if as_json:
         print_json(rows)
     elif rows:

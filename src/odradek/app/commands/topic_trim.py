@@ -17,10 +17,10 @@ from odradek.app.cli.cli_options import (
 )
 from odradek.app.cli.partitions_named import topic_name
 from odradek.app.cli.starting import offsets_at
-from odradek.app.commands.topic_segments import chosen
-from odradek.app.inspect.log_locations import logs_told_by, told_retention
+from odradek.app.commands.topic_segments import choose_partitions
+from odradek.app.inspect.log_locations import locate_logs, request_retention
 from odradek.app.inspect.segment_files import segments_of
-from odradek.app.terminal.command_failed import MISUNDERSTOOD, CommandFailed, report_failures
+from odradek.app.terminal.command_failed import USAGE_ERROR, CommandFailed, report_failures
 from odradek.app.terminal.output import plural, print_json, print_table, remark, size_text
 from odradek.app.terminal.time_arguments import moment_ms
 from odradek.base.units import TopicPartition
@@ -68,26 +68,26 @@ def trim(
     odradek topic trim flights --partition 0 --before-offset 5000 --execute
     """
     if [before_offset is not None, before_time is not None, everything].count(True) != 1:
-        raise CommandFailed("choose one of --before-offset, --before-time and --all", MISUNDERSTOOD)
+        raise CommandFailed("choose one of --before-offset, --before-time and --all", USAGE_ERROR)
     when_ms = None if before_time is None else time_of(before_time)
     name = topic_name(name)
     with connected(bootstrap_server, command_config) as cluster:
         refuse_kept(cluster, name)
         failures: dict[TopicPartition, ClientError] = {}
-        starts = offsets_at(cluster, chosen(cluster, name, partition or ()), EARLIEST, failures)
+        starts = offsets_at(cluster, choose_partitions(cluster, name, partition or ()), EARLIEST, failures)
         ends = offsets_at(cluster, list(starts), LATEST, failures)
         starts = {each: starts[each] for each in ends}
-        wanted = new_starts(cluster, starts, ends, before_offset, when_ms)
-        freed = bytes_between(cluster, starts, wanted)
+        new_offsets = new_starts(cluster, starts, ends, before_offset, when_ms)
+        freed = bytes_between(cluster, starts, new_offsets)
         if execute:
-            moved = {each: offset for each, offset in wanted.items() if offset > starts[each]}
+            moved = {each: offset for each, offset in new_offsets.items() if offset > starts[each]}
             for each, outcome in delete_records(cluster, moved).items():
                 if isinstance(outcome, ClientError):
-                    wanted[each], failures[each] = starts[each], outcome
+                    new_offsets[each], failures[each] = starts[each], outcome
                 else:
-                    wanted[each] = outcome
-    report(starts, ends, wanted, freed, as_json=as_json)
-    records = sum(wanted[each] - start for each, start in starts.items())
+                    new_offsets[each] = outcome
+    report(starts, ends, new_offsets, freed, as_json=as_json)
+    records = sum(new_offsets[each] - start for each, start in starts.items())
     remark(
         f"deleted {plural(records, 'record')}"
         if execute
@@ -100,7 +100,7 @@ def refuse_kept(cluster: Cluster, name: str) -> None:
     """Raise CommandFailed for a topic whose records no broker deletes by offset."""
     if cluster.topic(name, timeout_ms=0).is_internal:
         raise CommandFailed(f"cannot delete records of internal topic {name}")
-    retention = told_retention(cluster, name)
+    retention = request_retention(cluster, name)
     if retention.compacts and not retention.deletes:
         raise CommandFailed(f"cannot delete records of {name}: its cleanup.policy must include delete")
 
@@ -110,7 +110,7 @@ def time_of(text: str) -> int:
         return moment_ms(text)
     except ValueError:
         message = f"invalid --before-time {text!r}: use a time like 2026-11-21T14:00 or 2026-11-21T14:00Z"
-        raise CommandFailed(message, MISUNDERSTOOD) from None
+        raise CommandFailed(message, USAGE_ERROR) from None
 
 
 def new_starts(
@@ -121,27 +121,27 @@ def new_starts(
         for each, end in ends.items():
             if before_offset > end:
                 remark(f"offset {before_offset} is higher than the latest offset of {each}: using {end}")
-        wanted = dict.fromkeys(starts, before_offset)
+        new_offsets = dict.fromkeys(starts, before_offset)
     elif when_ms is not None:
         # Without a record since then, all records up to the listed ends are older.
         found = offsets_at(cluster, list(starts), when_ms)
-        wanted = {each: ends[each] if offset < 0 else offset for each, offset in found.items()}
+        new_offsets = {each: ends[each] if offset < 0 else offset for each, offset in found.items()}
     else:
-        wanted = ends
-    return {each: min(max(wanted[each], start), ends[each]) for each, start in starts.items()}
+        new_offsets = ends
+    return {each: min(max(new_offsets[each], start), ends[each]) for each, start in starts.items()}
 
 
-def bytes_between(cluster: Cluster, starts: Offsets, wanted: Offsets) -> dict[TopicPartition, int]:
+def bytes_between(cluster: Cluster, starts: Offsets, new_offsets: Offsets) -> dict[TopicPartition, int]:
     """Return the bytes of segments that end between the old and the new starts, of locally readable logs."""
     try:
-        logs = logs_told_by(cluster, list(wanted))
+        logs = locate_logs(cluster, list(new_offsets))
     except Unsupported:
         return {}
     return {
         log.partition: sum(
             one.size
             for one in segments_of(log.directory)
-            if starts[log.partition] < one.end_offset <= wanted[log.partition] and not one.is_active
+            if starts[log.partition] < one.end_offset <= new_offsets[log.partition] and not one.is_active
         )
         for log in logs
         if log.directory is not None
@@ -149,16 +149,16 @@ def bytes_between(cluster: Cluster, starts: Offsets, wanted: Offsets) -> dict[To
 
 
 def report(
-    starts: Offsets, ends: Offsets, wanted: Offsets, freed: Mapping[TopicPartition, int], *, as_json: bool
+    starts: Offsets, ends: Offsets, new_offsets: Offsets, freed: Mapping[TopicPartition, int], *, as_json: bool
 ) -> None:
     rows = [
         {
             "topic": each.topic,
             "partition": each.partition,
             "start": start,
-            "new": wanted[each],
+            "new": new_offsets[each],
             "end": ends[each],
-            "records": wanted[each] - start,
+            "records": new_offsets[each] - start,
             "bytes": freed.get(each),
         }
         for each, start in starts.items()

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from odradek.app.config.properties import read_properties
-from odradek.app.terminal.command_failed import MISUNDERSTOOD, CommandFailed
+from odradek.app.terminal.command_failed import USAGE_ERROR, CommandFailed
 from odradek.app.terminal.output import plural, size_text
 from odradek.base.extras import absent, not_installed
 from odradek.coordination.copying import NotCopied, copy_metadata
@@ -24,7 +24,7 @@ app = typer.Typer(help="Copy cluster metadata.", no_args_is_help=True)
 
 CONNECT_MS_MAX = 10_000
 # Prefixes of a broker's ZooKeeper configuration.
-SPOKEN_WITH = ("zookeeper.", "java.security.auth.login.config", "odradek.zookeeper.")
+ZOOKEEPER_PREFIXES = ("zookeeper.", "java.security.auth.login.config", "odradek.zookeeper.")
 _ENSEMBLE = re.compile(r"[^/:,\s]+:\d+(,[^/:,\s]+:\d+)*(/\S*)?")
 
 
@@ -55,8 +55,8 @@ def copy(
     try:
         texts = _texts(config)
         with (
-            closing(_opened(source, texts, is_target=False)) as from_tree,
-            closing(_opened(target, texts, is_target=True)) as to_tree,
+            closing(_open(source, texts, is_target=False)) as from_tree,
+            closing(_open(target, texts, is_target=True)) as to_tree,
         ):
             copied = copy_metadata(from_tree, to_tree, source_name=source, target_name=target)
     except (NotCopied, TreeFailed) as failed:
@@ -72,16 +72,16 @@ def _texts(config: Path | None) -> Mapping[str, str]:
     try:
         texts = {} if config is None else read_properties(config)
     except ConfigError as error:
-        raise CommandFailed(str(error).rstrip("."), MISUNDERSTOOD) from None
-    return {name: text for name, text in texts.items() if name.startswith(SPOKEN_WITH)}
+        raise CommandFailed(str(error).rstrip("."), USAGE_ERROR) from None
+    return {name: text for name, text in texts.items() if name.startswith(ZOOKEEPER_PREFIXES)}
 
 
-def _opened(place: str, texts: Mapping[str, str], *, is_target: bool) -> Tree:
+def _open(place: str, texts: Mapping[str, str], *, is_target: bool) -> Tree:
     """Open the tree at a place, and create a missing target only. Raise CommandFailed, TreeFailed."""
     if not place:
-        raise CommandFailed("empty location: use a broker's metadata.log.dir, or HOST:PORT/CHROOT", MISUNDERSTOOD)
+        raise CommandFailed("empty location: use a broker's metadata.log.dir, or HOST:PORT/CHROOT", USAGE_ERROR)
     if _ENSEMBLE.fullmatch(place):
-        return _opened_ensemble(place.rstrip("/"), texts, is_target=is_target)
+        return _open_ensemble(place.rstrip("/"), texts, is_target=is_target)
     folder = Path(place)
     if is_target:
         folder.mkdir(parents=True, exist_ok=True)
@@ -90,7 +90,7 @@ def _opened(place: str, texts: Mapping[str, str], *, is_target: bool) -> Tree:
     return SqliteTree(folder / METADATA_FILE)
 
 
-def _opened_ensemble(connect: str, texts: Mapping[str, str], *, is_target: bool) -> Tree:
+def _open_ensemble(connect: str, texts: Mapping[str, str], *, is_target: bool) -> Tree:
     if missing := absent("kazoo"):
         raise CommandFailed(not_installed(missing, "zookeeper"))
     from odradek.app.config.zookeeper_settings import CONNECT, CONNECTION_MS, zookeeper_settings
@@ -101,7 +101,7 @@ def _opened_ensemble(connect: str, texts: Mapping[str, str], *, is_target: bool)
         configs = BrokerConfigs.parse({CONNECTION_MS: str(CONNECT_MS_MAX)} | dict(texts) | {CONNECT: connect})
         settings = zookeeper_settings(configs)
     except ConfigError as error:
-        raise CommandFailed(str(error).rstrip("."), MISUNDERSTOOD) from None
+        raise CommandFailed(str(error).rstrip("."), USAGE_ERROR) from None
     tree = settings.open(makes_chroot=is_target)
     if tree.exists("/") is None:
         tree.close()

@@ -13,14 +13,14 @@ from odradek.app.cli.cli_options import (
     AsJson,
     BootstrapServer,
     CommandConfig,
-    chosen,
+    choose,
     connected,
     duration,
     not_empty,
 )
-from odradek.app.cli.partitions_named import existing, topic_name
+from odradek.app.cli.partitions_named import existing_partitions, topic_name
 from odradek.app.cli.txn_view import producer_view, show_producers, show_transactions, transaction_view
-from odradek.app.terminal.command_failed import FAILED, MISUNDERSTOOD, CommandFailed, report_failures
+from odradek.app.terminal.command_failed import FAILED, USAGE_ERROR, CommandFailed, report_failures
 from odradek.app.terminal.output import print_json, print_table
 from odradek.base.units import INT32_MAX, INT64_MAX, TopicName, TopicPartition
 from odradek.client.admin.transaction_admin import (
@@ -83,7 +83,7 @@ def list_command(
     command_config: CommandConfig = None,
 ) -> int:
     """List transactional ids with their producer and state."""
-    states = [chosen("--state", each, STATES) for each in state or ()]
+    states = [choose("--state", each, STATES) for each in state or ()]
     longer_than_ms = None if longer_than is None else duration("--longer-than", longer_than)
     failures: dict[int, ClientError] = {}  # Of brokers whose ids are missing.
     with connected(bootstrap_server, command_config) as cluster:
@@ -135,7 +135,7 @@ def describe(
     return report_failures(failures)
 
 
-def known(cluster: Cluster, transactional_id: str) -> TransactionDescription:
+def require_known(cluster: Cluster, transactional_id: str) -> TransactionDescription:
     outcome = describe_transactions(cluster, [transactional_id])[transactional_id]
     if isinstance(outcome, ClientError):
         raise outcome
@@ -161,8 +161,8 @@ def describe_producers_command(
 
 
 def producers_of(cluster: Cluster, topic: str, partition: int) -> list[ActiveProducer]:
-    (wanted,) = existing(cluster, [f"{topic}:{partition}"])
-    return describe_producers(cluster, [wanted])[wanted]
+    (topic_partition,) = existing_partitions(cluster, [f"{topic}:{partition}"])
+    return describe_producers(cluster, [topic_partition])[topic_partition]
 
 
 @app.command("abort")
@@ -198,19 +198,19 @@ def abort(
     if transactional_id is not None:
         if topic is not None or partition is not None or start_offset is not None:
             raise CommandFailed(
-                "use a transactional id, or --topic, --partition and --start-offset, but not both", MISUNDERSTOOD
+                "use a transactional id, or --topic, --partition and --start-offset, but not both", USAGE_ERROR
             )
         with connected(bootstrap_server, command_config) as cluster:
             abort_by_id(cluster, transactional_id)
         return
     if topic is None or partition is None or start_offset is None:
-        raise CommandFailed("name a transactional id, or use --topic, --partition and --start-offset", MISUNDERSTOOD)
+        raise CommandFailed("name a transactional id, or use --topic, --partition and --start-offset", USAGE_ERROR)
     with connected(bootstrap_server, command_config) as cluster:
         abort_by_place(cluster, topic_name(topic), partition, start_offset)
 
 
 def abort_by_id(cluster: Cluster, transactional_id: str) -> None:
-    before = known(cluster, transactional_id)  # InitProducerId would create an unknown id.
+    before = require_known(cluster, transactional_id)  # InitProducerId would create an unknown id.
     if not before.is_in_progress:
         raise CommandFailed(f"transactional id {transactional_id} has no open transaction: its state is {before.state}")
     abort_transaction(cluster, transactional_id)
@@ -254,8 +254,8 @@ def find_hanging_command(
     older_than_ms = duration("--older-than", older_than)
     failures: dict[TopicPartition, ClientError] = {}  # Of partitions not checked.
     with connected(bootstrap_server, command_config) as cluster:
-        wanted = existing(cluster, topic) if topic else every_partition(cluster)
-        hanging = find_hanging(cluster, wanted, older_than_ms=older_than_ms, failures=failures)
+        partitions = existing_partitions(cluster, topic) if topic else every_partition(cluster)
+        hanging = find_hanging(cluster, partitions, older_than_ms=older_than_ms, failures=failures)
     shown = [
         {
             "topic": each.partition.topic,

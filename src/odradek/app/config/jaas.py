@@ -71,7 +71,7 @@ class _Parser:
 
     def __init__(self, text: str, source: str) -> None:
         self._source = source
-        self._tokens = self._scanned(text)
+        self._tokens = self._scan(text)
         self._next = next(self._tokens, None)
         self._line = 1
 
@@ -91,7 +91,7 @@ class _Parser:
     def _module(self) -> Module:
         class_name = self._word("a login module class")
         if self._word("a control flag, such as required").lower() not in FLAGS:
-            raise self._wrong(f"one of {', '.join(FLAGS)}")
+            raise self._syntax_error(f"one of {', '.join(FLAGS)}")
         options: dict[str, str] = {}
         while not self._is_at(";"):
             name = self._word("an option name or ;")
@@ -105,26 +105,26 @@ class _Parser:
 
     def _mark(self, mark: str) -> None:
         if not self._is_at(mark):
-            raise self._wrong(mark, at_next=True)
-        self._take()
+            raise self._syntax_error(mark, at_next=True)
+        self._advance()
 
-    def _word(self, wanted: str) -> str:
+    def _word(self, expected: str) -> str:
         if self._next is None or self._next.is_mark:
-            raise self._wrong(wanted, at_next=True)
-        return self._take()
+            raise self._syntax_error(expected, at_next=True)
+        return self._advance()
 
-    def _take(self) -> str:
+    def _advance(self) -> str:
         token = self._next
         assert token is not None, "the caller checked that there is a token"
         self._line = token.line
         self._next = next(self._tokens, None)
         return token.text
 
-    def _wrong(self, wanted: str, *, at_next: bool = False) -> ConfigError:
+    def _syntax_error(self, expected: str, *, at_next: bool = False) -> ConfigError:
         line = self._next.line if at_next and self._next is not None else self._line
-        return ConfigError(f"Invalid JAAS file {self._source}: expected {wanted} in line {line}.")
+        return ConfigError(f"Invalid JAAS file {self._source}: expected {expected} in line {line}.")
 
-    def _scanned(self, text: str) -> Iterator[_Token]:
+    def _scan(self, text: str) -> Iterator[_Token]:
         position, line = 0, 1
         while position < len(text):
             match = _TOKEN.match(text, position)

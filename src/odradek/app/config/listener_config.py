@@ -136,24 +136,24 @@ def between_listeners(
 
     `advertised` is None if advertised.listeners cannot be parsed.
     """
-    told = [one.name for one in listeners]
+    valid_names = [one.name for one in listeners]
     if advertised is not None and configs.is_set("advertised.listeners"):
-        told = [name for name in told if name in advertised]
-    among = (
+        valid_names = [name for name in valid_names if name in advertised]
+    valid_options = (
         "defined in advertised.listeners. "
-        f"The valid options based on currently configured listeners are {','.join(told)}"
+        f"The valid options based on currently configured listeners are {','.join(valid_names)}"
     )
-    own = _own_name(configs)
-    if own == "":
+    inter_broker_name = _own_name(configs)
+    if inter_broker_name == "":
         yield "The provided listener name is null or empty string"
-    elif own and configs.is_set(SECURITY_PROTOCOL):
+    elif inter_broker_name and configs.is_set(SECURITY_PROTOCOL):
         yield f"Only one of {INTER_BROKER_LISTENER} and {SECURITY_PROTOCOL} should be set."
-    elif own and own not in _protocols(configs.str("listener.security.protocol.map")):
+    elif inter_broker_name and inter_broker_name not in _protocols(configs.str("listener.security.protocol.map")):
         where = f"defined in {INTER_BROKER_LISTENER} not found in listener.security.protocol.map."
-        yield f"Listener with name {own} {where}"
-    elif _needs_inter_broker(configs) and (own or _first_of(configs, listeners)) not in told:
-        yield f"{INTER_BROKER_LISTENER} must be a listener name {among}"
-    yield from _control_plane(configs, own or _first_of(configs, listeners), told, among)
+        yield f"Listener with name {inter_broker_name} {where}"
+    elif _needs_inter_broker(configs) and (inter_broker_name or _first_of(configs, listeners)) not in valid_names:
+        yield f"{INTER_BROKER_LISTENER} must be a listener name {valid_options}"
+    yield from _control_plane(configs, inter_broker_name or _first_of(configs, listeners), valid_names, valid_options)
     known = {one.name for one in listeners}.union(name.upper() for name in configs.list("controller.listener.names"))
     for name in configs.list("early.start.listeners"):
         if name.upper() not in known:
@@ -179,15 +179,17 @@ def _first_of(configs: BrokerConfigs, listeners: Sequence[Listener]) -> str | No
     return next((one.name for one in listeners if one.protocol.value == protocol), None)
 
 
-def _control_plane(configs: BrokerConfigs, own: str | None, told: Sequence[str], among: str) -> Iterator[str]:
+def _control_plane(
+    configs: BrokerConfigs, own: str | None, valid_names: Sequence[str], valid_options: str
+) -> Iterator[str]:
     key = "control.plane.listener.name"
     name = (configs.optional_str(key) or "").upper()
     if not name:
         return
     if name not in _protocols(configs.str("listener.security.protocol.map")):
         yield f"Listener with {name} defined in {key} not found in listener.security.protocol.map."
-    elif name not in told:
-        yield f"{key} must be a listener name {among}"
+    elif name not in valid_names:
+        yield f"{key} must be a listener name {valid_options}"
     elif name == own:
         yield (
             f"{key}, when defined, should have a different value from the inter broker listener name. "

@@ -51,21 +51,21 @@ def parse_properties(text: str, source: str) -> dict[str, str]:
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
     """Yield (number of its first line, line) without comments and with continuations joined."""
-    begun, start = "", 0
+    pending, start = "", 0
     for number, natural in enumerate(re.split(r"\r\n|\r|\n", text), start=1):
         line = natural.lstrip(_BLANKS)
-        if not begun:
+        if not pending:
             start = number
             if not line or line[0] in "#!":
                 continue
-        line = begun + line
+        line = pending + line
         if _is_continued(line):
-            begun = line[:-1]
+            pending = line[:-1]
         else:
-            begun = ""
+            pending = ""
             yield start, line
-    if begun:
-        yield start, begun
+    if pending:
+        yield start, pending
 
 
 def _is_continued(line: str) -> bool:

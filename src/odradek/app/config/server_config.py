@@ -50,7 +50,7 @@ DEFAULTS = {
     PROTOCOLS: "classic,consumer",  # Kafka's default also has streams.
 }
 # Brokers of one machine are not separated by a network: replace a paused broker as fast as Kafka before KIP-537.
-OF_ONE_MACHINE = DEFAULTS | ALONE | {SESSION_MS: "6000"}
+SINGLE_MACHINE_DEFAULTS = DEFAULTS | ALONE | {SESSION_MS: "6000"}
 
 
 class Settings(NamedTuple):
@@ -111,24 +111,24 @@ def load(path: Path | None = None, overrides: Iterable[str] = (), *, insecure: b
 def settings(texts: Mapping[str, str], *, insecure: bool = False) -> Settings:
     """Return the settings of a broker configured with these texts. Raise ConfigError."""
     problems: list[str] = []
-    metrics = gathered(problems, lambda: _metrics(texts.get(METRICS_LISTENER, ""), insecure))
+    metrics = parse_or_collect(problems, lambda: _metrics(texts.get(METRICS_LISTENER, ""), insecure))
     texts = {name: text for name, text in texts.items() if name != METRICS_LISTENER}
-    strange = tuple(name for name in unknown(texts) if why_refused(name) is None)
-    texts = {name: text for name, text in texts.items() if name not in strange}
-    defaults = DEFAULTS if texts.get(CONNECT, "").strip() else OF_ONE_MACHINE
-    configs = gathered(problems, lambda: BrokerConfigs.parse(texts, defaults=defaults))
+    unknown_names = tuple(name for name in unknown(texts) if why_refused(name) is None)
+    texts = {name: text for name, text in texts.items() if name not in unknown_names}
+    defaults = DEFAULTS if texts.get(CONNECT, "").strip() else SINGLE_MACHINE_DEFAULTS
+    configs = parse_or_collect(problems, lambda: BrokerConfigs.parse(texts, defaults=defaults))
     if configs is None:
         raise_all(problems)
         raise AssertionError("an unparsed value is a problem, which was raised")
-    problems += [*together.problems(configs), *_promises(configs)]
-    listeners = gathered(problems, lambda: parse_listeners(configs)) or ()
-    tls = gathered(problems, lambda: parse_tls(configs, listeners))
-    advertised = gathered(problems, lambda: parse_advertised(configs, listeners)) if listeners else None
+    problems += [*together.problems(configs), *_unsupported_settings(configs)]
+    listeners = parse_or_collect(problems, lambda: parse_listeners(configs)) or ()
+    tls = parse_or_collect(problems, lambda: parse_tls(configs, listeners))
+    advertised = parse_or_collect(problems, lambda: parse_advertised(configs, listeners)) if listeners else None
     if listeners:
         problems += between_listeners(configs, listeners, advertised)
     if listeners and tls is not None:
-        gathered(problems, lambda: check_safe(configs, listeners, tls, insecure))
-    broker_id = gathered(problems, lambda: _broker_id(configs))
+        parse_or_collect(problems, lambda: check_safe(configs, listeners, tls, insecure))
+    broker_id = parse_or_collect(problems, lambda: _broker_id(configs))
     is_member = bool(configs.optional_str(CONNECT))
     log_dirs = tuple(Path(text) for text in configs.list("log.dirs") or configs.list("log.dir") if text)
     if not log_dirs:
@@ -156,7 +156,7 @@ def settings(texts: Mapping[str, str], *, insecure: bool = False) -> Settings:
         socket_receive_buffer_bytes=configs.int("socket.receive.buffer.bytes"),
         socket_send_buffer_bytes=configs.int("socket.send.buffer.bytes"),
         without_effect=tuple(_without_effect(configs, tls)),
-        unknown=strange,
+        unknown=unknown_names,
         metrics=metrics,
         insecure=insecure,
         is_member=is_member,
@@ -181,19 +181,19 @@ def _broker_id(configs: BrokerConfigs) -> BrokerId | None:
     return None
 
 
-def _promises(configs: BrokerConfigs) -> Iterator[str]:
+def _unsupported_settings(configs: BrokerConfigs) -> Iterator[str]:
     """Yield problems of settings that promise unsupported behaviour: they are rejected, not ignored."""
     assignors = [name for name in configs.list("group.consumer.assignors") if name not in (*ASSIGNORS, *CLASSES)]
     if assignors:
-        there = " or ".join(ASSIGNORS)
-        yield f"Unsupported assignor '{assignors[0]}' in group.consumer.assignors: use {there}."
+        supported = " or ".join(ASSIGNORS)
+        yield f"Unsupported assignor '{assignors[0]}' in group.consumer.assignors: use {supported}."
     selector = configs.optional_str("replica.selector.class")
     if selector and selector not in SELECTORS:
-        there = " or ".join(SELECTORS)
-        yield f"Unsupported replica.selector.class '{selector}': use {there}."
+        supported = " or ".join(SELECTORS)
+        yield f"Unsupported replica.selector.class '{selector}': use {supported}."
 
 
-def gathered(problems: list[str], read: Callable[[], T]) -> T | None:
+def parse_or_collect(problems: list[str], read: Callable[[], T]) -> T | None:
     """Return the parsed value, or None after adding its error to the problems."""
     try:
         return read()

@@ -24,7 +24,7 @@ CLIENT_ENABLE = "zookeeper.ssl.client.enable"
 SOCKET, NETTY = "zookeeper.clientCnxnSocket", "org.apache.zookeeper.ClientCnxnSocketNetty"
 KEYSTORE = "zookeeper.ssl.keystore.location"
 # ZooKeeper's revocation checks of a certificate.
-_LOOKED_UP = ("zookeeper.ssl.crl.enable", "zookeeper.ssl.ocsp.enable")
+_REVOCATION_CHECKS = ("zookeeper.ssl.crl.enable", "zookeeper.ssl.ocsp.enable")
 _TEXTS = (
     "ssl.cipher.suites",
     "ssl.enabled.protocols",
@@ -62,7 +62,7 @@ def parse_zookeeper_tls(configs: BrokerConfigs) -> ZooKeeperTls | None:
     """Return the TLS setup after reading the stores, or None for plaintext. Raise ConfigError."""
     if not configs.bool(CLIENT_ENABLE):
         return None
-    _check_promises(configs)
+    _check_unsupported(configs)
     try:
         return ZooKeeperTls(_config(configs))
     except TlsConfigError as error:
@@ -70,11 +70,11 @@ def parse_zookeeper_tls(configs: BrokerConfigs) -> ZooKeeperTls | None:
         raise ConfigError(str(error).replace(" ssl.key.password", " zookeeper.ssl.keystore.password")) from None
 
 
-def _check_promises(configs: BrokerConfigs) -> None:
+def _check_unsupported(configs: BrokerConfigs) -> None:
     socket = configs.optional_str(SOCKET)
     if socket and socket != NETTY:
         raise ConfigError(f"{SOCKET} is {socket}, which uses plaintext, but {CLIENT_ENABLE} is true: set {NETTY}.")
-    for name in _LOOKED_UP:
+    for name in _REVOCATION_CHECKS:
         if configs.bool(name):
             raise ConfigError(f"{name} is true, but certificate revocation checks are not supported: remove it.")
 

@@ -59,8 +59,12 @@ CLIENTS = (
 )
 
 
-def overlap(ours: ApiRange, theirs: ApiRange | None) -> bool:
-    return theirs is not None and ours.lowest <= theirs.highest and theirs.lowest <= ours.highest
+def overlap(client_range: ApiRange, broker_range: ApiRange | None) -> bool:
+    return (
+        broker_range is not None
+        and client_range.lowest <= broker_range.highest
+        and broker_range.lowest <= client_range.highest
+    )
 
 
 def name_of(key: ApiKey) -> str:
@@ -73,25 +77,25 @@ def examine_clients(apis: Ranges) -> Iterable[Finding]:
     fine = [name for name, lacks in missing.items() if not lacks]
     for name, lacks in missing.items():
         if lacks and fine:
-            says = f"{name} has no common version of {listed(list(dict.fromkeys(lacks)))} with this broker"
-            yield note("clients", says, "Use an older version of the client, or upgrade the broker.")
+            message = f"{name} has no common version of {listed(list(dict.fromkeys(lacks)))} with this broker"
+            yield note("clients", message, "Use an older version of the client, or upgrade the broker.")
     if not fine:
         lacks = sorted({api for some in missing.values() for api in some})
         advice = "Use the address of a broker: no client can produce to this service and consume from it."
         yield wrong("clients", f"no client has a common version of {listed(lacks)} with this broker", advice)
         return
     yield ok("clients", f"{listed(fine)} can produce and consume")
-    able = [one for one in CLIENTS if one.name in fine]
-    yield optional_use("groups", "consumer groups", able, apis, GROUPS_ADVICE)
-    yield optional_use("idempotence", "idempotent producers", able, apis, IDEMPOTENCE_ADVICE)
+    capable = [one for one in CLIENTS if one.name in fine]
+    yield optional_use("groups", "consumer groups", capable, apis, GROUPS_ADVICE)
+    yield optional_use("idempotence", "idempotent producers", capable, apis, IDEMPOTENCE_ADVICE)
 
 
-def optional_use(use: str, what: str, able: Sequence[Client], apis: Ranges, advice: str) -> Finding:
+def optional_use(use: str, what: str, capable: Sequence[Client], apis: Ranges, advice: str) -> Finding:
     """Check that the clients support a use which not every client needs."""
-    without = {one.name: one.lacks(use, apis) for one in able}
-    lacks = sorted({api for some in without.values() for api in some})
+    lacks_by_client = {one.name: one.lacks(use, apis) for one in capable}
+    lacks = sorted({api for some in lacks_by_client.values() for api in some})
     if not lacks:
-        return ok(use, f"{'all of these clients' if len(able) > 1 else able[0].name} can use {what}")
-    unable = [name for name, lacking in without.items() if lacking]
-    who = "no client can use" if len(unable) == len(able) else f"{listed(unable)} cannot use"
-    return note(use, f"{who} {what}: {listed(lacks)} missing or too old", advice)
+        return ok(use, f"{'all of these clients' if len(capable) > 1 else capable[0].name} can use {what}")
+    incapable = [name for name, lacking in lacks_by_client.items() if lacking]
+    clients = "no client can use" if len(incapable) == len(capable) else f"{listed(incapable)} cannot use"
+    return note(use, f"{clients} {what}: {listed(lacks)} missing or too old", advice)

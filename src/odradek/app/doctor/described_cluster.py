@@ -42,23 +42,23 @@ class Identity(NamedTuple):
     configs: dict[str, str]
 
 
-def ask_cluster(connection: Connection, *, with_topics: bool) -> Cluster:
+def request_cluster(connection: Connection, *, with_topics: bool) -> Cluster:
     """Request cluster metadata. Raise KafkaUnavailable, NotKafka, or Unsupported for non-broker listeners."""
-    theirs = connection.apis.get(ApiKey.METADATA)
-    if theirs is None:
+    broker_range = connection.apis.get(ApiKey.METADATA)
+    if broker_range is None:
         raise Unsupported("the broker does not support Metadata requests")
-    version = min(schema_of(MetadataRequest).versions[-1], theirs.highest)
+    version = min(schema_of(MetadataRequest).versions[-1], broker_range.highest)
     request = MetadataRequest(
         topics=None if with_topics and version else [],  # Version 0: an empty list requests all topics.
         allow_auto_topic_creation=version < MAY_CREATE_SINCE,
     )
-    answer = connection.call(request, MetadataResponse, version=version)
+    response = connection.call(request, MetadataResponse, version=version)
     metadata = Metadata()
-    topics = metadata.merge(answer)
-    return Cluster(answer.cluster_id, answer.controller_id, tuple(metadata.brokers.values()), tuple(topics))
+    topics = metadata.merge(response)
+    return Cluster(response.cluster_id, response.controller_id, tuple(metadata.brokers.values()), tuple(topics))
 
 
-def ask_identity(connection: Connection, nodes: Iterable[int]) -> Identity | None:
+def request_identity(connection: Connection, nodes: Iterable[int]) -> Identity | None:
     """Identify the peer among these brokers: a broker returns broker configurations for its own id only.
 
     Return NO_BROKER if it is none of them. Return None if it does not say, because it is too old or this client is not
@@ -69,13 +69,13 @@ def ask_identity(connection: Connection, nodes: Iterable[int]) -> Identity | Non
         for node in list(nodes)[:INT16_MAX]
     ]
     try:
-        answer = connection.call(DescribeConfigsRequest(resources=resources), DescribeConfigsResponse)
+        response = connection.call(DescribeConfigsRequest(resources=resources), DescribeConfigsResponse)
     except (KafkaUnavailable, NotKafka):
         raise
     except ClientError:
         return None
-    for result in answer.results:
+    for result in response.results:
         if result.error_code == ErrorCode.NONE and result.resource_name.isdecimal():
             return Identity(int(result.resource_name), {each.name: each.value or "" for each in result.configs})
-    is_none_of_them = answer.results and all(one.error_code == ErrorCode.INVALID_REQUEST for one in answer.results)
-    return Identity(NO_BROKER, {}) if is_none_of_them else None
+    is_unknown = response.results and all(one.error_code == ErrorCode.INVALID_REQUEST for one in response.results)
+    return Identity(NO_BROKER, {}) if is_unknown else None

@@ -7,16 +7,16 @@ from contextlib import closing
 
 from odradek.app.doctor.advertised import BootstrapServer, examine_brokers
 from odradek.app.doctor.client_versions import examine_clients
-from odradek.app.doctor.described_cluster import Cluster, ask_cluster, ask_identity
+from odradek.app.doctor.described_cluster import Cluster, request_cluster, request_identity
 from odradek.app.doctor.findings import Finding, listed, note, ok, wrong
 from odradek.app.doctor.reach import Attempt, Unresolved, as_ip, attempt, kind, resolve
 from odradek.app.doctor.set_aside_logs import examine_log_dirs, examine_offline_dirs
-from odradek.app.doctor.speech import PLAIN_KAFKA, is_plain_kafka, recognise, sasl_mechanisms
+from odradek.app.doctor.speech import PLAIN_KAFKA, identify, is_plain_kafka, sasl_mechanisms
 from odradek.app.doctor.tls_findings import tls_advice
 from odradek.app.doctor.topic_findings import examine_stored, examine_topics, min_isrs_of
 from odradek.app.terminal.output import plural
 from odradek.base.units import MIB
-from odradek.client.connection.broker_connection import Connection, text_of
+from odradek.client.connection.broker_connection import Connection, format_address
 from odradek.client.connection.client_config import Address, ClientConfig
 from odradek.client.connection.client_errors import (
     ClientError,
@@ -54,7 +54,7 @@ def examine(address: Address, timeout_seconds: float, tls: TlsConfig | None = No
     yield from connection_findings(address, attempts)
     reached = next((one for one in attempts if one.is_connected), None)
     if reached is not None:
-        yield from examine_peer(address, reached, patient_for(address, timeout_seconds, tls), timeout_seconds)
+        yield from examine_peer(address, reached, client_config(address, timeout_seconds, tls), timeout_seconds)
 
 
 def connection_findings(address: Address, attempts: list[Attempt]) -> Iterable[Finding]:
@@ -63,17 +63,18 @@ def connection_findings(address: Address, attempts: list[Attempt]) -> Iterable[F
     failures = ", ".join(f"{one.ip} {one.failure}" for one in failed)
     if not reached:
         advice = CONNECT_ADVICE.get(failed[0].failure or "", TIMEOUT_ADVICE)
-        yield wrong("connection", f"cannot connect to {text_of(address)}: {failures}", advice)
+        yield wrong("connection", f"cannot connect to {format_address(address)}: {failures}", advice)
         return
-    answered = ", ".join(f"{one.ip} answers in {one.connect_ms:.1f} ms" for one in reached)
+    connected = ", ".join(f"{one.ip} answers in {one.connect_ms:.1f} ms" for one in reached)
     if not failed:
-        yield ok("connection", answered)
+        yield ok("connection", connected)
         return
     first = " first" if attempts[0] in failed else ""
     advice = (
-        f"Use {text_of(reached[0].address)} for clients that try only the first address, or listen on all addresses."
+        f"Use {format_address(reached[0].address)} for clients that try only the first address, "
+        "or listen on all addresses."
     )
-    yield note("connection", f"{answered}; clients that try another address{first} fail: {failures}", advice)
+    yield note("connection", f"{connected}; clients that try another address{first} fail: {failures}", advice)
 
 
 def examine_peer(address: Address, reached: Attempt, config: ClientConfig, timeout_seconds: float) -> Iterable[Finding]:
@@ -85,10 +86,10 @@ def examine_peer(address: Address, reached: Attempt, config: ClientConfig, timeo
         return
     except (KafkaUnavailable, NotKafka):
         if config.tls is not None and is_plain_kafka(reached.address, timeout_seconds):
-            speech = PLAIN_KAFKA
+            protocol = PLAIN_KAFKA
         else:
-            speech = recognise(reached.address, timeout_seconds)
-        yield wrong("protocol", f"{text_of(address)} is {speech.what}", speech.advice)
+            protocol = identify(reached.address, timeout_seconds)
+        yield wrong("protocol", f"{format_address(address)} is {protocol.what}", protocol.advice)
         return
     except ErrorAnswer as error:
         yield wrong("protocol", f"Kafka, but {error}", "Check the broker's log.")
@@ -103,10 +104,10 @@ def examine_peer(address: Address, reached: Attempt, config: ClientConfig, timeo
         yield from examine_broker(address, reached, connection, config, timeout_seconds)
 
 
-def patient_for(address: Address, timeout_seconds: float, tls: TlsConfig | None) -> ClientConfig:
+def client_config(address: Address, timeout_seconds: float, tls: TlsConfig | None) -> ClientConfig:
     wait_ms = max(int(timeout_seconds * 1000), 1)
     return ClientConfig(
-        text_of(address),
+        format_address(address),
         client_id="odradek-doctor",
         connect_timeout_ms=wait_ms,
         request_timeout_ms=wait_ms,
@@ -120,25 +121,25 @@ def examine_broker(
 ) -> Iterable[Finding]:
     """Examine the broker's metadata and verify it."""
     try:
-        cluster = ask_cluster(connection, with_topics=True)
-        identity = ask_identity(connection, [broker.id for broker in cluster.brokers])
+        cluster = request_cluster(connection, with_topics=True)
+        identity = request_identity(connection, [broker.id for broker in cluster.brokers])
     except Unsupported as unsupported:
         yield wrong("cluster", str(unsupported), "Use a client version that matches the broker's.")
         return
     except ClientError as error:
-        yield refused(reached.address, error, config, timeout_seconds)
+        yield metadata_failure(reached.address, error, config, timeout_seconds)
         return
     yield from cluster_findings(cluster)
-    entrance = BootstrapServer(address, reached.ip, cluster, identity, timeout_seconds)
-    yield from examine_brokers(entrance, config)
+    bootstrap = BootstrapServer(address, reached.ip, cluster, identity, timeout_seconds)
+    yield from examine_brokers(bootstrap, config)
     yield from examine_topics(cluster, min_isrs_of(connection, cluster))
     yield from examine_stored(connection, cluster)
     yield from examine_log_dirs(identity, cluster.id)
-    if entrance.node is not None:
-        yield from examine_offline_dirs(connection, entrance.node)
+    if bootstrap.node is not None:
+        yield from examine_offline_dirs(connection, bootstrap.node)
 
 
-def refused(address: Address, error: ClientError, config: ClientConfig, timeout_seconds: float) -> Finding:
+def metadata_failure(address: Address, error: ClientError, config: ClientConfig, timeout_seconds: float) -> Finding:
     """Return why a Kafka broker does not answer Metadata: it requires authentication, or it is unhealthy."""
     mechanisms = sasl_mechanisms(address, timeout_seconds) if config.tls is None else None
     if mechanisms is None:
@@ -158,7 +159,7 @@ def cluster_findings(cluster: Cluster) -> Iterable[Finding]:
         yield wrong("cluster", f"cluster {cluster.id}, no brokers", advice)
     elif cluster.controller not in ids:
         advice = "Start the controllers (controller.quorum.voters), or with ZooKeeper, check that it is reachable."
-        says = f"cluster {cluster.id}, {brokers}, no controller: topics cannot be created or deleted"
-        yield note("cluster", says, advice)
+        message = f"cluster {cluster.id}, {brokers}, no controller: topics cannot be created or deleted"
+        yield note("cluster", message, advice)
     else:
         yield ok("cluster", f"cluster {cluster.id}, {brokers}, controller {cluster.controller}")

@@ -26,21 +26,21 @@ class Finding(NamedTuple):
 
     check: str
     state: State
-    says: str
+    message: str
     advice: str | None = None
 
 
-def ok(check: str, says: str) -> Finding:
-    return Finding(check, State.OK, says)
+def ok(check: str, message: str) -> Finding:
+    return Finding(check, State.OK, message)
 
 
-def note(check: str, says: str, advice: str | None = None) -> Finding:
-    return Finding(check, State.NOTE, says, advice)
+def note(check: str, message: str, advice: str | None = None) -> Finding:
+    return Finding(check, State.NOTE, message, advice)
 
 
-def wrong(check: str, says: str, advice: str) -> Finding:
+def wrong(check: str, message: str, advice: str) -> Finding:
     """Create a finding of a problem, which always includes advice."""
-    return Finding(check, State.WRONG, says, advice)
+    return Finding(check, State.WRONG, message, advice)
 
 
 def works(findings: Sequence[Finding]) -> bool:

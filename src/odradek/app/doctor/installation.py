@@ -12,5 +12,5 @@ ADVICE = "To run brokers from this installation, reinstall odradek with a C comp
 
 def examine_installation() -> Finding:
     how = how_compiled()
-    says = f"this command is odradek {__version__}, {how}; the broker's version may differ"
-    return ok(CHECK, says) if how == "compiled" else note(CHECK, says, ADVICE)
+    message = f"this command is odradek {__version__}, {how}; the broker's version may differ"
+    return ok(CHECK, message) if how == "compiled" else note(CHECK, message, ADVICE)

@@ -42,7 +42,7 @@ def resolve(host: str, port: int, timeout_seconds: float) -> list[str]:
     """Return the addresses of a name in the order in which the system tries them. Raise Unresolved."""
     outcome: SimpleQueue[list[str] | Exception] = SimpleQueue()
     # A lookup cannot be interrupted. A slow one is abandoned in a daemon thread, so the process can still exit.
-    threading.Thread(target=_look_up, args=(host, port, outcome), daemon=True).start()
+    threading.Thread(target=_resolve_host, args=(host, port, outcome), daemon=True).start()
     try:
         found = outcome.get(timeout=timeout_seconds)
     except Empty:
@@ -54,7 +54,7 @@ def resolve(host: str, port: int, timeout_seconds: float) -> list[str]:
     return found
 
 
-def _look_up(host: str, port: int, outcome: SimpleQueue[list[str] | Exception]) -> None:
+def _resolve_host(host: str, port: int, outcome: SimpleQueue[list[str] | Exception]) -> None:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         outcome.put(list(dict.fromkeys(str(address[0]) for *_, address in found)))

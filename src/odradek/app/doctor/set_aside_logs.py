@@ -32,20 +32,20 @@ DAMAGE_ADVICE = (
 ADVICE = "Inspect these files with odradek log dump, and delete what you do not need: the broker never deletes them."
 
 
-def examine_log_dirs(told: Identity | None, cluster_id: str | None) -> Iterable[Finding]:
+def examine_log_dirs(broker: Identity | None, cluster_id: str | None) -> Iterable[Finding]:
     """Examine the broker's log directories, and silently skip those not on this machine."""
-    for directory in log_dirs(told.configs) if told is not None else ():
-        assert told is not None
+    for directory in log_dirs(broker.configs) if broker is not None else ():
+        assert broker is not None
         try:
-            if identity(RealDisk(), directory) == (told.node, cluster_id):
+            if identity(RealDisk(), directory) == (broker.node, cluster_id):
                 yield finding(directory)
-                yield from damaged(directory)
+                yield from known_damage(directory)
                 yield from uncleanable(directory)
         except (DiskFailed, WrongDirectory):
             continue  # Another broker's directory, or not readable.
 
 
-def damaged(directory: str) -> Iterable[Finding]:
+def known_damage(directory: str) -> Iterable[Finding]:
     """Report known damage in the logs of a directory. Raise DiskFailed."""
     try:
         damages = read_damages(RealDisk(), f"{directory}/{names.DAMAGES}")
@@ -59,8 +59,8 @@ def damaged(directory: str) -> Iterable[Finding]:
 def damage_text(damage: KnownDamage) -> str:
     """Format where and since when a log is damaged, and the offset where a consumer can resume."""
     where = f"{damage.partition} at byte {damage.position} of {damage.file} since {time_text(damage.since_ms)}"
-    behind = f", readable again from offset {damage.following}" if damage.following < INT64_MAX else ""
-    return f"{where} ({damage.why}{behind})"
+    resume = f", readable again from offset {damage.following}" if damage.following < INT64_MAX else ""
+    return f"{where} ({damage.why}{resume})"
 
 
 def uncleanable(directory: str) -> Iterable[Finding]:
@@ -70,8 +70,10 @@ def uncleanable(directory: str) -> Iterable[Finding]:
     except BadCheckpoint:
         return  # Being written, or lost in a power failure; it describes the broker's previous run.
     if reasons:
-        says = f"{plural(len(reasons), 'log')} in {directory} cannot be compacted: {listed(list(reasons))}"
-        yield note(CHECK, says, f"Check the broker's log; the reason for the first is: {next(iter(reasons.values()))}")
+        message = f"{plural(len(reasons), 'log')} in {directory} cannot be compacted: {listed(list(reasons))}"
+        yield note(
+            CHECK, message, f"Check the broker's log; the reason for the first is: {next(iter(reasons.values()))}"
+        )
 
 
 def examine_offline_dirs(connection: Connection, node: int) -> Iterable[Finding]:
@@ -79,10 +81,10 @@ def examine_offline_dirs(connection: Connection, node: int) -> Iterable[Finding]
     if ApiKey.DESCRIBE_LOG_DIRS not in connection.apis:
         return
     try:
-        answer = connection.call(DescribeLogDirsRequest(topics=[]), DescribeLogDirsResponse)
+        response = connection.call(DescribeLogDirsRequest(topics=[]), DescribeLogDirsResponse)
     except ClientError:
         return
-    offline = [each.log_dir for each in answer.results if each.error_code == ErrorCode.KAFKA_STORAGE_ERROR]
+    offline = [each.log_dir for each in response.results if each.error_code == ErrorCode.KAFKA_STORAGE_ERROR]
     if offline:
         yield wrong(CHECK, f"offline on broker {node}, with all of its partitions: {listed(offline)}", OFFLINE_ADVICE)
 

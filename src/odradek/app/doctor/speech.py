@@ -17,8 +17,8 @@ from odradek.wire.client_codec import encode_request
 from odradek.wire.messages.api_versions import ApiVersionsRequest
 from odradek.wire.schema.primitives import Chunk
 
-HEARD_BYTES_MIN = 16  # Longest prefix that any sign needs.
-HEARD_BYTES_MAX = 4096
+RESPONSE_BYTES_MIN = 16  # Longest prefix that any sign needs.
+RESPONSE_BYTES_MAX = 4096
 CORRELATION_ID = 0x0DDADE5
 SASL_HANDSHAKE, METADATA = 17, 3
 SHORT_PAUSE_SECONDS = 1.0
@@ -81,62 +81,62 @@ SIGNS: tuple[tuple[bytes, PeerProtocol], ...] = (
 )
 
 
-def recognise(address: Address, timeout_seconds: float) -> PeerProtocol:
+def identify(address: Address, timeout_seconds: float) -> PeerProtocol:
     """Identify the peer by probing it, within about five times timeout_seconds, and five seconds at most."""
     pause = min(timeout_seconds, SHORT_PAUSE_SECONDS)
-    answers = []
-    for words in (api_versions(), client_hello(), b"ruok", b"GET / HTTP/1.0\r\n\r\n"):
-        heard = exchange(address, words, pause)
-        known = told_by(heard or b"")
+    responses = []
+    for probe in (api_versions(), client_hello(), b"ruok", b"GET / HTTP/1.0\r\n\r\n"):
+        response = send_probe(address, probe, pause)
+        known = match_signs(response or b"")
         if known is TLS:
             return KAFKA_OVER_TLS if is_kafka_over_tls(address, timeout_seconds) else TLS
         if known is not None:
             return known
-        answers.append(heard)
-    heard = exchange(address, frame(METADATA, 0, pack(">i", 0)), pause)
-    if heard is not None and is_kafka(heard):
+        responses.append(response)
+    response = send_probe(address, frame(METADATA, 0, pack(">i", 0)), pause)
+    if response is not None and is_kafka(response):
         return OLD_KAFKA
-    answers.append(heard)
-    if any(answers):
+    responses.append(response)
+    if any(responses):
         return UNKNOWN
-    return CLOSED if b"" in answers else SILENT
+    return CLOSED if b"" in responses else SILENT
 
 
 def is_plain_kafka(address: Address, timeout_seconds: float) -> bool:
-    return is_kafka(exchange(address, api_versions(), min(timeout_seconds, SHORT_PAUSE_SECONDS)) or b"")
+    return is_kafka(send_probe(address, api_versions(), min(timeout_seconds, SHORT_PAUSE_SECONDS)) or b"")
 
 
-def told_by(heard: bytes) -> PeerProtocol | None:
-    if len(heard) >= 9 and heard[:2] == b"\0\0" and heard[3:9] == b"\x04\0\0\0\0\0":
+def match_signs(response: bytes) -> PeerProtocol | None:
+    if len(response) >= 9 and response[:2] == b"\0\0" and response[3:9] == b"\x04\0\0\0\0\0":
         return PeerProtocol("an HTTP/2 server (gRPC?)", PORT_ADVICE)  # First HTTP/2 frame: SETTINGS on stream 0.
-    return next((speech for sign, speech in SIGNS if heard.startswith(sign)), None)
+    return next((protocol for sign, protocol in SIGNS if response.startswith(sign)), None)
 
 
-def exchange(address: Address, words: bytes, timeout_seconds: float) -> bytes | None:
+def send_probe(address: Address, request: bytes, timeout_seconds: float) -> bytes | None:
     """Return the answer's first bytes, b"" if the peer disconnects without an answer, or None on timeout."""
     try:
         with socket.create_connection(address, timeout_seconds) as stream:
-            return listen(stream, words, timeout_seconds)
+            return read_response(stream, request, timeout_seconds)
     except OSError:
         return b""
 
 
-def listen(stream: socket.socket, words: bytes, timeout_seconds: float) -> bytes | None:
+def read_response(stream: socket.socket, request: bytes, timeout_seconds: float) -> bytes | None:
     deadline = time.monotonic() + timeout_seconds
-    heard = b""
+    response = b""
     try:
-        stream.sendall(words)
-        while len(heard) < HEARD_BYTES_MIN:
+        stream.sendall(request)
+        while len(response) < RESPONSE_BYTES_MIN:
             stream.settimeout(max(deadline - time.monotonic(), 0.001))
-            received = stream.recv(HEARD_BYTES_MAX)
+            received = stream.recv(RESPONSE_BYTES_MAX)
             if not received:
                 break
-            heard += received
+            response += received
     except TimeoutError:
-        return heard or None
+        return response or None
     except OSError:  # Reset: keep the bytes received before it.
         pass
-    return heard
+    return response
 
 
 # Hand-written requests for which the wire layer has no messages.
@@ -158,20 +158,20 @@ def frame(api_key: int, version: int, body: bytes) -> bytes:
     return pack(">i", len(rest)) + rest
 
 
-def is_kafka(heard: bytes) -> bool:
+def is_kafka(response: bytes) -> bool:
     """Return whether the bytes are a response length and the correlation id of our request."""
-    if len(heard) < _ANSWER.size:
+    if len(response) < _ANSWER.size:
         return False
-    length, correlation_id = _ANSWER.unpack_from(heard)
+    length, correlation_id = _ANSWER.unpack_from(response)
     return bool(length >= 4 and correlation_id == CORRELATION_ID)
 
 
 def client_hello() -> bytes:
     """Return the first bytes that a TLS client sends."""
-    said = ssl.MemoryBIO()
+    outgoing = ssl.MemoryBIO()
     with suppress(ssl.SSLWantReadError):
-        _unchecked_tls().wrap_bio(ssl.MemoryBIO(), said).do_handshake()
-    return said.read()
+        _unchecked_tls().wrap_bio(ssl.MemoryBIO(), outgoing).do_handshake()
+    return outgoing.read()
 
 
 def is_kafka_over_tls(address: Address, timeout_seconds: float) -> bool:
@@ -180,7 +180,7 @@ def is_kafka_over_tls(address: Address, timeout_seconds: float) -> bool:
             socket.create_connection(address, timeout_seconds) as stream,
             _unchecked_tls().wrap_socket(stream) as secured,
         ):
-            return is_kafka(listen(secured, api_versions(), timeout_seconds) or b"")
+            return is_kafka(read_response(secured, api_versions(), timeout_seconds) or b"")
     except OSError:  # The peer may require a client certificate.
         return False
 
@@ -198,16 +198,16 @@ def sasl_mechanisms(address: Address, timeout_seconds: float) -> list[str] | Non
 
     │ i32 length │ i32 correlation id │ i16 error │ i32 count │ each: i16 length, name │
     """
-    heard = exchange(address, frame(SASL_HANDSHAKE, 1, pack(">h", 0)), timeout_seconds)
+    response = send_probe(address, frame(SASL_HANDSHAKE, 1, pack(">h", 0)), timeout_seconds)
     unsupported_mechanism = 33
-    if not heard or len(heard) < 14 or not is_kafka(heard):
+    if not response or len(response) < 14 or not is_kafka(response):
         return None
-    error, count = Struct(">hi").unpack_from(heard, 8)
+    error, count = Struct(">hi").unpack_from(response, 8)
     if error != unsupported_mechanism:
         return None
     names, at = [], 14
     for _ in range(min(max(count, 0), 32)):
-        size = int.from_bytes(heard[at : at + 2], "big")
-        names.append(heard[at + 2 : at + 2 + size].decode(errors="replace"))
+        size = int.from_bytes(response[at : at + 2], "big")
+        names.append(response[at + 2 : at + 2 + size].decode(errors="replace"))
         at += 2 + size
     return [name for name in names if name]

@@ -26,10 +26,10 @@ _ADVICE = (
     ),
     ("does not use TLS", PLAIN_ADVICE),
 )
-_OTHERWISE = "Compare ssl.enabled.protocols and ssl.cipher.suites with the broker's; the broker's log has details."
+_DEFAULT_ADVICE = "Compare ssl.enabled.protocols and ssl.cipher.suites with the broker's; the broker's log has details."
 
 
 def tls_advice(refused: TlsRefused, host: str) -> str:
     """Return the advice. `host` is the name that the certificate was checked against."""
     text = str(refused)
-    return next((advice for words, advice in _ADVICE if words in text), _OTHERWISE).format(host=host)
+    return next((advice for pattern, advice in _ADVICE if pattern in text), _DEFAULT_ADVICE).format(host=host)

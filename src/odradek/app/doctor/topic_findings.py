@@ -17,20 +17,20 @@ from odradek.core.configs.topic_configs import invalid_values
 
 CHECK = "topics"
 WITH_PARTITIONS = (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE)
-HOW_FAR = "odradek cluster status shows their lag"
+LAG_COMMAND = "odradek cluster status shows their lag"
 NO_BROKER_TO_SPARE = (
     "Recreate these topics with one more replica, or lower min.insync.replicas by one: acks=all is rejected while "
     "one of their brokers is down, even for a restart."
 )
 
-SAYS = {
+STATE_TEXTS = {
     PartitionState.OFFLINE: "without a leader",
     PartitionState.UNDER_MIN_ISR: "under min ISR, which reject acks=all",
     PartitionState.AT_MIN_ISR: "at min ISR, with no in-sync replica to spare for acks=all",
     PartitionState.UNDER_REPLICATED: "with replicas that are not in sync",
 }
 
-Named = tuple[str, Partition]
+NamedPartition = tuple[str, Partition]
 
 
 def min_isrs_of(connection: Connection, cluster: Cluster) -> Mapping[str, int]:
@@ -61,25 +61,25 @@ def examine_topics(cluster: Cluster, min_isrs: Mapping[str, int]) -> Iterable[Fi
         yield from findings
     else:
         count = sum(len(topic.partitions) for topic in cluster.topics)
-        all_is_well = "each with a leader and all replicas in sync" if count else "nothing to read yet"
-        yield ok(CHECK, f"{plural(len(cluster.topics), 'topic')}, {plural(count, 'partition')}, {all_is_well}")
+        summary = "each with a leader and all replicas in sync" if count else "nothing to read yet"
+        yield ok(CHECK, f"{plural(len(cluster.topics), 'topic')}, {plural(count, 'partition')}, {summary}")
     tight = [
         topic.name
         for topic in cluster.topics
         if any(1 < len(part.replicas) <= min_isrs.get(topic.name, 1) for part in topic.partitions)
     ]
     if tight:
-        says = f"{plural(len(tight), 'topic')} with no more replicas than min.insync.replicas: {listed(tight)}"
-        yield note(CHECK, says, NO_BROKER_TO_SPARE)
+        message = f"{plural(len(tight), 'topic')} with no more replicas than min.insync.replicas: {listed(tight)}"
+        yield note(CHECK, message, NO_BROKER_TO_SPARE)
 
 
 def _troubles(cluster: Cluster, min_isrs: Mapping[str, int]) -> Iterator[Finding]:
     present = {broker.id for broker in cluster.brokers}
     refused = [f"{topic.name} ({topic.error.name})" for topic in cluster.topics if topic.error not in WITH_PARTITIONS]
     if refused:
-        says = f"{plural(len(refused), 'topic')} cannot be described: {listed(refused)}"
-        yield note(CHECK, says, "Authorize this client to describe them (ACLs), or check the broker's log.")
-    found: dict[PartitionState, list[Named]] = {state: [] for state in PartitionState}
+        message = f"{plural(len(refused), 'topic')} cannot be described: {listed(refused)}"
+        yield note(CHECK, message, "Authorize this client to describe them (ACLs), or check the broker's log.")
+    found: dict[PartitionState, list[NamedPartition]] = {state: [] for state in PartitionState}
     for topic in cluster.topics:
         for part in topic.partitions:
             if part.leader not in present:
@@ -87,14 +87,21 @@ def _troubles(cluster: Cluster, min_isrs: Mapping[str, int]) -> Iterator[Finding
             elif len(part.isr) < len(part.replicas):
                 state = state_of_led(part, min_isrs.get(topic.name))
                 found[state].append((f"{topic.name}-{part.index}", part))
-    for state, named in found.items():
-        if named:
-            says = f"{plural(len(named), 'partition')} {SAYS[state]}: {listed([name for name, _ in named])}"
-            advice = _elect(named, present) if state is PartitionState.OFFLINE else _have_back(named, present)
-            yield wrong(CHECK, says, advice) if state.is_unavailable else note(CHECK, says, advice)
+    for state, partitions in found.items():
+        if partitions:
+            message = (
+                f"{plural(len(partitions), 'partition')} {STATE_TEXTS[state]}: "
+                f"{listed([name for name, _ in partitions])}"
+            )
+            advice = (
+                _election_advice(partitions, present)
+                if state is PartitionState.OFFLINE
+                else _restart_advice(partitions, present)
+            )
+            yield wrong(CHECK, message, advice) if state.is_unavailable else note(CHECK, message, advice)
 
 
-def _elect(leaderless: Sequence[Named], present: set[int]) -> str:
+def _election_advice(leaderless: Sequence[NamedPartition], present: set[int]) -> str:
     """Return how to get a leader for these partitions.
 
     Prefer a last ISR member, because other replicas may lack records.
@@ -111,11 +118,11 @@ def _elect(leaderless: Sequence[Named], present: set[int]) -> str:
     return start
 
 
-def _have_back(named: Sequence[Named], present: set[int]) -> str:
-    missing = sorted({broker for _, part in named for broker in part.replicas} - present)
+def _restart_advice(partitions: Sequence[NamedPartition], present: set[int]) -> str:
+    missing = sorted({broker for _, part in partitions for broker in part.replicas} - present)
     if missing:
         return f"Start {_brokers(missing)}."
-    return f"Wait for the replicas to catch up ({HOW_FAR}), or check the followers' logs."
+    return f"Wait for the replicas to catch up ({LAG_COMMAND}), or check the followers' logs."
 
 
 def _brokers(ids: Sequence[int]) -> str:

@@ -91,7 +91,7 @@ def batches(path: Path) -> Iterator[DumpedBatch | Damage]:
     while position is not None:
         try:
             for place in walk(file, position, size):
-                yield dumped(file, place)
+                yield dump_batch(file, place)
             return
         except Damaged as damage:
             position = None
@@ -107,7 +107,7 @@ def reason(file: RealFile, damage: Damaged, size: int) -> str:
     return "zeros: preallocated or torn" if not any(rest) else damage.why
 
 
-def dumped(file: RealFile, place: FileBatch) -> DumpedBatch:
+def dump_batch(file: RealFile, place: FileBatch) -> DumpedBatch:
     if place.magic != MAGIC:
         return DumpedBatch(place, None)
     data = file.pread(place.position, place.size)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from odradek.app.inspect.segment_fate import Bounds, Retention
 from odradek.app.inspect.verify import ReadOnlyDisk
-from odradek.app.terminal.command_failed import MISUNDERSTOOD, CommandFailed
+from odradek.app.terminal.command_failed import USAGE_ERROR, CommandFailed
 from odradek.base.errors import Refused
 from odradek.base.units import TopicPartition
 from odradek.client.admin import admin
@@ -35,7 +35,7 @@ class TopicLog(NamedTuple):
     bounds: Bounds
 
 
-def logs_told_by(cluster: Cluster, partitions: Sequence[TopicPartition]) -> list[TopicLog]:
+def locate_logs(cluster: Cluster, partitions: Sequence[TopicPartition]) -> list[TopicLog]:
     """Request the locations of the logs from the leaders of the partitions."""
     failures: dict[TopicPartition, ClientError] = {}
     starts = list_offsets(cluster, dict.fromkeys(partitions, EARLIEST), failures=failures)
@@ -50,7 +50,7 @@ def logs_told_by(cluster: Cluster, partitions: Sequence[TopicPartition]) -> list
             continue
         for each in led:
             bounds = Bounds(starts[each].offset, ends[each].offset)
-            found[each] = _told(each, broker, replicas.get(each), bounds, cluster_id)
+            found[each] = _topic_log(each, broker, replicas.get(each), bounds, cluster_id)
     unknown = Bounds(0, None)
     return [found.get(each) or TopicLog(each, None, _sentence(each, failures[each]), unknown) for each in partitions]
 
@@ -60,7 +60,7 @@ def _sentence(partition: TopicPartition, failure: ClientError) -> str:
     return text if text.startswith(f"{partition}:") else f"{partition}: {text}"
 
 
-def _told(
+def _topic_log(
     partition: TopicPartition, broker: int, replica: Replica | None, bounds: Bounds, cluster_id: str | None
 ) -> TopicLog:
     if replica is None:
@@ -83,16 +83,16 @@ def why_not_here(folder: Path, partition: TopicPartition, broker: int, cluster_i
     return f"{where}: run this command there"
 
 
-def logs_below(folder: Path, topic: str, wanted: Sequence[int]) -> list[TopicLog]:
+def logs_in_directory(folder: Path, topic: str, partitions: Sequence[int]) -> list[TopicLog]:
     """Return the logs of a topic in a log directory, without a broker. Raise CommandFailed if none."""
     try:
         starts = read_offsets(ReadOnlyDisk(), f"{folder}/{LOG_STARTS}")
-        named = [(parse_partition(path.name), path) for path in folder.iterdir() if path.is_dir()]
+        folders = [(parse_partition(path.name), path) for path in folder.iterdir() if path.is_dir()]
     except BadCheckpoint as bad:
         raise CommandFailed(str(bad)) from None
     found = []
-    for each, path in named:
-        if each is not None and each.topic == topic and (not wanted or each.partition in wanted):
+    for each, path in folders:
+        if each is not None and each.topic == topic and (not partitions or each.partition in partitions):
             found.append(TopicLog(each, path, "", Bounds(starts.get(each, 0), None)))
     if not found:
         raise CommandFailed(f"{folder} has no log of {topic}: use a data directory as in log.dirs")
@@ -109,19 +109,19 @@ def retention_of(configs: Mapping[str, str | None]) -> Retention:
     )
 
 
-def told_retention(cluster: Cluster, topic: str) -> Retention:
+def request_retention(cluster: Cluster, topic: str) -> Retention:
     """Request the topic's configuration, which includes the broker's defaults."""
     (entries,) = admin.describe_topic_configs(cluster, [topic]).values()
     return retention_of({entry.name: entry.value for entry in entries})
 
 
-def given_retention(overrides: Mapping[str, str]) -> Retention:
+def retention_from_overrides(overrides: Mapping[str, str]) -> Retention:
     """Return Kafka's defaults overridden by these topic configurations. Raise CommandFailed."""
     broker = BrokerConfigs.parse({})
     try:
         broker.check_topic(overrides)
     except Refused as refused:
-        raise CommandFailed(f"--config: {refused.detail}", MISUNDERSTOOD) from None
+        raise CommandFailed(f"--config: {refused.detail}", USAGE_ERROR) from None
     configs = broker.for_topic(overrides)
     policy = configs.cleanup_policy
     return Retention(configs.retention_ms, configs.retention_bytes, "delete" in policy, "compact" in policy)

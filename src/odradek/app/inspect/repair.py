@@ -27,19 +27,19 @@ def repair(
     disk, marker = RealDisk(), f"{folder.path}/{names.CLEAN_SHUTDOWN}"
     lock = disk.lock(f"{folder.path}/{names.LOCK}")
     try:
-        said = read_file(disk, marker, MARKER_BYTES_MAX)
+        marker_content = read_file(disk, marker, MARKER_BYTES_MAX)
         disk.unlink(marker)
         disk.sync_directory(str(folder.path))
         for partition in partitions:
-            yield partition, repaired(disk, folder, partition)
-        if said is not None:
-            replace_file(disk, marker, said)
+            yield partition, repair_log(disk, folder, partition)
+        if marker_content is not None:
+            replace_file(disk, marker, marker_content)
             disk.sync_directory(str(folder.path))
     finally:
         lock.release()
 
 
-def repaired(disk: RealDisk, folder: Folder, partition: TopicPartition) -> QuarantinedData | None:
+def repair_log(disk: RealDisk, folder: Folder, partition: TopicPartition) -> QuarantinedData | None:
     """Truncate one log and return the quarantined data.
 
     The checkpoints are updated before the next log starts.

@@ -26,7 +26,7 @@ class Retention(NamedTuple):
     compacts: bool
 
     @property
-    def goes(self) -> str:
+    def deletion_text(self) -> str:
         """Return when due segments are deleted."""
         key = "log.cleaner.backoff.ms" if self.compacts else "log.retention.check.interval.ms"
         return f"deleted by the next check ({key})"
@@ -58,7 +58,7 @@ def fates(segments: Sequence[SegmentFacts], retention: Retention, bounds: Bounds
     for one in segments:
         missing += one.size  # Bytes to append until it exceeds the limit.
         fate = _fate(one, retention, bounds, now_ms, missing)
-        if fate.until is not None and held_until > fate.until and not _goes_by_size(retention, missing):
+        if fate.until is not None and held_until > fate.until and not _exceeds_size(retention, missing):
             text = f"waits for the older segment at {holder}, {_until(held_until, now_ms)}"
             fate = Fate(held_until, f"{_writes(one)}{text}{_or_by_size(retention, missing)}")
         elif fate.until is not None and not fate.is_due:
@@ -75,12 +75,12 @@ def _fate(one: SegmentFacts, retention: Retention, bounds: Bounds, now_ms: int, 
         waits = f"its records from offset {bounds.high_watermark} on are not committed yet"
         return Fate(None, f"{writes}{waits}")
     if not one.is_active and one.end_offset <= bounds.start_offset:
-        return Fate(now_ms, f"below the log start offset {bounds.start_offset}: {retention.goes}", is_due=True)
+        return Fate(now_ms, f"below the log start offset {bounds.start_offset}: {retention.deletion_text}", is_due=True)
     if not retention.deletes:
         policy = "compact" if retention.compacts else "empty"
         return Fate(None, f"{writes}cleanup.policy is {policy}, so neither age nor size deletes it")
-    if _goes_by_size(retention, missing):
-        return Fate(now_ms, f"{writes}the log exceeds retention.bytes: {retention.goes}", is_due=True)
+    if _exceeds_size(retention, missing):
+        return Fate(now_ms, f"{writes}the log exceeds retention.bytes: {retention.deletion_text}", is_due=True)
     if retention.retention_ms >= 0:
         return _by_age(one, retention, now_ms, _or_by_size(retention, missing))
     if retention.retention_bytes >= 0:
@@ -98,14 +98,16 @@ def _or_by_size(retention: Retention, missing: int) -> str:
     return f", or after {size_text(missing)} more are written (retention.bytes)"
 
 
-def _goes_by_size(retention: Retention, missing: int) -> bool:
+def _exceeds_size(retention: Retention, missing: int) -> bool:
     return retention.deletes and retention.retention_bytes >= 0 and missing <= 0
 
 
 def _by_age(one: SegmentFacts, retention: Retention, now_ms: int, or_by_size: str) -> Fate:
     until, writes = one.newest + retention.retention_ms, _writes(one)
     if until < now_ms:
-        return Fate(until, f"{writes}its newest record is older than retention.ms: {retention.goes}", is_due=True)
+        return Fate(
+            until, f"{writes}its newest record is older than retention.ms: {retention.deletion_text}", is_due=True
+        )
     if one.newest > now_ms:
         when = f"{age_text(one.newest - now_ms)} in the future, {time_text(one.newest)}"
         record = "a record" if one.newest_offset is None else f"the record at {one.newest_offset}"

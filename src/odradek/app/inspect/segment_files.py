@@ -14,7 +14,7 @@ from pathlib import Path
 from struct import Struct
 from typing import NamedTuple
 
-from odradek.app.inspect.dump import dumped, entries, open_read_only, records
+from odradek.app.inspect.dump import dump_batch, entries, open_read_only, records
 from odradek.base.units import NO_TIMESTAMP, Offset, TimestampMs
 from odradek.log.files.disk import File, RealFile
 from odradek.log.files.log_file_names import LOG, OFFSET_INDEX, TIME_INDEX, parse_segment_file
@@ -119,7 +119,7 @@ def offset_of_newest(segment: SegmentFacts) -> int | None:
 
 def _offset_in(file: RealFile, place: FileBatch, timestamp: TimestampMs) -> int:
     """Return the offset of the record within its batch, or the last offset if it cannot be decoded."""
-    found = dumped(file, place)
+    found = dump_batch(file, place)
     if found.batch is not None and found.fault is None:
         for record in records(found.batch):
             if not isinstance(record, str) and record.timestamp == timestamp:

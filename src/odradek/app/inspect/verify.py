@@ -50,7 +50,7 @@ class LogFinding:
     """Sentence about one log."""
 
     partition: TopicPartition
-    says: str
+    message: str
     is_fault: bool = True
     damage: KnownDamage | None = None  # For a place without a whole batch.
 
@@ -122,7 +122,7 @@ class Segment:
     path: Path
     base_offset: Offset
     end: Offset  # After the last readable batch.
-    said: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
     damages: dict[str, tuple[int, Offset, str]] = field(default_factory=dict)  # By the sentence about each.
     is_torn: bool = False  # Nothing is readable after the damage.
 
@@ -132,26 +132,28 @@ def verify(folder: Folder, path: Path, counts: Counts) -> Iterator[LogFinding]:
     partition = names.parse_partition(path.name)
     assert partition is not None, "the caller checked the file name"
     counts.logs += 1
-    bases, spoken, asides = listed(path)
+    bases, attested, asides = list_segments(path)
     last = max(bases, default=None)
-    segments = [one for base in sorted(bases) if (one := seen(path, base, counts, is_last=base == last)) is not None]
-    spoken |= {Offset(int(offset)) for offset in folder.noted.get(partition, "").split()} - bases
+    segments = [
+        one for base in sorted(bases) if (one := read_segment(path, base, counts, is_last=base == last)) is not None
+    ]
+    attested |= {Offset(int(offset)) for offset in folder.noted.get(partition, "").split()} - bases
     synced = folder.recovery_points.get(partition, FIRST_OFFSET)
     for segment in segments:
         is_open = segment is segments[-1] and segment.is_torn and segment.end >= synced and not folder.is_clean
-        for text in segment.said:
+        for text in segment.problems:
             damage = known_damage(partition, segment, text)
             yield LogFinding(partition, text, not is_open, None if is_open else damage)
-    yield from (LogFinding(partition, text, is_fault=False) for text in known(folder, partition, segments))
-    yield from (LogFinding(partition, text) for text in between(segments))
+    yield from (LogFinding(partition, text, is_fault=False) for text in earlier_damage(folder, partition, segments))
+    yield from (LogFinding(partition, text) for text in overlaps(segments))
     if partition not in folder.compacted:
         start = folder.starts.get(partition, FIRST_OFFSET)
-        orphans = spoken - {Offset(int(offset)) for offset in folder.noted.get(partition, "").split()}
+        orphans = attested - {Offset(int(offset)) for offset in folder.noted.get(partition, "").split()}
         yield from (
-            LogFinding(partition, text) for text in missing_first(path, bases, folder.lost(partition) | orphans, start)
+            LogFinding(partition, text) for text in first_gap(path, bases, folder.lost(partition) | orphans, start)
         )
-        yield from (LogFinding(partition, text) for text in missing(path, segments, spoken, start))
-    if segments and segments[-1].end < synced and not segments[-1].said:
+        yield from (LogFinding(partition, text) for text in gaps(path, segments, attested, start))
+    if segments and segments[-1].end < synced and not segments[-1].problems:
         yield LogFinding(partition, f"the log ends at offset {segments[-1].end}, but was synced up to offset {synced}")
     yield from (LogFinding(partition, text) for text in small_files(path))
     if asides:
@@ -159,12 +161,12 @@ def verify(folder: Folder, path: Path, counts: Counts) -> Iterator[LogFinding]:
         yield LogFinding(partition, text, is_fault=False)
 
 
-def listed(path: Path) -> tuple[set[Offset], set[Offset], list[str]]:
+def list_segments(path: Path) -> tuple[set[Offset], set[Offset], list[str]]:
     """Return base offsets of segments and of indexes without a log, and names of quarantined files."""
     bases: set[Offset] = set()
-    hollow: set[Offset] = set()
+    empty: set[Offset] = set()
     indexed: set[Offset] = set()
-    retired: set[Offset] = set()
+    deleted: set[Offset] = set()
     asides = []
     for entry in RealDisk().entries(str(path)):
         parsed = names.parse_segment_file(entry.name)
@@ -174,16 +176,16 @@ def listed(path: Path) -> tuple[set[Offset], set[Offset], list[str]]:
         if second.startswith(names.ASIDE):
             asides.append(entry.name)
         elif second == names.DELETED:
-            retired.add(base)
+            deleted.add(base)
         elif suffix == LOG and not second:
-            (bases if entry.size else hollow).add(base)
+            (bases if entry.size else empty).add(base)
         elif suffix in SEGMENT_SUFFIXES and not second and entry.size:
             indexed.add(base)
-    bases |= {base for base in hollow if base > max(bases, default=-1)}  # The active segment may be empty.
-    return bases, indexed - bases - retired, sorted(asides)
+    bases |= {base for base in empty if base > max(bases, default=-1)}  # The active segment may be empty.
+    return bases, indexed - bases - deleted, sorted(asides)
 
 
-def seen(folder: Path, base: Offset, counts: Counts, *, is_last: bool) -> Segment | None:
+def read_segment(folder: Path, base: Offset, counts: Counts, *, is_last: bool) -> Segment | None:
     """Read one segment, or return None if it was deleted concurrently."""
     path = folder / f"{names.segment_stem(base)}{LOG}"
     segment = Segment(path, base, base)
@@ -204,15 +206,15 @@ def seen(folder: Path, base: Offset, counts: Counts, *, is_last: bool) -> Segmen
             if is_last and is_zeros(file, damage.position, size):
                 break  # Preallocated.
             text = f"byte {damage.position} of {path.name}: {damage.why}"
-            segment.said.append(text)
+            segment.problems.append(text)
             rest = survey(file, damage.position, size, segment.end, base)
             segment.is_torn = not rest.records
             position = next_batch(file, damage.position + 1, size, (segment.end, base)) if rest.records else None
             following = Offset(INT64_MAX) if position is None else next(walk_checked(file, position, size)).base_offset
             segment.damages[text] = damage.position, following, damage.why
-    if not segment.said and places:
+    if not segment.problems and places:
         where = next(iter(places))
-        segment.said.append(f"{path.with_suffix(OFFSET_INDEX).name} points to byte {where}, where no batch starts")
+        segment.problems.append(f"{path.with_suffix(OFFSET_INDEX).name} points to byte {where}, where no batch starts")
     return segment
 
 
@@ -222,16 +224,16 @@ def index_entries(segment: Segment, *, is_last: bool) -> Iterator[tuple[int, int
     path = segment.path.with_suffix(OFFSET_INDEX)
     for delta, position in entries(path, OFFSET_ENTRY) if path.exists() else ():
         if delta <= offset:
-            segment.said.append(f"{path.name} is not ascending at offset {segment.base_offset + delta}")
+            segment.problems.append(f"{path.name} is not ascending at offset {segment.base_offset + delta}")
         offset = delta
         yield position, segment.base_offset + delta
     path = segment.path.with_suffix(TIME_INDEX)
     for timestamp, delta in entries(path, TIME_ENTRY) if path.exists() else ():
         if timestamp < newest or delta < 0:
-            segment.said.append(f"{path.name} is not ascending at timestamp {timestamp}")
+            segment.problems.append(f"{path.name} is not ascending at timestamp {timestamp}")
         newest = timestamp
     if not is_last and segment.path.stat().st_size and not segment.path.with_suffix(OFFSET_INDEX).exists():
-        segment.said.append(f"{segment.path.name} has no {OFFSET_INDEX}")
+        segment.problems.append(f"{segment.path.name} has no {OFFSET_INDEX}")
 
 
 def read_batches(segment: Segment, file: File, part: tuple[int, int], places: dict[int, int], counts: Counts) -> None:
@@ -239,13 +241,13 @@ def read_batches(segment: Segment, file: File, part: tuple[int, int], places: di
     for place in walk_checked(file, *part):
         first = place.base_offset if place.magic == MAGIC else place.last_offset
         if first < segment.end:
-            segment.said.append(
+            segment.problems.append(
                 f"byte {place.position} of {segment.path.name}: offset {first} instead of {segment.end}"
             )
         offset = places.pop(place.position, None)
         if offset is not None and offset < first:
             index = segment.path.with_suffix(OFFSET_INDEX).name
-            segment.said.append(
+            segment.problems.append(
                 f"{index} points to byte {place.position} for offset {offset}, where offset {first} starts"
             )
         segment.end = Offset(max(segment.end, place.last_offset + 1))
@@ -259,7 +261,7 @@ def known_damage(partition: TopicPartition, segment: Segment, text: str) -> Know
     return KnownDamage(partition, segment.path.name, position, following, TimestampMs(time.time_ns() // 1_000_000), why)
 
 
-def write_down(folder: Folder, found: Sequence[KnownDamage]) -> None:
+def record_damages(folder: Folder, found: Sequence[KnownDamage]) -> None:
     """Record new damage for the next start, if no broker uses the directory and it is writable."""
     if not found:
         return
@@ -271,8 +273,8 @@ def write_down(folder: Folder, found: Sequence[KnownDamage]) -> None:
     path = f"{folder.path}/{names.DAMAGES}"
     try:
         written = read_damages(disk, path)  # Reread: a broker may have run in between.
-        known = {(one.partition, one.file, one.position) for one in written}
-        new = [one for one in found if (one.partition, one.file, one.position) not in known]
+        earlier_damage = {(one.partition, one.file, one.position) for one in written}
+        new = [one for one in found if (one.partition, one.file, one.position) not in earlier_damage]
         if new:
             with suppress(DiskFailed):
                 write_damages(disk, path, sorted([*written, *new]))
@@ -280,31 +282,31 @@ def write_down(folder: Folder, found: Sequence[KnownDamage]) -> None:
         lock.release()
 
 
-def known(folder: Folder, partition: TopicPartition, segments: Sequence[Segment]) -> Iterator[str]:
+def earlier_damage(folder: Folder, partition: TopicPartition, segments: Sequence[Segment]) -> Iterator[str]:
     """Yield the damage that a broker had found before, in the segments that have faults."""
-    faulty = {segment.path.name for segment in segments if segment.said}
+    faulty = {segment.path.name for segment in segments if segment.problems}
     for one in folder.damages:
         if one.partition == partition and one.file in faulty:
             yield f"byte {one.position} of {one.file} has not been served since {time_text(one.since_ms)}: {one.why}"
 
 
-def between(segments: Sequence[Segment]) -> Iterator[str]:
+def overlaps(segments: Sequence[Segment]) -> Iterator[str]:
     for segment, following in pairwise(segments):
         if segment.end > following.base_offset:
             reached = f"{segment.path.name} reaches offset {segment.end - 1}"
             yield f"{reached}, but the next segment is {following.path.name}"
 
 
-def missing(path: Path, segments: Sequence[Segment], spoken: set[Offset], start: Offset) -> Iterator[str]:
+def gaps(path: Path, segments: Sequence[Segment], attested: set[Offset], start: Offset) -> Iterator[str]:
     """Yield the gaps between segments, except after a segment whose end is unreadable."""
     for segment, following in pairwise(segments):
         if following.base_offset > start and not segment.is_torn:
-            gap = gap_between(str(path), segment.end, following.base_offset, spoken)
+            gap = gap_between(str(path), segment.end, following.base_offset, attested)
             if gap is not None:
                 yield str(gap)
 
 
-def missing_first(path: Path, bases: set[Offset], lost: set[Offset], start: Offset) -> Iterator[str]:
+def first_gap(path: Path, bases: set[Offset], lost: set[Offset], start: Offset) -> Iterator[str]:
     """Yield the gap between a log's start and its first segment, if records certainly existed there."""
     first = min(bases, default=start)
     gap = gap_before(str(path), first, lost, start)

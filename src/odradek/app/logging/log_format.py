@@ -26,7 +26,7 @@ FIELD_CHARACTERS_MAX = 400
 TRACEBACK_CHARACTERS_MAX = 20_000
 
 # Fields of every record; any other field came from extra=.
-_OF_EVERY_RECORD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+_STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _NEEDS_QUOTES = frozenset(' "=|\\')
 
 
@@ -115,7 +115,7 @@ def _message(record: logging.LogRecord) -> str:
 
 
 def _fields(record: logging.LogRecord) -> dict[str, object]:
-    return {name: _field(value) for name, value in vars(record).items() if name not in _OF_EVERY_RECORD}
+    return {name: _field(value) for name, value in vars(record).items() if name not in _STANDARD_FIELDS}
 
 
 def _field(value: object) -> object:

@@ -44,7 +44,7 @@ LENGTH_BYTES = 4
 
 def install(shell: Shell) -> None:
     """Log this broker's requests from now on."""
-    shell.dispatch = partial(_logged, shell.dispatch)
+    shell.dispatch = partial(_dispatch_logged, shell.dispatch)
     shell.must_dispatch_each = lambda api_key: True
 
 
@@ -62,78 +62,82 @@ class _RequestFacts(NamedTuple):
 class _LoggedStagedRequest(StagedRequest):
     """Staged Produce request that is logged when it is answered."""
 
-    def __init__(self, came: _RequestFacts, request: Request, staged: StagedRequest) -> None:
-        self._came = came
+    def __init__(self, facts: _RequestFacts, request: Request, staged: StagedRequest) -> None:
+        self._facts = facts
         self._request = request
         self._staged = staged
 
     def finish(self) -> Encoded | ParkedRequest[Encoded]:
-        with _failure_written(self._came):
+        with _log_failure(self._facts):
             outcome = self._staged.finish()
-        return _answered(self._came, self._request, outcome)
+        return _log_response(self._facts, self._request, outcome)
 
 
-def _logged(dispatch: Dispatch, broker: Broker, peer: Peer, request: Request, now: Moment) -> Outcome:
+def _dispatch_logged(dispatch: Dispatch, broker: Broker, peer: Peer, request: Request, now: Moment) -> Outcome:
     fields = of_request(peer, request)
     fields |= {"request_bytes": request.size, "arrived": iso_time(time.time())}
-    came = _RequestFacts(fields, time.monotonic())
-    with _failure_written(came):
+    facts = _RequestFacts(fields, time.monotonic())
+    with _log_failure(facts):
         outcome = dispatch(broker, peer, request, now)
-    return _in_steps(came, request, outcome) if isinstance(outcome, Generator) else _done(came, request, outcome)
-
-
-def _in_steps(came: _RequestFacts, request: Request, steps: Steps) -> Steps:
-    with _failure_written(came):
-        outcome = yield from steps
-    return _done(came, request, outcome)
-
-
-def _done(came: _RequestFacts, request: Request, outcome: Done) -> Done:
     return (
-        _LoggedStagedRequest(came, request, outcome)
+        _log_after_steps(facts, request, outcome)
+        if isinstance(outcome, Generator)
+        else _log_outcome(facts, request, outcome)
+    )
+
+
+def _log_after_steps(facts: _RequestFacts, request: Request, steps: Steps) -> Steps:
+    with _log_failure(facts):
+        outcome = yield from steps
+    return _log_outcome(facts, request, outcome)
+
+
+def _log_outcome(facts: _RequestFacts, request: Request, outcome: Done) -> Done:
+    return (
+        _LoggedStagedRequest(facts, request, outcome)
         if isinstance(outcome, StagedRequest)
-        else _answered(came, request, outcome)
+        else _log_response(facts, request, outcome)
     )
 
 
 @contextmanager
-def _failure_written(came: _RequestFacts) -> Iterator[None]:
+def _log_failure(facts: _RequestFacts) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        _write(came, "failed", {"reason": str(error) or type(error).__name__})
+        _write(facts, "failed", {"reason": str(error) or type(error).__name__})
         raise
 
 
-def _answered(
-    came: _RequestFacts, request: Request, outcome: Encoded | ParkedRequest[Encoded]
+def _log_response(
+    facts: _RequestFacts, request: Request, outcome: Encoded | ParkedRequest[Encoded]
 ) -> Encoded | ParkedRequest[Encoded]:
     if isinstance(outcome, ParkedRequest):
-        outcome.then = partial(_later, came, request, outcome.then)
+        outcome.then = partial(_log_delayed_response, facts, request, outcome.then)
     elif outcome is None:
-        _write(came, "completed without a response", {})
+        _write(facts, "completed without a response", {})
     else:
-        _write(came, "completed", _of_answer(request, outcome))
+        _write(facts, "completed", _response_fields(request, outcome))
     return outcome
 
 
-def _later(came: _RequestFacts, request: Request, then: Callable[[], Encoded]) -> Encoded:
+def _log_delayed_response(facts: _RequestFacts, request: Request, then: Callable[[], Encoded]) -> Encoded:
     """Answer a parked request and log it."""
-    answer = then()
-    _write(came, "completed after a wait", {} if answer is None else _of_answer(request, answer))
-    return answer
+    response = then()
+    _write(facts, "completed after a wait", {} if response is None else _response_fields(request, response))
+    return response
 
 
-def _write(came: _RequestFacts, outcome: str, of_outcome: Fields) -> None:
-    elapsed = {"time_ms": round((time.monotonic() - came.began) * 1000, 3)}
-    log.debug("%s %s", came.name, outcome, extra=came.fields | elapsed | of_outcome)
+def _write(facts: _RequestFacts, outcome: str, outcome_fields: Fields) -> None:
+    elapsed = {"time_ms": round((time.monotonic() - facts.began) * 1000, 3)}
+    log.debug("%s %s", facts.name, outcome, extra=facts.fields | elapsed | outcome_fields)
 
 
-def _of_answer(request: Request, answer: list[Chunk]) -> Fields:
-    size = sum(len(chunk) if isinstance(chunk, IN_MEMORY) else chunk.size for chunk in answer)
+def _response_fields(request: Request, response: list[Chunk]) -> Fields:
+    size = sum(len(chunk) if isinstance(chunk, IN_MEMORY) else chunk.size for chunk in response)
     fields: Fields = {"response_bytes": size}
-    if len(answer) == 1 and size <= DECODED_BYTES_MAX:
-        errors = _errors_in(request, cast(bytes, answer[0]))
+    if len(response) == 1 and size <= DECODED_BYTES_MAX:
+        errors = _errors_in(request, cast(bytes, response[0]))
         if errors:
             fields["errors"] = errors
     return fields
@@ -141,9 +145,9 @@ def _of_answer(request: Request, answer: list[Chunk]) -> Fields:
 
 def _errors_in(request: Request, frame: bytes) -> str:
     """Return `CODE:count` for each error in a response without file slices."""
-    answer_class: type[object] = APIS[ApiKey(request.api_key)][1]
-    _, answer = decode_response(answer_class, request.api_version, frame[LENGTH_BYTES:])
-    counted = Counter(_codes(answer))
+    response_class: type[object] = APIS[ApiKey(request.api_key)][1]
+    _, response = decode_response(response_class, request.api_version, frame[LENGTH_BYTES:])
+    counted = Counter(_codes(response))
     return ",".join(f"{name}:{count}" for name, count in counted.items())
 
 

@@ -29,12 +29,12 @@ Thing = TypeVar("Thing")
 Value = tuple[Sequence[str], float]
 
 
-def _paced(things: Iterable[Thing]) -> Iterator[Thing]:
+def _paced(items: Iterable[Thing]) -> Iterator[Thing]:
     """Yield the things, and regularly release the interpreter to other threads, above all the loop's."""
-    for number, thing in enumerate(things, start=1):
+    for number, item in enumerate(items, start=1):
         if number % SAMPLES_PER_TURN == 0:
             time.sleep(PAUSE_SECONDS)
-        yield thing
+        yield item
 
 
 class _PacedSamples(list):  # type: ignore[type-arg]  # prometheus_client only iterates over it.

@@ -92,7 +92,7 @@ class Replication:
             text = f"ReplicaFetcherThread-{fetcher.number}-{fetcher.leader}"
             self.lags.append(Lag(text, str(name.topic), str(name.partition), following.lag))
 
-    def take_as_controller(self, topic: TopicInfo, alive: Container[BrokerId]) -> None:
+    def add_controller_topic(self, topic: TopicInfo, alive: Container[BrokerId]) -> None:
         """Add one topic from the metadata of the controller's broker."""
         for partition in topic.partitions:
             self.offline_partitions += partition.leader not in alive

@@ -126,22 +126,22 @@ class Collection:
     def start_collection(self) -> None:
         """Start the steps. Called on the loop."""
         if self.done.set_running_or_notify_cancel():
-            self._step(self._take_totals)
+            self._step(self._collect_totals)
 
     def _step(self, work: Callable[[], bool]) -> None:
-        began = time.monotonic()
+        started = time.monotonic()
         try:
             is_done = work()
         except Exception as error:  # A failed scrape must not end the broker.
             self.done.set_exception(error)
             return
-        self._snapshot.loop_seconds += time.monotonic() - began
+        self._snapshot.loop_seconds += time.monotonic() - started
         if is_done:
             self.done.set_result(self._snapshot)
         else:
-            self._shell.soon(lambda: self._step(self._go_on))
+            self._shell.soon(lambda: self._step(self._collect_next))
 
-    def _take_totals(self) -> bool:
+    def _collect_totals(self) -> bool:
         broker, traffic = self._shell.broker, self._shell.traffic
         is_controller = broker.view.controller == broker.id
         self._partitions = iter(list(broker.partitions.items()))
@@ -182,22 +182,22 @@ class Collection:
         )
         return False
 
-    def _go_on(self) -> bool:
-        return self._take_partitions() and self._take_topics()
+    def _collect_next(self) -> bool:
+        return self._collect_partitions() and self._collect_topics()
 
-    def _take_topics(self) -> bool:
-        broker, left = self._shell.broker, PARTITIONS_PER_TURN
+    def _collect_topics(self) -> bool:
+        broker, remaining = self._shell.broker, PARTITIONS_PER_TURN
         for topic in self._topics:
-            self._snapshot.replication.take_as_controller(topic, broker.view.brokers)
-            left -= len(topic.partitions)
-            if left <= 0:
+            self._snapshot.replication.add_controller_topic(topic, broker.view.brokers)
+            remaining -= len(topic.partitions)
+            if remaining <= 0:
                 return False
         return True
 
-    def _take_partitions(self) -> bool:
+    def _collect_partitions(self) -> bool:
         broker, snapshot = self._shell.broker, self._snapshot
-        taken = list(islice(self._partitions, PARTITIONS_PER_TURN))
-        for name, partition in taken:
+        batch = list(islice(self._partitions, PARTITIONS_PER_TURN))
+        for name, partition in batch:
             if broker.partitions.get(name) is not partition:
                 continue  # Deleted since the last turn.
             snapshot.partitions += 1
@@ -216,4 +216,4 @@ class Collection:
             snapshot.replication.add_partition(broker, name, partition)
             snapshot.messages_in[topic] = snapshot.messages_in.get(topic, 0) + log.appended_records
             snapshot.topic_bytes_in[topic] = snapshot.topic_bytes_in.get(topic, 0) + log.appended_bytes
-        return len(taken) < PARTITIONS_PER_TURN
+        return len(batch) < PARTITIONS_PER_TURN

@@ -89,14 +89,14 @@ class Adoption:
     ) -> TopicInfo:
         known = None if self._known is None else self._known[name]
         epochs = {} if known is None else known.epochs
-        ours = (broker_id,)
+        replicas = (broker_id,)
 
         def partition(index: int) -> PartitionInfo:
             # Keep the epoch, neither higher nor lower: the broker that wrote the logs may serve them again. Markers
             # carry the leader epoch of the partition of __transaction_state, and Kafka rejects an epoch below the last.
             # After a higher epoch here, that producer's transactions could never end in Kafka.
             epoch = max(LeaderEpoch(0), epochs.get(index, NO_EPOCH), found.epochs.get(index, NO_EPOCH))
-            return PartitionInfo(broker_id, epoch, ours, ours)
+            return PartitionInfo(broker_id, epoch, replicas, replicas)
 
         topic_id = known.id if known is not None else found.id or new_uuid()
         return TopicInfo(name, topic_id, tuple(map(partition, range(count))), self.configs(name))
@@ -105,33 +105,35 @@ class Adoption:
         """Log the adopted topics and their configuration."""
         if not adopted:
             return
-        log.info("added topics found in the data directories to the metadata: %s", named(one.name for one in adopted))
+        log.info(
+            "added topics found in the data directories to the metadata: %s", format_names(one.name for one in adopted)
+        )
         if self._known is None:
-            self._tell_guesses(adopted)
+            self._warn_unknown_configs(adopted)
         for topic in adopted:
             missing = sorted({*range(len(topic.partitions))} - found[topic.name].epochs.keys())
             if missing:
                 text = "topic %s: partitions without a log in the data directories start empty: %s"
-                log.warning(text, topic.name, named(map(str, missing)))
+                log.warning(text, topic.name, format_names(map(str, missing)))
 
-    def _tell_guesses(self, adopted: Sequence[TopicInfo]) -> None:
-        unsaid = [topic.name for topic in adopted if topic.configs == KEPT]
-        if kept := [name for name in unsaid if name not in self._compacted]:
+    def _warn_unknown_configs(self, adopted: Sequence[TopicInfo]) -> None:
+        unknown = [topic.name for topic in adopted if topic.configs == KEPT]
+        if kept := [name for name in unknown if name not in self._compacted]:
             text = (
                 "the configuration of these topics is unknown, so their records are never deleted "
                 "(retention.ms=-1) until you configure them with `odradek topic config`: %s"
             )
-            log.warning(text, named(kept))
-        if compacted := [name for name in unsaid if name in self._compacted]:
+            log.warning(text, format_names(kept))
+        if compacted := [name for name in unknown if name in self._compacted]:
             text = (
                 "Apache Kafka has compacted these topics, but their configuration is unknown, so their records are not "
                 "deleted or compacted (cleanup.policy=delete, retention.ms=-1) until you run `odradek topic config "
                 "TOPIC --set cleanup.policy=compact`: %s"
             )
-            log.warning(text, named(compacted))
+            log.warning(text, format_names(compacted))
 
 
-def named(names: Iterable[str]) -> str:
+def format_names(names: Iterable[str]) -> str:
     """Return the names on one line, at most NAMED_MAX of them."""
     texts = list(names)
     return ", ".join(texts[:NAMED_MAX]) + (f" and {len(texts) - NAMED_MAX} more" if texts[NAMED_MAX:] else "")

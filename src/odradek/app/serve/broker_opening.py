@@ -30,31 +30,31 @@ from odradek.net.cluster.tree_metadata import Membership, Metadata
 from odradek.net.shell.shell import Shell
 
 
-def begin_configs(
+def apply_starting_configs(
     settings: Settings, changes: ConfigChanges, listeners: Sequence[Listener], unready: Mapping[str, ConfigError]
 ) -> None:
     """Apply dynamic configurations. Raise ConfigError if a listener still has no certificate."""
-    configs, put_in_force = changes.read_starting_configs()
+    configs, apply_configs = changes.read_starting_configs()
     settings.configs.become(configs)
-    put_in_force()
+    apply_configs()
     for listener in listeners:
         if listener.name in unready and listener.entrance is None:
             raise unready[listener.name]
 
 
-def claimed(settings: Settings, disk: RealDisk, metadata: Metadata) -> Membership:
+def claim_identity(settings: Settings, disk: RealDisk, metadata: Metadata) -> Membership:
     """Return this broker's membership from its directories and the tree.
 
     All directories are checked before anything is written to one of them. Raise WrongDirectory, AnotherBroker.
     """
     known_id, known_cluster = _known_identity(disk, settings.log_dirs)
-    wanted_id = settings.broker_id if settings.broker_id is not None else known_id
-    _check_identities(disk, settings.log_dirs, wanted_id, known_cluster)
+    expected_id = settings.broker_id if settings.broker_id is not None else known_id
+    _check_identities(disk, settings.log_dirs, expected_id, known_cluster)
     if known_id is None:
-        _check_whose(disk, settings.log_dirs, metadata, wanted_id)
+        _check_owner(disk, settings.log_dirs, metadata, expected_id)
     else:
         _check_is_replica(disk, settings.log_dirs, metadata, known_id)
-    membership = metadata.prepare(wanted_id, settings.reserved_broker_id_max, known_cluster or to_text(new_uuid()))
+    membership = metadata.prepare(expected_id, settings.reserved_broker_id_max, known_cluster or to_text(new_uuid()))
     _check_identities(disk, settings.log_dirs, membership.broker_id, membership.cluster_id)
     return membership
 
@@ -100,16 +100,16 @@ def _check_is_replica(disk: RealDisk, directories: Sequence[Path], metadata: Met
     checks this: later, the directory's own note names its owner, and a broker may return after all of its replicas were
     reassigned.
     """
-    strange = [path for path in directories if not _is_noted(disk, str(path))]
-    here = {partition: path for path in strange for partition in _partitions(disk, str(path))}
-    topics = metadata.topics() if here else {}
-    replicas = {partition: _replicas_of(topics, partition) for partition in here}
-    known = {one for ids in replicas.values() for one in ids}
-    if known and broker_id not in known:
-        path = next(here[partition] for partition, ids in replicas.items() if ids)
+    unmarked = [path for path in directories if not _is_noted(disk, str(path))]
+    local = {partition: path for path in unmarked for partition in _partitions(disk, str(path))}
+    topics = metadata.topics() if local else {}
+    replicas = {partition: _replicas_of(topics, partition) for partition in local}
+    owners = {broker for ids in replicas.values() for broker in ids}
+    if owners and broker_id not in owners:
+        path = next(local[partition] for partition, ids in replicas.items() if ids)
         raise WrongDirectory(
             f"{path / META_PROPERTIES} contains broker.id={broker_id}, but the metadata assigns its logs to "
-            f"{', '.join(map(str, sorted(known)))} only: restore the correct {META_PROPERTIES}, or use another data "
+            f"{', '.join(map(str, sorted(owners)))} only: restore the correct {META_PROPERTIES}, or use another data "
             "directory"
         )
 
@@ -128,18 +128,18 @@ def _replicas_of(topics: Mapping[TopicName, TopicInfo], partition: TopicPartitio
     return topic.partitions[partition.partition].replicas
 
 
-def _check_whose(disk: RealDisk, directories: Sequence[Path], metadata: Metadata, wanted_id: BrokerId | None) -> None:
+def _check_owner(disk: RealDisk, directories: Sequence[Path], metadata: Metadata, expected_id: BrokerId | None) -> None:
     """Raise WrongDirectory for logs that may be another broker's, which would be useless under a new id."""
     has_logs = [path for path in directories if _partitions(disk, str(path))]
     has_brokers = [path for path in directories if any(path.glob("broker*/" + META_PROPERTIES))]
     topics = metadata.topics().values() if has_logs or has_brokers else ()
     replicas = {broker_id for topic in topics for partition in topic.partitions for broker_id in partition.replicas}
-    if replicas and wanted_id not in replicas and not has_logs:
+    if replicas and expected_id not in replicas and not has_logs:
         raise WrongDirectory(
             f"{has_brokers[0]} contains the data of a cluster of several local brokers: start it with "
             f"--brokers {len(list(has_brokers[0].glob('broker*')))}, or use another data directory"
         )
-    if replicas and wanted_id not in replicas:
+    if replicas and expected_id not in replicas:
         ids = ", ".join(map(str, sorted(replicas)))
         raise WrongDirectory(
             f"{has_logs[0]} contains logs, but no meta.properties with the broker id: set broker.id "
@@ -160,7 +160,7 @@ def topic_configs(topics: Mapping[TopicName, TopicInfo]) -> Callable[[TopicName]
     return lambda name: topics[name].configs if name in topics else {}
 
 
-def opened_storage(
+def open_broker_storage(
     settings: Settings,
     configs_of: Callable[[TopicName], Mapping[str, str]],
     membership: Membership,
@@ -192,12 +192,12 @@ def data_dirs(settings: Settings) -> list[Path]:
     return list(dict.fromkeys((*settings.log_dirs, settings.metadata_dir)))
 
 
-def endpoints(listeners: Sequence[Listener], wanted: Sequence[ListenerSettings]) -> tuple[Endpoint, ...]:
+def endpoints(listeners: Sequence[Listener], listener_settings: Sequence[ListenerSettings]) -> tuple[Endpoint, ...]:
     return tuple(
         (listener.advertised or Endpoint(listener.name, listener.host or "localhost", listener.port))._replace(
-            protocol=settings.protocol.value
+            protocol=each.protocol.value
         )
-        for listener, settings in zip(listeners, wanted, strict=True)
+        for listener, each in zip(listeners, listener_settings, strict=True)
     )
 
 

@@ -134,8 +134,8 @@ async def start(
     listeners = listeners_of(settings, shell, contexts)
     metrics = None
     try:
-        for listener, wanted in zip(listeners, settings.listeners, strict=True):
-            await listener.bind(wanted.host, wanted.port)
+        for listener, listener_settings in zip(listeners, settings.listeners, strict=True):
+            await listener.bind(listener_settings.host, listener_settings.port)
         metrics = _metrics(settings, shell, listeners)
         tree = await open_broker(settings, shell, listeners, unready, durable=durable, opens_tree=opens_tree)
     except BaseException:

@@ -83,7 +83,7 @@ class Child:
         stream = self._streams[descriptor]
         data = stream.pipe.read(READ_BYTES)  # None if no data is available.
         if data:
-            self._pass_on(stream.target, stream.buffer.feed(data), queue)
+            self._forward(stream.target, stream.buffer.feed(data), queue)
         elif data is not None:
             self._close(descriptor, queue)
 
@@ -96,10 +96,10 @@ class Child:
 
     def _close(self, descriptor: int, queue: LineQueue) -> None:
         stream = self._streams.pop(descriptor)
-        self._pass_on(stream.target, stream.buffer.take_unfinished_line(), queue)
+        self._forward(stream.target, stream.buffer.take_unfinished_line(), queue)
         stream.pipe.close()
 
-    def _pass_on(self, target: int, lines: Iterable[bytes], queue: LineQueue) -> None:
+    def _forward(self, target: int, lines: Iterable[bytes], queue: LineQueue) -> None:
         for line in lines:
             if target == OUT:
                 self.was_ready |= line.startswith(b"ready ")

@@ -17,14 +17,14 @@ from odradek.app.config.server_config import Settings
 from odradek.app.serve.adoption import Adoption
 from odradek.app.serve.boots import may_have_lost, this_boot
 from odradek.app.serve.broker_opening import (
-    begin_configs,
+    apply_starting_configs,
     check_unlocked,
-    claimed,
+    claim_identity,
     config_changes,
     data_dirs,
     endpoints,
     new_uuid,
-    opened_storage,
+    open_broker_storage,
     random_int31,
     topic_configs,
 )
@@ -78,19 +78,19 @@ async def open_broker(
     disk = (RealDisk if durable else UnsyncedDisk)(shell.room.on_opened)
     timeout_ms = settings.configs.int("zookeeper.session.timeout.ms")
     where, tree = _tree(settings, disk, timeout_ms, durable, opens_tree)
-    with ExitStack() as undoing:
-        undoing.callback(tree.close)
+    with ExitStack() as cleanup:
+        cleanup.callback(tree.close)
         _check_acls(settings, tree, where)
         metadata = _metadata(settings, tree, where)
-        membership = _claimed(settings, disk, metadata)
+        membership = _claim_identity(settings, disk, metadata)
         changes = config_changes(settings, tree, membership, listeners, shell)
         watch = ConfigWatch(tree, membership.broker_id, changes)
         watch.skip_existing_notices()
-        begin_configs(settings, changes, listeners, unready)
+        apply_starting_configs(settings, changes, listeners, unready)
         info = BrokerInfo(membership.broker_id, endpoints(listeners, settings.listeners), settings.rack)
         if settings.is_member:
             metadata.check_id_is_free(info, 2 * timeout_ms)
-        storage, view = _opened(settings, disk, metadata, membership, now=shell.now().wall, undoing=undoing)
+        storage, view = _open_storage(settings, disk, metadata, membership, now=shell.now().wall, cleanup=cleanup)
         if settings.is_member:
             replicas = _replicas(view, membership.broker_id)
             lacking = storage.lacking(replicas)
@@ -98,8 +98,8 @@ async def open_broker(
             if doubtful:
                 await await_replacement(tree, membership.broker_id, doubtful, 4 * timeout_ms, lacking)
         epoch = metadata.enroll(info, lambda: shell.now().wall, 2 * timeout_ms)
-        alone = ClusterView(membership.cluster_id, brokers={info.id: info}, unreadable=view.unreadable)
-        broker = Broker(info.id, alone, storage, settings.configs, Entropy(random_int31, new_uuid))
+        lone_view = ClusterView(membership.cluster_id, brokers={info.id: info}, unreadable=view.unreadable)
+        broker = Broker(info.id, lone_view, storage, settings.configs, Entropy(random_int31, new_uuid))
         broker.on_registered(epoch)
         broker.start(shell.now())
         report(storage)
@@ -111,7 +111,7 @@ async def open_broker(
         shell.run(broker, MetadataChanges(tree, metadata).change, take_ids, changes.change)
         shell.watch_configs(watch)
         shell.member.start()
-        undoing.pop_all()
+        cleanup.pop_all()
     return tree
 
 
@@ -138,31 +138,31 @@ def _replicas(view: ClusterView, broker: BrokerId) -> dict[TopicPartition, Uuid]
     }
 
 
-def _claimed(settings: Settings, disk: RealDisk, metadata: Metadata) -> Membership:
+def _claim_identity(settings: Settings, disk: RealDisk, metadata: Metadata) -> Membership:
     try:
-        return claimed(settings, disk, metadata)
+        return claim_identity(settings, disk, metadata)
     except AnotherBroker:
         check_unlocked(disk, settings.log_dirs)
         raise
 
 
-def _opened(
+def _open_storage(
     settings: Settings,
     disk: RealDisk,
     metadata: Metadata,
     membership: Membership,
     *,
     now: TimestampMs,
-    undoing: ExitStack,
+    cleanup: ExitStack,
 ) -> tuple[Storage, ClusterView]:
-    """Open the logs, to be abandoned by `undoing`. Also return the cluster's view."""
+    """Open the logs, to be abandoned by `cleanup`. Also return the cluster's view."""
     # Read before the logs are opened, because recovery uses their configuration.
     adoption = _adoption(settings, disk, metadata, membership)
     view = metadata.view()
     configs_of = topic_configs(view.topics) if adoption is None else adoption.configs
-    storage = opened_storage(settings, configs_of, membership, disk, now)
+    storage = open_broker_storage(settings, configs_of, membership, disk, now)
     for directory in storage:
-        undoing.callback(directory.abandon)
+        cleanup.callback(directory.abandon)
     if adoption is not None and isinstance(metadata, LoneMetadata):
         _adopt(storage, metadata, membership, adoption)
         view = metadata.view()
@@ -177,7 +177,7 @@ def _metadata(settings: Settings, tree: ReconnectingTree, where: str) -> Metadat
     return (Metadata if settings.is_member else LoneMetadata)(tree, where, registration)
 
 
-def _reaches(settings: Settings, shell: Shell) -> Callable[[MemberShell, Broker, Callable[[Event], None]], Peers]:
+def _peers_factory(settings: Settings, shell: Shell) -> Callable[[MemberShell, Broker, Callable[[Event], None]], Peers]:
     """Return a factory of connections to other brokers, and restrict their listener to brokers.
 
     Raise ConfigError.

@@ -29,7 +29,7 @@ from odradek.log.files.volume import Volume, volume_of
 
 LIST_BYTES_MAX = 1 << 20
 OPENED_AT_ONCE = 16
-WORKS_TO_JUDGE_BY = 8
+ITEMS_PER_CHECK = 8
 _LEFT_BY_FILE_SYSTEMS = ("lost+found",)
 
 log = logging.getLogger(__name__)
@@ -43,27 +43,27 @@ def open_storage(disk: Disk, paths: Sequence[Path], open_one: Callable[[str, Eac
     Raise NoDirectory, DiskFailed if the only directory cannot be opened, or the errors of open_log_directory.
     """
     with ThreadPoolExecutor(OPENED_AT_ONCE, thread_name_prefix="odradek-opening") as threads:
-        storage = _open_all(disk, paths, lambda path: open_one(path, partial(each_helped, threads)))
+        storage = _open_all(disk, paths, lambda path: open_one(path, partial(run_with_helpers, threads)))
         unsynced = [(directory, name) for directory in storage for name in directory.unsynced()]
         for _ in threads.map(lambda one: one[0].flush(one[1]), unsynced):
             pass
     return storage
 
 
-def each_helped(threads: Executor, do: Callable[[T], object], works: Iterable[T]) -> Iterable[None]:
+def run_with_helpers(threads: Executor, do: Callable[[T], object], items: Iterable[T]) -> Iterable[None]:
     """Do each work in this thread, with help from others while the disk takes most of the time.
 
     A slow disk handles many requests at once. With cached data, threads that compete for the interpreter take two or
     three times as long as a single thread. The first error is raised after all other work is done.
     """
-    left = deque(works)
+    remaining = deque(items)
 
     def do_next() -> bool:
         try:
-            work = left.popleft()
+            item = remaining.popleft()
         except IndexError:
             return False
-        do(work)
+        do(item)
         return True
 
     def help_out() -> None:
@@ -71,15 +71,15 @@ def each_helped(threads: Executor, do: Callable[[T], object], works: Iterable[T]
             pass
 
     helpers: list[Future[None]] = []
-    done, began = 0, _clocks()
+    done, started = 0, _clocks()
     while do_next():
         done += 1
-        if done % WORKS_TO_JUDGE_BY == 0:
+        if done % ITEMS_PER_CHECK == 0:
             now = _clocks()
-            if now[1] - began[1] < (now[0] - began[0]) / 2:
+            if now[1] - started[1] < (now[0] - started[0]) / 2:
                 count = min(len(helpers) + 1, OPENED_AT_ONCE - len(helpers))
                 helpers += [threads.submit(help_out) for _ in range(count)]
-            began = now
+            started = now
     for helper in helpers:
         helper.result()
     return ()
@@ -93,16 +93,16 @@ def _open_all(disk: Disk, paths: Sequence[Path], open_one: Callable[[str], LogDi
     absolute = [str(path.absolute()) for path in paths]
     if len(absolute) == 1:
         storage = Storage([open_one(str(paths[0]))])
-        if _listed(disk, absolute[0]):
-            _note(disk, storage, set())
+        if _read_list(disk, absolute[0]):
+            _write_lists(disk, storage, set())
         return storage
-    known = _known(disk, absolute)
+    known = _previously_used(disk, absolute)
     directories = [
         _open(disk, str(path), open_one, was_used=name in known) for path, name in zip(paths, absolute, strict=True)
     ]
     storage = Storage(directories)
     storage.check_one_is_left()
-    _note(disk, storage, known.intersection(absolute))
+    _write_lists(disk, storage, known.intersection(absolute))
     return storage
 
 
@@ -128,15 +128,15 @@ def _is_empty(disk: Disk, path: str) -> bool:
         raise
 
 
-def _known(disk: Disk, paths: Sequence[str]) -> set[str]:
+def _previously_used(disk: Disk, paths: Sequence[str]) -> set[str]:
     """Return the directories that were used together with one of these."""
     found: set[str] = set()
     for path in paths:
-        found.update(_listed(disk, path))
+        found.update(_read_list(disk, path))
     return found
 
 
-def _listed(disk: Disk, path: str) -> list[str]:
+def _read_list(disk: Disk, path: str) -> list[str]:
     try:
         data = read_file(disk, f"{path}/{LOG_DIRS}", LIST_BYTES_MAX)
         return data.decode().splitlines() if data else []
@@ -144,11 +144,11 @@ def _listed(disk: Disk, path: str) -> list[str]:
         return []  # Another directory has the list, too.
 
 
-def _note(disk: Disk, storage: Storage, known: set[str]) -> None:
+def _write_lists(disk: Disk, storage: Storage, known: set[str]) -> None:
     """Write the list of used directories into each of them, without those that failed and were never used."""
     used = sorted(known | {str(Path(one.path).absolute()) for one in storage.online})
     for directory in storage.online:
-        if _listed(disk, directory.path) != used:
+        if _read_list(disk, directory.path) != used:
             try:
                 replace_file(disk, f"{directory.path}/{LOG_DIRS}", "".join(f"{path}\n" for path in used).encode())
                 disk.sync_directory(directory.path)
@@ -175,9 +175,9 @@ def report_room(path: str, volume: Volume) -> None:
     if volume.is_short:
         state = "is full" if volume.is_full else "is almost full"
         room = f"{size_text(volume.usable_bytes)} of {size_text(volume.total_bytes)} free"
-        way_out = "delete topics, lower retention.ms or retention.bytes, or enlarge the disk"
+        advice = "delete topics, lower retention.ms or retention.bytes, or enlarge the disk"
         text = "the disk of %s %s (%s): writes that do not fit are rejected; %s"
-        log.warning(text, path, state, room, way_out)
+        log.warning(text, path, state, room, advice)
 
 
 def report_missed(storage: Storage) -> None:

@@ -28,7 +28,7 @@ YOUNG_COLLECTIONS = 1  # Between two middle collections: 9,000 objects, 3 ms, or
 MIDDLE_COLLECTIONS = 3  # Before middle survivors are frozen: 26,000 objects, 8 ms to examine.
 NEVER = 1 << 30
 MIDDLE = 1
-LOOK_SECONDS = 10
+CHECK_SECONDS = 10
 CONNECTIONS = 1_000
 GROWN_BYTES = 16 * 1024 * 1024
 _STATM = Path("/proc/self/statm")
@@ -65,9 +65,9 @@ class GarbageCollector:
         gc.collect()
         gc.freeze()
         self._resident = resident_bytes()
-        self._loop.call_later(LOOK_SECONDS, self._look)
+        self._loop.call_later(CHECK_SECONDS, self._check)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         is_quiet = self._traffic.bytes_in == self._bytes_seen
         self._bytes_seen = self._traffic.bytes_in
         has_grown = is_quiet and resident_bytes() > self._resident + GROWN_BYTES
@@ -75,12 +75,12 @@ class GarbageCollector:
             self._connections_seen = self._traffic.connections_accepted
             gc.collect()
         if has_grown:
-            Thread(target=self._give_back, name="odradek-give-back", daemon=True).start()
-        self._loop.call_later(LOOK_SECONDS, self._look)
+            Thread(target=self._trim_heap, name="odradek-give-back", daemon=True).start()
+        self._loop.call_later(CHECK_SECONDS, self._check)
 
-    def _give_back(self) -> None:
+    def _trim_heap(self) -> None:
         """Release memory outside the loop's thread: 0.1 ms for each megabyte."""
-        give_back()
+        trim_heap()
         self._resident = resident_bytes()
 
 
@@ -92,7 +92,7 @@ def resident_bytes() -> int:
         return 0
 
 
-def give_back() -> None:
+def trim_heap() -> None:
     """Return free heap pages of the C library to the system, if the library is glibc."""
     import ctypes  # Few brokers ever need it.
 

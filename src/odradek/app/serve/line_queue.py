@@ -23,32 +23,32 @@ class LineBuffer:
     """Incomplete line of one writer."""
 
     def __init__(self) -> None:
-        self._begun = bytearray()
+        self._unfinished = bytearray()
         self._cut_bytes = 0
 
     def feed(self, data: bytes) -> list[bytes]:
         """Return the lines that these bytes complete, with newlines and cut to LINE_BYTES_MAX."""
-        *ends, begin = data.split(b"\n")
+        *ends, unfinished = data.split(b"\n")
         lines = []
         for end in ends:
             self._add(end)
             lines.append(self._line())
-        self._add(begin)
+        self._add(unfinished)
         return lines
 
     def take_unfinished_line(self) -> list[bytes]:
         """Return the unfinished last line, if there is one, with a newline."""
-        return [self._line()] if self._begun else []
+        return [self._line()] if self._unfinished else []
 
     def _add(self, piece: bytes) -> None:
-        room = LINE_BYTES_MAX - len(self._begun)
-        self._begun += piece[:room]
+        room = LINE_BYTES_MAX - len(self._unfinished)
+        self._unfinished += piece[:room]
         self._cut_bytes += max(0, len(piece) - room)
 
     def _line(self) -> bytes:
         more = b"... (%d more)" % self._cut_bytes if self._cut_bytes else b""
-        line = bytes(self._begun) + more + b"\n"
-        self._begun.clear()
+        line = bytes(self._unfinished) + more + b"\n"
+        self._unfinished.clear()
         self._cut_bytes = 0
         return line
 

@@ -32,24 +32,24 @@ def listeners_of(settings: Settings, shell: Shell, contexts: Mapping[str, Contex
 
     Clients then cannot exhaust the connections (KIP-402) or the request memory of the brokers. Raise ConfigError.
     """
-    of_clients = of_brokers = _Limits(settings)
+    client_limits = broker_limits = _Limits(settings)
     brokers = None
     if settings.is_member and len(settings.listeners) > 1:
-        brokers, of_brokers = inter_broker_listener(settings.configs, settings.listeners), _Limits(settings)
+        brokers, broker_limits = inter_broker_listener(settings.configs, settings.listeners), _Limits(settings)
     return [
-        _listener(settings, shell, of_brokers if one.name == brokers else of_clients, one, contexts.get(one.name))
+        _listener(settings, shell, broker_limits if one.name == brokers else client_limits, one, contexts.get(one.name))
         for one in settings.listeners
     ]
 
 
 def _listener(
-    settings: Settings, shell: Shell, limits: _Limits, wanted: ListenerSettings, contexts: Contexts | None
+    settings: Settings, shell: Shell, limits: _Limits, listener_settings: ListenerSettings, contexts: Contexts | None
 ) -> Listener:
-    advertised = settings.advertised.get(wanted.name)
+    advertised = settings.advertised.get(listener_settings.name)
     return Listener(
         shell,
-        wanted.name,
-        None if advertised is None else Endpoint(wanted.name, advertised.host, advertised.port),
+        listener_settings.name,
+        None if advertised is None else Endpoint(listener_settings.name, advertised.host, advertised.port),
         request_bytes_max=settings.request_bytes_max,
         quotas=limits.quotas,
         backlog=settings.listen_backlog,
@@ -64,8 +64,8 @@ def _listener(
 
 def _budget_bytes(settings: Settings) -> int:
     """Return the bound of receive buffers. Kafka's default, unlimited, lets clients use up the memory."""
-    wanted = settings.queued_request_bytes_max
-    return wanted if wanted > 0 else RECEIVE_BUDGET_BYTES
+    configured = settings.queued_request_bytes_max
+    return configured if configured > 0 else RECEIVE_BUDGET_BYTES
 
 
 def _if_set(settings: Settings, name: str) -> int:

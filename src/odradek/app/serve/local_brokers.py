@@ -106,30 +106,30 @@ def _check_directories(settings: Settings) -> None:
 
 def _broker(broker_id: BrokerId, i: int, settings: Settings, common: Iterable[str]) -> Broker:
     # After the user's overrides, because the last override of a key is used.
-    own = (f"--override={key}={value}" for key, value in _own(broker_id, i, settings).items())
+    own = (f"--override={key}={value}" for key, value in _own_settings(broker_id, i, settings).items())
     return Broker(broker_id, ("serve", "--member", *common, *own))
 
 
-def _own(broker_id: BrokerId, i: int, settings: Settings) -> Mapping[str, str]:
+def _own_settings(broker_id: BrokerId, i: int, settings: Settings) -> Mapping[str, str]:
     """Return the settings that broker number `i`, counted from 0, does not share with the others."""
     own = {
         "node.id": str(broker_id),
         "broker.id": str(broker_id),
-        "listeners": ",".join(str(one._replace(port=_counted(one.port, i))) for one in settings.listeners),
+        "listeners": ",".join(str(one._replace(port=_shifted_port(one.port, i))) for one in settings.listeners),
         "log.dirs": ",".join(str(path / f"broker{broker_id}") for path in settings.log_dirs),
         "metadata.log.dir": str(settings.metadata_dir),
     }
     if settings.advertised:
         own["advertised.listeners"] = ",".join(
-            f"{name}://{address._replace(port=_counted(address.port, i))}"
+            f"{name}://{address._replace(port=_shifted_port(address.port, i))}"
             for name, address in settings.advertised.items()
         )
     if settings.metrics is not None:
-        own[METRICS_LISTENER] = str(settings.metrics._replace(port=_counted(settings.metrics.port, i)))
+        own[METRICS_LISTENER] = str(settings.metrics._replace(port=_shifted_port(settings.metrics.port, i)))
     return own
 
 
-def _counted(port: int, i: int) -> int:
+def _shifted_port(port: int, i: int) -> int:
     return port + i if port else 0
 
 
@@ -145,14 +145,14 @@ def _check_ports(settings: Settings, count: int) -> None:
                 raise ConfigError(
                     f"With {count} brokers, the port of {name}, {address.port}, must be at most {PORT_MAX - count + 1}."
                 )
-        for one, other in _meeting(addresses, count):
+        for one, other in _port_conflicts(addresses, count):
             raise ConfigError(
                 f"With {count} brokers, {one} uses ports {_range(addresses[one].port, count)}, and {other} uses "
                 f"ports {_range(addresses[other].port, count)}: their ports must be at least {count} apart."
             )
 
 
-def _meeting(addresses: Mapping[str, Endpoint], count: int) -> Iterator[tuple[str, str]]:
+def _port_conflicts(addresses: Mapping[str, Endpoint], count: int) -> Iterator[tuple[str, str]]:
     for one, other in combinations(addresses, 2):
         (host, port), (other_host, other_port) = addresses[one], addresses[other]
         is_one_host = host == other_host or not _EVERY_INTERFACE.isdisjoint((host, other_host))

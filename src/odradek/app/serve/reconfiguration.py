@@ -32,23 +32,21 @@ class Reconfiguration:
 
     def prepare(self, before: BrokerConfigs, after: BrokerConfigs) -> Callable[[], None]:
         """Read the changed stores and return a function that applies all changes. Raise ConfigError."""
-        wanted = self._settings.listeners
-        tls = parse_tls(after, wanted)
-        check_safe(after, wanted, tls, self._settings.insecure)
-        known = self._known(before)
-        contexts = contexts_of({name: each for name, each in tls.items() if each != known.get(name)})
+        listeners = self._settings.listeners
+        tls = parse_tls(after, listeners)
+        check_safe(after, listeners, tls, self._settings.insecure)
+        current = self._current_tls(before)
+        contexts = contexts_of({name: each for name, each in tls.items() if each != current.get(name)})
         limits = after.int("max.connections"), after.int("max.connections.per.ip")
-        return partial(self._put_in_force, contexts, *limits, after.int("num.network.threads"))
+        return partial(self._apply, contexts, *limits, after.int("num.network.threads"))
 
-    def _known(self, before: BrokerConfigs) -> Mapping[str, TlsConfig]:
+    def _current_tls(self, before: BrokerConfigs) -> Mapping[str, TlsConfig]:
         try:
             return parse_tls(before, self._settings.listeners)
         except ConfigError:
             return {}
 
-    def _put_in_force(
-        self, contexts: Mapping[str, Contexts], connections_max: int, per_address_max: int, movers: int
-    ) -> None:
+    def _apply(self, contexts: Mapping[str, Contexts], connections_max: int, per_address_max: int, movers: int) -> None:
         self._movers.resize(movers)
         for listener in self._listeners:
             listener.quotas.limit(connections_max, per_address_max)

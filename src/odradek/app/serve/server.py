@@ -85,14 +85,14 @@ def _allow_open_files() -> None:
 async def _serve(settings: Settings) -> int:
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(_on_exception)
-    told_to_stop = asyncio.Event()
+    stop_requested = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, told_to_stop.set)
+        loop.add_signal_handler(number, stop_requested.set)
     sys.setswitchinterval(SWITCH_SECONDS)
-    starting, stopping = loop.create_task(start(settings, loop)), loop.create_task(told_to_stop.wait())
+    starting, stopping = loop.create_task(start(settings, loop)), loop.create_task(stop_requested.wait())
     await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
     if not starting.done():
-        await _give_up(starting)
+        await _cancel_start(starting)
         return STOPPED
     running = starting.result()
     if len(processors.usable()) > 1:  # On a single CPU, polling would starve the client.
@@ -100,23 +100,23 @@ async def _serve(settings: Settings) -> int:
     running.shell.long_turns.around = CollectionPause()
     running.shell.around_entries = CollectionPause(YOUNG_OBJECTS)
     GarbageCollector(loop, running.shell.traffic).start_collecting()
-    _say_ready(running)
+    _print_ready(running)
     await stopping
-    patience = _end_anyway()
+    exit_timer = _start_exit_timer()
     await running.stop()
-    patience.cancel()
+    exit_timer.cancel()
     return STOPPED
 
 
-async def _give_up(starting: asyncio.Task[RunningBroker]) -> None:
-    patience = _end_anyway()
+async def _cancel_start(starting: asyncio.Task[RunningBroker]) -> None:
+    exit_timer = _start_exit_timer()
     starting.cancel()
     with suppress(asyncio.CancelledError):
         await starting
-    patience.cancel()
+    exit_timer.cancel()
 
 
-def _end_anyway() -> threading.Timer:
+def _start_exit_timer() -> threading.Timer:
     """Start a timer that kills the process if shutdown hangs, which only a disk can cause.
 
     The next start then recovers the logs.
@@ -126,10 +126,10 @@ def _end_anyway() -> threading.Timer:
         log.critical("the disk did not complete its syncs within %d s: shutting down without them", STOP_SECONDS_MAX)
         os._exit(FAILED)
 
-    patience = threading.Timer(STOP_SECONDS_MAX, exit_process)
-    patience.daemon = True
-    patience.start()
-    return patience
+    exit_timer = threading.Timer(STOP_SECONDS_MAX, exit_process)
+    exit_timer.daemon = True
+    exit_timer.start()
+    return exit_timer
 
 
 def _on_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -155,7 +155,7 @@ def _on_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> N
         os._exit(FAILED)
 
 
-def _say_ready(running: RunningBroker) -> None:
+def _print_ready(running: RunningBroker) -> None:
     """Print one line for each listener, as a readiness signal. Standard output carries nothing else."""
     for listener in running.listeners:
         host = f"[{listener.host}]" if ":" in listener.host else listener.host or "0.0.0.0"

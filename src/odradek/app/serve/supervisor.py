@@ -32,7 +32,7 @@ from odradek.app.terminal.wakeups import Wakeups
 
 log = logging.getLogger(__name__)
 
-STOPPED, FAILED, MISUNDERSTOOD = 0, 1, 2
+STOPPED, FAILED, USAGE_ERROR = 0, 1, 2
 RESTART_PAUSES_SECONDS = (0, 1, 2, 4, 8, 16, 30)
 STEADY_SECONDS = 60  # A run this long is not short.
 # A broker waits 300 s for its disk, then logs that and exits (app/serve/server.py). This limit is for one that hangs.
@@ -54,7 +54,7 @@ def run(
     """
     brokers = brokers_of(count, config_path, overrides, insecure=insecure, log_format=log_format, log_levels=log_levels)
     program, writes_json = supervised_odradek(), log_format == logs.JSON
-    children = [Child(f"broker {one.id}", program, one.arguments, writes_json=writes_json) for one in brokers]
+    children = [Child(f"broker {broker.id}", program, broker.arguments, writes_json=writes_json) for broker in brokers]
     queue = LineQueue()
     log_to(queue, writes_json=writes_json)
     return Supervisor(children, queue).run()
@@ -84,14 +84,14 @@ class RestartBackoff:
 
     def __init__(self, seconds: Sequence[float] = RESTART_PAUSES_SECONDS) -> None:
         self._seconds = seconds
-        self._taken = 0
+        self._attempts = 0
 
-    def next(self, lived_seconds: float) -> float:
+    def next(self, uptime_seconds: float) -> float:
         """Return the next, longer pause in seconds, or the first again after a run of STEADY_SECONDS."""
-        if lived_seconds >= STEADY_SECONDS:
-            self._taken = 0
-        pause = self._seconds[min(self._taken, len(self._seconds) - 1)]
-        self._taken += 1
+        if uptime_seconds >= STEADY_SECONDS:
+            self._attempts = 0
+        pause = self._seconds[min(self._attempts, len(self._seconds) - 1)]
+        self._attempts += 1
         return pause
 
 
@@ -102,7 +102,7 @@ class SupervisedChild:
         self.child = child
         self.pauses = pauses
         self.started_at = 0.0
-        self.starts_at: float | None = None
+        self.restart_at: float | None = None
 
 
 class Supervisor:
@@ -115,53 +115,59 @@ class Supervisor:
         pauses_seconds: Sequence[float] = RESTART_PAUSES_SECONDS,
         stop_seconds_max: float = STOP_SECONDS_MAX,
     ) -> None:
-        self._all = [SupervisedChild(child, RestartBackoff(pauses_seconds)) for child in children]
+        self._children = [SupervisedChild(child, RestartBackoff(pauses_seconds)) for child in children]
         self._queue = queue
         self._stop_seconds_max = stop_seconds_max
         self._status: int | None = None  # Set when the children are signalled to stop.
         self._kill_at: float | None = None
         self._interrupts = 0
         self._lifeline = -1
-        self._looks_again = False
+        self._polls_again = False
 
     def run(self) -> int:
         """Run until all children have ended. Return 0 after a signal, else a failed child's status."""
-        self._lifeline, ours = os.pipe()
+        self._lifeline, lifeline_writer = os.pipe()
         try:
             with Wakeups((signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)) as wakeups:
-                for one in self._all:
-                    one.starts_at = time.monotonic()
-                while any(one.child.is_running or one.starts_at is not None for one in self._all):
-                    self._turn(wakeups)
+                for supervised in self._children:
+                    supervised.restart_at = time.monotonic()
+                while any(
+                    supervised.child.is_running or supervised.restart_at is not None for supervised in self._children
+                ):
+                    self._run_once(wakeups)
                 self._queue.flush_last()
         finally:
-            os.close(ours)
+            os.close(lifeline_writer)
             os.close(self._lifeline)
         return STOPPED if self._status is None else self._status
 
-    def _turn(self, wakeups: Wakeups) -> None:
+    def _run_once(self, wakeups: Wakeups) -> None:
         self._wait(wakeups)
-        ended = [(one, status) for one in self._all if (status := one.child.poll_exit_status()) is not None]
+        ended = [
+            (supervised, status)
+            for supervised in self._children
+            if (status := supervised.child.poll_exit_status()) is not None
+        ]
         # Read the signals after checking for ended children: Ctrl-C reaches them and this process at the same time.
         numbers = wakeups.read_signals()
-        self._looks_again = signal.SIGCHLD in numbers  # It may have arrived after the check.
+        self._polls_again = signal.SIGCHLD in numbers  # It may have arrived after the check.
         for number in numbers:
             self._on_signal(number)
-        for one, status in ended:
-            one.child.read_last(self._queue)
-            self._on_end(one, status, _in_words(status))
+        for supervised, status in ended:
+            supervised.child.read_last(self._queue)
+            self._on_end(supervised, status, _describe_status(status))
         if self._kill_at is not None and time.monotonic() >= self._kill_at:
             self._kill(f"did not stop within {self._stop_seconds_max} s")
         self._start_due()  # Last: if that fails, nothing may be left to wait for.
 
     def _start_due(self) -> None:
-        for one in self._all:
-            if one.starts_at is not None and time.monotonic() >= one.starts_at:
-                one.starts_at, one.started_at = None, time.monotonic()
+        for supervised in self._children:
+            if supervised.restart_at is not None and time.monotonic() >= supervised.restart_at:
+                supervised.restart_at, supervised.started_at = None, time.monotonic()
                 try:
-                    one.child.start(self._lifeline)
+                    supervised.child.start(self._lifeline)
                 except OSError as error:
-                    self._on_end(one, FAILED, f"failed to start ({error})")
+                    self._on_end(supervised, FAILED, f"failed to start ({error})")
 
     def _wait(self, wakeups: Wakeups) -> None:
         """Wait for the next event, and forward the children's output."""
@@ -171,7 +177,11 @@ class Supervisor:
             poll.register(self._queue.waits_for, select.POLLOUT)
         # During shutdown, output may be lost, but must not block the children.
         reads = self._queue.has_room or self._status is not None
-        writers = {fd: one.child for one in self._all for fd in one.child.descriptors} if reads else {}
+        writers = (
+            {fd: supervised.child for supervised in self._children for fd in supervised.child.descriptors}
+            if reads
+            else {}
+        )
         for descriptor in writers:
             poll.register(descriptor, select.POLLIN)
         for descriptor, _ in poll.poll(self._wait_ms()):
@@ -180,9 +190,11 @@ class Supervisor:
         self._queue.flush()
 
     def _wait_ms(self) -> int | None:
-        if self._looks_again:
+        if self._polls_again:
             return 0
-        times = [at for at in (self._kill_at, *(one.starts_at for one in self._all)) if at is not None]
+        times = [
+            at for at in (self._kill_at, *(supervised.restart_at for supervised in self._children)) if at is not None
+        ]
         return max(0, ceil(1000 * (min(times) - time.monotonic()))) if times else None
 
     def _on_signal(self, number: int) -> None:
@@ -193,37 +205,37 @@ class Supervisor:
             if self._interrupts == 2:
                 self._kill("did not stop before the second interrupt")
 
-    def _on_end(self, one: SupervisedChild, status: int, how: str) -> None:
+    def _on_end(self, supervised: SupervisedChild, status: int, how: str) -> None:
         if self._status is not None:
             return
-        if not one.child.was_ready and status in (FAILED, MISUNDERSTOOD):
-            log.critical("%s %s before it was ready: stopping all brokers", one.child.name, how)
+        if not supervised.child.was_ready and status in (FAILED, USAGE_ERROR):
+            log.critical("%s %s before it was ready: stopping all brokers", supervised.child.name, how)
             self._stop(status)
             return
         now = time.monotonic()
-        pause = one.pauses.next(now - one.started_at)
+        pause = supervised.pauses.next(now - supervised.started_at)
         when = f"in {pause:g} s" if pause else "now"
-        log.warning("%s %s: restarting %s", one.child.name, how, when)
-        one.starts_at = now + pause
+        log.warning("%s %s: restarting %s", supervised.child.name, how, when)
+        supervised.restart_at = now + pause
 
     def _stop(self, status: int) -> None:
         if self._status is not None:
             return
         self._status = status
         self._kill_at = time.monotonic() + self._stop_seconds_max
-        for one in self._all:
-            one.starts_at = None
-            one.child.signal(signal.SIGTERM)
+        for supervised in self._children:
+            supervised.restart_at = None
+            supervised.child.signal(signal.SIGTERM)
 
     def _kill(self, why: str) -> None:
         self._kill_at = None
-        for one in self._all:
-            if one.child.is_running:
-                log.error("%s %s: killing it", one.child.name, why)
-                one.child.signal(signal.SIGKILL)
+        for supervised in self._children:
+            if supervised.child.is_running:
+                log.error("%s %s: killing it", supervised.child.name, why)
+                supervised.child.signal(signal.SIGKILL)
 
 
-def _in_words(status: int) -> str:
+def _describe_status(status: int) -> str:
     """Describe how a process with this status ended; a negative status is a signal."""
     if status >= 0:
         return f"ended with status {status}"

@@ -14,7 +14,7 @@ from odradek.client.connection.client_errors import (
     UnknownTopic,
 )
 
-FAILED, MISUNDERSTOOD = 1, 2
+FAILED, USAGE_ERROR = 1, 2
 
 
 class CommandFailed(Exception):
@@ -26,7 +26,7 @@ class CommandFailed(Exception):
 
 
 def status_of(error: Exception) -> int:
-    return MISUNDERSTOOD if isinstance(error, ConfigurationError | UnicodeEncodeError) else FAILED
+    return USAGE_ERROR if isinstance(error, ConfigurationError | UnicodeEncodeError) else FAILED
 
 
 def report_failures(failures: Iterable[ClientError]) -> int:

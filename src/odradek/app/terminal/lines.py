@@ -23,8 +23,8 @@ def lines_of(fd: int, pause_ms: int, on_pause: Callable[[], None]) -> Iterator[b
     """
     poller = select.poll()
     poller.register(fd, select.POLLIN)
-    begun: list[bytes] = []  # Pieces of an incomplete line, joined only once.
-    begun_bytes = 0
+    pieces: list[bytes] = []  # Pieces of an incomplete line, joined only once.
+    pieces_bytes = 0
     is_after_return = False
     while True:
         if not poller.poll(pause_ms):
@@ -34,23 +34,23 @@ def lines_of(fd: int, pause_ms: int, on_pause: Callable[[], None]) -> Iterator[b
             break
         if is_after_return or b"\r" in chunk:
             # If \r\n is split across two chunks, the \r has ended the line.
-            chunk, is_after_return = unified(chunk, is_after_return), chunk.endswith(b"\r")
+            chunk, is_after_return = unify_newlines(chunk, is_after_return), chunk.endswith(b"\r")
         head, newline, rest = chunk.partition(b"\n")
-        begun.append(head)
-        begun_bytes += len(head)
-        if begun_bytes > LINE_BYTES_MAX:
+        pieces.append(head)
+        pieces_bytes += len(head)
+        if pieces_bytes > LINE_BYTES_MAX:
             raise CommandFailed(f"line too long: a record can have at most {LINE_BYTES_MAX // MIB} MiB")
         if newline:
-            yield b"".join(begun)
+            yield b"".join(pieces)
             *whole, tail = rest.split(b"\n")
             yield from whole
-            begun, begun_bytes = [tail], len(tail)
-    last = b"".join(begun)
+            pieces, pieces_bytes = [tail], len(tail)
+    last = b"".join(pieces)
     if last:
         yield last
 
 
-def unified(chunk: bytes, is_after_return: bool) -> bytes:
+def unify_newlines(chunk: bytes, is_after_return: bool) -> bytes:
     r"""Normalize line ends to \n, and drop a leading \n that follows the previous chunk's \r."""
     if is_after_return and chunk.startswith(b"\n"):
         chunk = chunk[1:]

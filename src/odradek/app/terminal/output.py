@@ -34,9 +34,9 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
     titles = [column.rstrip(">~") for column in columns]
     widths = [max(map(cell_len, column)) for column in zip(titles, *texts, strict=True)]
     if is_terminal and columns[-1].endswith("~"):
-        left = window - sum(widths[:-1]) - len(GAP) * (len(widths) - 1)
-        widths[-1] = min(widths[-1], max(left, SENTENCE_WIDTH_MIN))
-        texts = [part for row in texts for part in folded(row, widths[-1])]
+        remaining = window - sum(widths[:-1]) - len(GAP) * (len(widths) - 1)
+        widths[-1] = min(widths[-1], max(remaining, SENTENCE_WIDTH_MIN))
+        texts = [part for row in texts for part in fold(row, widths[-1])]
 
     def line(cells: Sequence[str]) -> str:
         blanks = [" " * (width - cell_len(cell)) for cell, width in zip(cells, widths, strict=True)]
@@ -44,11 +44,11 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
         return GAP.join(b + c if column.endswith(">") else c + b for c, b, column in aligned).rstrip()
 
     rule = sum(widths) + len(GAP) * (len(widths) - 1)
-    ruled = [line(titles), "─" * (min(rule, window) if is_terminal else rule), *map(line, texts)]
-    sys.stdout.write("\n".join(ruled) + "\n")
+    lines = [line(titles), "─" * (min(rule, window) if is_terminal else rule), *map(line, texts)]
+    sys.stdout.write("\n".join(lines) + "\n")
 
 
-def folded(row: Sequence[str], width: int) -> Iterable[list[str]]:
+def fold(row: Sequence[str], width: int) -> Iterable[list[str]]:
     """Wrap the last cell between words; longer words stay whole."""
     first, *others = wrap(row[-1], width, break_long_words=False, break_on_hyphens=False) or [""]
     yield [*row[:-1], first]

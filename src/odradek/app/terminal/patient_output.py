@@ -16,23 +16,23 @@ from signal import SIGTERM, signal
 
 from odradek.base.units import SECOND_MS
 
-MEANWHILE_EVERY_MS = 1 * SECOND_MS
+BLOCKED_CALL_MS = 1 * SECOND_MS
 
 
 class PatientOutput:
-    """Writer to a file descriptor that calls meanwhile() about once a second while it is blocked."""
+    """Writer to a file descriptor that calls on_blocked() about once a second while it is blocked."""
 
-    def __init__(self, fd: int, meanwhile: Callable[[], object]) -> None:
+    def __init__(self, fd: int, on_blocked: Callable[[], object]) -> None:
         self._fd = fd
-        self._meanwhile = meanwhile
+        self._on_blocked = on_blocked
         self._is_file = stat.S_ISREG(os.fstat(fd).st_mode)
         self._poller = select.poll()
         self._poller.register(fd, select.POLLOUT)
 
     @classmethod
-    def standard(cls, meanwhile: Callable[[], object]) -> PatientOutput:
+    def standard(cls, on_blocked: Callable[[], object]) -> PatientOutput:
         sys.stdout.flush()
-        return cls(sys.stdout.fileno(), meanwhile)
+        return cls(sys.stdout.fileno(), on_blocked)
 
     def write(self, data: bytes) -> None:
         """Write all of the data. Raise BrokenPipeError once the reader has closed the pipe."""
@@ -40,10 +40,10 @@ class PatientOutput:
         while view:
             if self._is_file:
                 view = view[os.write(self._fd, view) :]
-            elif self._poller.poll(MEANWHILE_EVERY_MS):
+            elif self._poller.poll(BLOCKED_CALL_MS):
                 view = view[os.write(self._fd, view[: select.PIPE_BUF]) :]
             else:
-                self._meanwhile()
+                self._on_blocked()
 
 
 @contextmanager

@@ -59,8 +59,8 @@ class TerminalProgress:
     def draw(self) -> None:
         seconds = max(time.monotonic() - self._started_at, 1e-3)
         rate = f"{self._records / seconds:,.0f}/s"
-        told = f"{plural(self._records, 'record')}  {size_text(self._bytes)}  {rate}"
-        self.bar.update(self._task, completed=self._bytes, told=told, refresh=True)
+        text = f"{plural(self._records, 'record')}  {size_text(self._bytes)}  {rate}"
+        self.bar.update(self._task, completed=self._bytes, told=text, refresh=True)
 
 
 @contextmanager

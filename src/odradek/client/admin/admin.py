@@ -90,22 +90,22 @@ def create_topics(
 
     Raise ErrorAnswer: TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION, INVALID_CONFIG, ...
     """
-    wanted = [creatable(topic) for topic in topics]
+    creatable_topics = [creatable(topic) for topic in topics]
     request = CreateTopicsRequest(
-        topics=wanted,
+        topics=creatable_topics,
         timeout_ms=cluster.config.request_timeout_ms if timeout_ms is None else timeout_ms,
         validate_only=validate_only,
     )
 
     def send_create_topics(controller: Connection, is_repeated: bool) -> list[CreatedTopic]:
-        refuse_defaults(controller, wanted)
-        answer = controller.call(request, CreateTopicsResponse)
-        for topic in answer.topics:
+        refuse_defaults(controller, creatable_topics)
+        response = controller.call(request, CreateTopicsResponse)
+        for topic in response.topics:
             repeated = is_repeated and topic.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
             check(topic.error_code, f"topic {topic.name}", MAY_BE_OURS if repeated else topic.error_message)
-        return [CreatedTopic(topic.name, topic.num_partitions, topic.replication_factor) for topic in answer.topics]
+        return [CreatedTopic(topic.name, topic.num_partitions, topic.replication_factor) for topic in response.topics]
 
-    return on_controller(cluster, send_create_topics)
+    return call_controller(cluster, send_create_topics)
 
 
 def refuse_defaults(controller: Connection, topics: Iterable[CreatableTopic]) -> None:
@@ -134,22 +134,22 @@ def creatable(topic: NewTopic) -> CreatableTopic:
 
 def delete_topics(cluster: Cluster, names: Iterable[str], *, timeout_ms: int | None = None) -> None:
     """Delete topics; raise ErrorAnswer: UNKNOWN_TOPIC_OR_PARTITION, TOPIC_DELETION_DISABLED, ..."""
-    wanted = list(names)
+    topic_names = list(names)
     timeout_ms = cluster.config.request_timeout_ms if timeout_ms is None else timeout_ms
 
     def send_delete_topics(controller: Connection, is_repeated: bool) -> None:
         if controller.version(DeleteTopicsRequest) >= DELETE_TOPICS_WITH_IDS:
-            topics = [DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in wanted]
+            topics = [DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in topic_names]
             request = DeleteTopicsRequest(topics=topics, timeout_ms=timeout_ms)
         else:
-            request = DeleteTopicsRequest(topic_names=wanted, timeout_ms=timeout_ms)
+            request = DeleteTopicsRequest(topic_names=topic_names, timeout_ms=timeout_ms)
         for result in controller.call(request, DeleteTopicsResponse).responses:
             if is_repeated and result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 continue  # The first attempt deleted it, or it never existed.
             check(result.error_code, f"topic {result.name}", result.error_message)
 
-    on_controller(cluster, send_delete_topics)
-    cluster.metadata.forget(wanted)
+    call_controller(cluster, send_delete_topics)
+    cluster.metadata.forget(topic_names)
 
 
 def create_partitions(cluster: Cluster, counts: Mapping[str, int], *, validate_only: bool = False) -> None:
@@ -168,24 +168,24 @@ def create_partitions(cluster: Cluster, counts: Mapping[str, int], *, validate_o
             repeated = is_repeated and result.error_code == ErrorCode.INVALID_PARTITIONS
             check(result.error_code, f"topic {result.name}", MAY_BE_OURS if repeated else result.error_message)
 
-    on_controller(cluster, send_create_partitions)
+    call_controller(cluster, send_create_partitions)
     cluster.metadata.forget(counts)
 
 
-def on_controller(cluster: Cluster, ask: Callable[[Connection, bool], T]) -> T:
+def call_controller(cluster: Cluster, send: Callable[[Connection, bool], T]) -> T:
     """Send a request to the controller, and to the next one after a move or failure, until api_timeout_ms.
 
-    The second argument of `ask` is true if an earlier answer was lost, so that the change may already be done.
+    The second argument of `send` is true if an earlier answer was lost, so that the change may already be done.
     """
-    patience = RetryDeadline(cluster.config)
+    deadline = RetryDeadline(cluster.config)
     is_repeated = False
     while True:
         try:
-            return ask(cluster.controller(), is_repeated)
+            return send(cluster.controller(), is_repeated)
         except ClientError as error:
             cluster.metadata.controller = NO_BROKER  # Look up the controller again after any error.
-            cluster.ask_another()
+            cluster.use_another_broker()
             is_repeated = is_repeated or isinstance(error, ConnectionLost)
             if isinstance(error, ErrorAnswer) and error.code not in CONTROLLER_MOVED:
                 raise  # UNKNOWN_TOPIC_OR_PARTITION may be temporary for a fetch, but not for a deletion.
-            patience.again(error)
+            deadline.wait_or_raise(error)

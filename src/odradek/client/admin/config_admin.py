@@ -71,14 +71,18 @@ def describe_configs(cluster: Cluster, resource: Resource) -> list[ConfigEntry]:
 
     For all brokers, return only the configurations set for them.
     """
-    asked = DescribeConfigsResource(resource_type=resource.type, resource_name=resource.name, configuration_keys=None)
+    request_resource = DescribeConfigsResource(
+        resource_type=resource.type, resource_name=resource.name, configuration_keys=None
+    )
 
     def send_describe_configs(connection: Connection) -> list[ConfigEntry]:
-        (result,) = connection.call(DescribeConfigsRequest(resources=[asked]), DescribeConfigsResponse).results
+        (result,) = connection.call(
+            DescribeConfigsRequest(resources=[request_resource]), DescribeConfigsResponse
+        ).results
         check(result.error_code, str(resource), result.error_message)
         return [entry_of(config) for config in result.configs]
 
-    return _asking(cluster, resource, send_describe_configs)
+    return _call_broker_of(cluster, resource, send_describe_configs)
 
 
 def alter_configs(cluster: Cluster, resource: Resource, edits: Iterable[Edit], *, validate_only: bool = False) -> None:
@@ -100,11 +104,11 @@ def alter_configs(cluster: Cluster, resource: Resource, edits: Iterable[Edit], *
         (result,) = connection.call(request, IncrementalAlterConfigsResponse).responses
         check(result.error_code, str(resource), result.error_message)
 
-    _asking(cluster, resource, send_alter_configs)
+    _call_broker_of(cluster, resource, send_alter_configs)
 
 
-def _asking(cluster: Cluster, resource: Resource, ask: Callable[[Connection], T]) -> T:
+def _call_broker_of(cluster: Cluster, resource: Resource, send: Callable[[Connection], T]) -> T:
     broker_id = resource.broker
     if broker_id is None:
-        return cluster.call_any(ask)
-    return cluster.retry(lambda: ask(cluster.connection(broker_id)))
+        return cluster.call_any(send)
+    return cluster.retry(lambda: send(cluster.connection(broker_id)))

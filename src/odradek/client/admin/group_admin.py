@@ -13,11 +13,11 @@ from typing import NamedTuple
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import TopicName, TopicPartition
 from odradek.client.cluster.cluster import Cluster
-from odradek.client.cluster.coordinator_lookup import KeyType, on_coordinators, on_every_broker
+from odradek.client.cluster.coordinator_lookup import KeyType, call_coordinators, call_every_broker
 from odradek.client.cluster.describe import check
 from odradek.client.cluster.topic_metadata import Broker
 from odradek.client.connection.broker_connection import Connection
-from odradek.client.connection.client_errors import ClientError, ErrorAnswer, Unsupported, answer_error
+from odradek.client.connection.client_errors import ClientError, ErrorAnswer, Unsupported, response_error
 from odradek.record.internal.consumer_protocol import decode_assignment, decode_subscription
 from odradek.wire.messages import consumer_group_describe as modern
 from odradek.wire.messages import describe_groups as classic
@@ -105,27 +105,27 @@ def list_groups(
 
     `failures` collects the errors of unavailable brokers, whose groups are missing; without it their error is raised.
     """
-    wanted_states, wanted_types = list(states), list(types)
+    states_filter, types_filter = list(states), list(types)
 
     def send_list_groups(connection: Connection) -> list[ListedGroup]:
         version = connection.version(ListGroupsRequest)
-        if wanted_states and version < VERSION_WITH_STATES:
+        if states_filter and version < VERSION_WITH_STATES:
             raise Unsupported(f"{connection.where} does not report group states: it is older than Kafka 2.6")
         request = ListGroupsRequest(
-            states_filter=wanted_states, types_filter=wanted_types if version >= VERSION_WITH_TYPES else []
+            states_filter=states_filter, types_filter=types_filter if version >= VERSION_WITH_TYPES else []
         )
-        answer = connection.call(request, ListGroupsResponse, version=version)
-        check(answer.error_code, f"groups of {connection.where}", None)
+        response = connection.call(request, ListGroupsResponse, version=version)
+        check(response.error_code, f"groups of {connection.where}", None)
         return [
             ListedGroup(each.group_id, each.group_type or CLASSIC, each.protocol_type, each.group_state, -1)
-            for each in answer.groups
+            for each in response.groups
         ]
 
-    listed = on_every_broker(cluster, send_list_groups, failures)
-    folded = {each.lower() for each in wanted_types}
+    listed = call_every_broker(cluster, send_list_groups, failures)
+    lower_types = {each.lower() for each in types_filter}
     # A group whose coordinator moves during the listing may be returned by both brokers.
     groups = {each.group: replace(each, coordinator=node) for node, those in listed.items() for each in those}
-    chosen = (each for each in groups.values() if not folded or each.type.lower() in folded)
+    chosen = (each for each in groups.values() if not lower_types or each.type.lower() in lower_types)
     return sorted(chosen, key=lambda each: each.group)
 
 
@@ -134,30 +134,32 @@ def describe_groups(cluster: Cluster, groups: Iterable[str]) -> dict[str, GroupD
 
     def send_describe_groups(node: int, names: list[str]) -> dict[str, GroupDescription | ClientError]:
         connection, broker = cluster.connection(node), cluster.metadata.brokers[node]
-        found = _modern(connection, broker, names)
+        found = _describe_modern(connection, broker, names)
         rest = [name for name in names if name not in found or _is_not_modern(found[name])]
-        return found | _classic(connection, broker, rest)
+        return found | _describe_classic(connection, broker, rest)
 
-    return on_coordinators(cluster, KeyType.GROUP, groups, send_describe_groups)
+    return call_coordinators(cluster, KeyType.GROUP, groups, send_describe_groups)
 
 
 def _is_not_modern(outcome: GroupDescription | ClientError) -> bool:
     return isinstance(outcome, ErrorAnswer) and outcome.code in NOT_MODERN
 
 
-def _modern(connection: Connection, broker: Broker, names: list[str]) -> dict[str, GroupDescription | ClientError]:
+def _describe_modern(
+    connection: Connection, broker: Broker, names: list[str]
+) -> dict[str, GroupDescription | ClientError]:
     request = modern.ConsumerGroupDescribeRequest(
         group_ids=names, include_authorized_operations=False, include_rebalances=True
     )
     try:
-        answer = connection.call(request, modern.ConsumerGroupDescribeResponse)
+        response = connection.call(request, modern.ConsumerGroupDescribeResponse)
     except Unsupported:
         return {}
     return {
         each.group_id: _modern_group(each, broker)
         if each.error_code == ErrorCode.NONE
-        else answer_error(each.error_code, f"group {each.group_id}", each.error_message)
-        for each in answer.groups
+        else response_error(each.error_code, f"group {each.group_id}", each.error_message)
+        for each in response.groups
     }
 
 
@@ -191,12 +193,14 @@ def _modern_member(member: modern.Member) -> MemberDescription:
     )
 
 
-def _classic(connection: Connection, broker: Broker, names: list[str]) -> dict[str, GroupDescription | ClientError]:
+def _describe_classic(
+    connection: Connection, broker: Broker, names: list[str]
+) -> dict[str, GroupDescription | ClientError]:
     if not names:
         return {}
     request = classic.DescribeGroupsRequest(groups=names, include_rebalances=True)
-    answer = connection.call(request, classic.DescribeGroupsResponse)
-    return {each.group_id: _classic_outcome(each, broker) for each in answer.groups}
+    response = connection.call(request, classic.DescribeGroupsResponse)
+    return {each.group_id: _classic_outcome(each, broker) for each in response.groups}
 
 
 def _classic_outcome(group: classic.DescribedGroup, broker: Broker) -> GroupDescription | ClientError:
@@ -204,8 +208,8 @@ def _classic_outcome(group: classic.DescribedGroup, broker: Broker) -> GroupDesc
     if code == ErrorCode.NONE and group.group_state == DEAD:
         code = ErrorCode.GROUP_ID_NOT_FOUND  # The error code since version 6.
     if code != ErrorCode.NONE:
-        return answer_error(code, f"group {group.group_id}", group.error_message)
-    is_of_consumers = group.protocol_type in ("", CONSUMER_PROTOCOL)
+        return response_error(code, f"group {group.group_id}", group.error_message)
+    is_consumer_protocol = group.protocol_type in ("", CONSUMER_PROTOCOL)
     return GroupDescription(
         group.group_id,
         CLASSIC,
@@ -214,7 +218,8 @@ def _classic_outcome(group: classic.DescribedGroup, broker: Broker) -> GroupDesc
         group.protocol_data,
         tuple(
             sorted(
-                (_classic_member(each, is_of_consumers) for each in group.members), key=lambda member: member.member_id
+                (_classic_member(each, is_consumer_protocol) for each in group.members),
+                key=lambda member: member.member_id,
             )
         ),
         broker,
@@ -222,22 +227,22 @@ def _classic_outcome(group: classic.DescribedGroup, broker: Broker) -> GroupDesc
     )
 
 
-def _rebalances(told: Iterable[classic.DescribedRebalance]) -> tuple[Rebalance, ...]:
-    return tuple(Rebalance(each.at_ms, each.generation, each.reason) for each in told)
+def _rebalances(rebalances: Iterable[classic.DescribedRebalance]) -> tuple[Rebalance, ...]:
+    return tuple(Rebalance(each.at_ms, each.generation, each.reason) for each in rebalances)
 
 
-def _classic_member(member: classic.DescribedGroupMember, is_of_consumers: bool) -> MemberDescription:
+def _classic_member(member: classic.DescribedGroupMember, is_consumer_protocol: bool) -> MemberDescription:
     return MemberDescription(
         member.member_id,
         member.group_instance_id,
         member.client_id,
         member.client_host.removeprefix("/"),
-        _assigned(bytes(member.member_assignment)) if is_of_consumers else None,
-        topics=_subscribed(bytes(member.member_metadata)) if is_of_consumers else None,
+        _parse_assignment(bytes(member.member_assignment)) if is_consumer_protocol else None,
+        topics=_parse_subscription(bytes(member.member_metadata)) if is_consumer_protocol else None,
     )
 
 
-def _assigned(data: bytes) -> tuple[TopicPartition, ...] | None:
+def _parse_assignment(data: bytes) -> tuple[TopicPartition, ...] | None:
     if not data:
         return ()  # During a rebalance.
     try:
@@ -247,7 +252,7 @@ def _assigned(data: bytes) -> tuple[TopicPartition, ...] | None:
     return _partitions((each.topic, each.partitions) for each in decoded.assigned_partitions)
 
 
-def _subscribed(data: bytes) -> tuple[str, ...] | None:
+def _parse_subscription(data: bytes) -> tuple[str, ...] | None:
     try:
         return tuple(sorted(decode_subscription(data).topics))
     except Refused:
@@ -265,12 +270,12 @@ def delete_groups(cluster: Cluster, groups: Iterable[str]) -> dict[str, ClientEr
     """
 
     def send_delete_groups(node: int, names: list[str]) -> dict[str, ClientError | None]:
-        answer = cluster.connection(node).call(DeleteGroupsRequest(groups_names=names), DeleteGroupsResponse)
+        response = cluster.connection(node).call(DeleteGroupsRequest(groups_names=names), DeleteGroupsResponse)
         return {
             each.group_id: None
             if each.error_code == ErrorCode.NONE
-            else answer_error(each.error_code, f"group {each.group_id}", each.error_message)
-            for each in answer.results
+            else response_error(each.error_code, f"group {each.group_id}", each.error_message)
+            for each in response.results
         }
 
-    return on_coordinators(cluster, KeyType.GROUP, groups, send_delete_groups)
+    return call_coordinators(cluster, KeyType.GROUP, groups, send_delete_groups)

@@ -12,9 +12,9 @@ from typing import NamedTuple, TypeAlias
 from odradek.base.errors import ErrorCode
 from odradek.base.units import INT32_MAX, TopicName, TopicPartition
 from odradek.client.cluster.cluster import Cluster
-from odradek.client.cluster.leader_requests import ask_leaders
+from odradek.client.cluster.leader_requests import call_leaders
 from odradek.client.connection.broker_connection import Connection, Pending
-from odradek.client.connection.client_errors import ClientError, ConnectionLost, Unsupported, answer_error
+from odradek.client.connection.client_errors import ClientError, ConnectionLost, Unsupported, response_error
 from odradek.wire.messages.compact_partitions import (
     CompactPartitionsPartitionResult,
     CompactPartitionsRequest,
@@ -52,13 +52,13 @@ def compact_partitions(cluster: Cluster, partitions: Iterable[TopicPartition], t
     timeout_ms = min(timeout_ms, INT32_MAX - cluster.config.request_timeout_ms)
 
     def send(connection: Connection, led: list[TopicPartition]) -> Pending[CompactPartitionsResponse]:
-        _check_is_known(connection)
+        _check_support(connection)
         return _send(connection, _request(led, timeout_ms), timeout_ms + cluster.config.request_timeout_ms)
 
-    return ask_leaders(cluster, partitions, send, _taken, timeout_ms=0)
+    return call_leaders(cluster, partitions, send, _outcomes, timeout_ms=0)
 
 
-def _check_is_known(connection: Connection) -> None:
+def _check_support(connection: Connection) -> None:
     try:
         _send(connection, CompactPartitionsRequest(topics=[], timeout_ms=0)).result()
     except ConnectionLost:
@@ -80,8 +80,8 @@ def _request(partitions: Iterable[TopicPartition], timeout_ms: int) -> CompactPa
     return CompactPartitionsRequest(topics=list(topics.values()), timeout_ms=timeout_ms)
 
 
-def _taken(answer: CompactPartitionsResponse) -> Iterator[tuple[TopicPartition, Compacted | ClientError]]:
-    for topic in answer.topics:
+def _outcomes(response: CompactPartitionsResponse) -> Iterator[tuple[TopicPartition, Compacted | ClientError]]:
+    for topic in response.topics:
         for part in topic.partitions:
             name = TopicPartition(TopicName(topic.name), part.partition_index)
             yield name, _outcome(name, part)
@@ -89,7 +89,7 @@ def _taken(answer: CompactPartitionsResponse) -> Iterator[tuple[TopicPartition, 
 
 def _outcome(name: TopicPartition, part: CompactPartitionsPartitionResult) -> Compacted | ClientError:
     if part.error_code != ErrorCode.NONE:
-        return NotCompacted(part.error_message) if part.error_message else answer_error(part.error_code, str(name))
+        return NotCompacted(part.error_message) if part.error_message else response_error(part.error_code, str(name))
     return Compacted(
         part.bytes_before,
         part.bytes_after,

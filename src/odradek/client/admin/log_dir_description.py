@@ -8,7 +8,7 @@ from typing import NamedTuple
 from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicName, TopicPartition
 from odradek.client.cluster.cluster import Cluster
-from odradek.client.connection.client_errors import answer_error
+from odradek.client.connection.client_errors import response_error
 from odradek.wire.messages.describe_log_dirs import (
     DescribableLogDirTopic,
     DescribeLogDirsRequest,
@@ -29,16 +29,16 @@ def replicas_of(cluster: Cluster, broker: int, partitions: Iterable[TopicPartiti
 
     Raise ErrorAnswer if the request is not authorized, Unsupported for a broker older than Kafka 1.0.
     """
-    wanted: dict[str, list[int]] = {}
+    indexes_by_topic: dict[str, list[int]] = {}
     for each in partitions:
-        wanted.setdefault(each.topic, []).append(each.partition)
-    topics = [DescribableLogDirTopic(topic=topic, partitions=indexes) for topic, indexes in wanted.items()]
+        indexes_by_topic.setdefault(each.topic, []).append(each.partition)
+    topics = [DescribableLogDirTopic(topic=topic, partitions=indexes) for topic, indexes in indexes_by_topic.items()]
     request = DescribeLogDirsRequest(topics=topics)
-    answer = cluster.retry(lambda: cluster.connection(broker).call(request, DescribeLogDirsResponse))
-    if answer.error_code != ErrorCode.NONE:
-        raise answer_error(answer.error_code, f"log directories of broker {broker}")
+    response = cluster.retry(lambda: cluster.connection(broker).call(request, DescribeLogDirsResponse))
+    if response.error_code != ErrorCode.NONE:
+        raise response_error(response.error_code, f"log directories of broker {broker}")
     found: dict[TopicPartition, Replica] = {}
-    for result in answer.results:
+    for result in response.results:
         for topic in result.topics:
             for part in topic.partitions:
                 if not part.is_future_key:
@@ -54,7 +54,7 @@ def offline_log_dirs(cluster: Cluster, broker: int, timeout_ms: int) -> list[str
     broker older than Kafka 1.0.
     """
     request = DescribeLogDirsRequest(topics=[])  # Directories only, without logs.
-    answer = cluster.connection(broker).call(request, DescribeLogDirsResponse, timeout_ms=timeout_ms)
-    if answer.error_code != ErrorCode.NONE:
-        raise answer_error(answer.error_code, f"log directories of broker {broker}")
-    return sorted(result.log_dir for result in answer.results if result.error_code != ErrorCode.NONE)
+    response = cluster.connection(broker).call(request, DescribeLogDirsResponse, timeout_ms=timeout_ms)
+    if response.error_code != ErrorCode.NONE:
+        raise response_error(response.error_code, f"log directories of broker {broker}")
+    return sorted(result.log_dir for result in response.results if result.error_code != ErrorCode.NONE)

@@ -8,9 +8,9 @@ from typing import TypeAlias
 from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicName, TopicPartition
 from odradek.client.cluster.cluster import Cluster
-from odradek.client.cluster.leader_requests import ask_leaders
+from odradek.client.cluster.leader_requests import call_leaders
 from odradek.client.connection.broker_connection import Connection, Pending
-from odradek.client.connection.client_errors import ClientError, answer_error
+from odradek.client.connection.client_errors import ClientError, response_error
 from odradek.wire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -31,7 +31,7 @@ def delete_records(cluster: Cluster, before: Mapping[TopicPartition, int]) -> Ou
         request = _request({each: before[each] for each in partitions}, cluster.config.request_timeout_ms)
         return connection.send(request, DeleteRecordsResponse)
 
-    return ask_leaders(cluster, before, send, _taken)
+    return call_leaders(cluster, before, send, _outcomes)
 
 
 def _request(before: Mapping[TopicPartition, int], timeout_ms: int) -> DeleteRecordsRequest:
@@ -42,9 +42,9 @@ def _request(before: Mapping[TopicPartition, int], timeout_ms: int) -> DeleteRec
     return DeleteRecordsRequest(topics=list(topics.values()), timeout_ms=timeout_ms)
 
 
-def _taken(answer: DeleteRecordsResponse) -> Iterator[tuple[TopicPartition, int | ClientError]]:
-    for topic in answer.topics:
+def _outcomes(response: DeleteRecordsResponse) -> Iterator[tuple[TopicPartition, int | ClientError]]:
+    for topic in response.topics:
         for part in topic.partitions:
             each = TopicPartition(TopicName(topic.name), part.partition_index)
             failed = part.error_code != ErrorCode.NONE
-            yield each, answer_error(part.error_code, str(each)) if failed else part.low_watermark
+            yield each, response_error(part.error_code, str(each)) if failed else part.low_watermark

@@ -41,7 +41,7 @@ def topic_overrides(connection: Connection, topics: Iterable[str]) -> dict[str, 
         request = DescribeConfigsRequest(resources=resources)
         for result in connection.call(request, DescribeConfigsResponse).results:
             entries = map(entry_of, result.configs)
-            found[result.resource_name] = {one.name: one.value or "" for one in entries if one.is_set_on_topic}
+            found[result.resource_name] = {each.name: each.value or "" for each in entries if each.is_set_on_topic}
     return found
 
 
@@ -77,26 +77,26 @@ def log_ends(
     Unsupported.
     """
     found: dict[TopicPartition, Offset] = {}
-    for asked in _batched(partitions, PARTITIONS_AT_ONCE):
-        request = ListOffsetsRequest(replica_id=DEBUGGING, isolation_level=0, topics=_by_topic(asked))
-        found.update(_told(connection.call(request, ListOffsetsResponse, timeout_ms=timeout_ms)))
+    for batch in _batched(partitions, PARTITIONS_AT_ONCE):
+        request = ListOffsetsRequest(replica_id=DEBUGGING, isolation_level=0, topics=_by_topic(batch))
+        found.update(_offsets_of(connection.call(request, ListOffsetsResponse, timeout_ms=timeout_ms)))
     return found
 
 
-def _batched(all_of_them: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    return (all_of_them[at : at + size] for at in range(0, len(all_of_them), size))
+def _batched(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    return (items[at : at + size] for at in range(0, len(items), size))
 
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> list[ListOffsetsTopic]:
     topics: dict[str, ListOffsetsTopic] = {}
-    for one in partitions:
-        topic = topics.setdefault(one.topic, ListOffsetsTopic(name=one.topic, partitions=[]))
-        topic.partitions.append(ListOffsetsPartition(partition_index=one.partition, timestamp=LATEST))
+    for each in partitions:
+        topic = topics.setdefault(each.topic, ListOffsetsTopic(name=each.topic, partitions=[]))
+        topic.partitions.append(ListOffsetsPartition(partition_index=each.partition, timestamp=LATEST))
     return list(topics.values())
 
 
-def _told(answer: ListOffsetsResponse) -> Iterator[tuple[TopicPartition, Offset]]:
-    for topic in answer.topics:
+def _offsets_of(response: ListOffsetsResponse) -> Iterator[tuple[TopicPartition, Offset]]:
+    for topic in response.topics:
         for part in topic.partitions:
             if part.error_code == ErrorCode.NONE and part.offset >= 0:
                 yield TopicPartition(TopicName(topic.name), part.partition_index), Offset(part.offset)

@@ -7,18 +7,18 @@ from odradek.client.cluster.describe import describe_topics
 from odradek.client.connection.client_errors import ClientError, UnknownTopic
 from odradek.client.connection.retry import RetryDeadline, is_retriable
 
-PATIENCE_MS = 10_000
+TIMEOUT_MS = 10_000
 
 
-def wait_until_seen(cluster: Cluster, name: str, partitions: int, *, timeout_ms: int = PATIENCE_MS) -> bool:
+def wait_until_seen(cluster: Cluster, name: str, partitions: int, *, timeout_ms: int = TIMEOUT_MS) -> bool:
     """Wait until a broker knows the topic with at least this many partitions, or, for 0, its deletion.
 
     Return False if no broker does in time or none answers: the change was made, but the next request may not see it.
     """
-    patience = RetryDeadline(cluster.config, timeout_ms)
+    deadline = RetryDeadline(cluster.config, timeout_ms)
     try:
         while not is_seen(cluster, name, partitions):
-            patience.wait(ClientError(f"no broker knows topic {name} yet"))
+            deadline.wait(ClientError(f"no broker knows topic {name} yet"))
     except ClientError:
         return False
     return True

@@ -15,12 +15,12 @@ from typing import NamedTuple, TypeVar
 from odradek.base.errors import ErrorCode
 from odradek.base.units import MINUTE_MS, TopicName, TopicPartition
 from odradek.client.cluster.cluster import Cluster
-from odradek.client.cluster.coordinator_lookup import KeyType, on_coordinator, on_coordinators, on_every_broker
+from odradek.client.cluster.coordinator_lookup import KeyType, call_coordinator, call_coordinators, call_every_broker
 from odradek.client.cluster.describe import check
-from odradek.client.cluster.leader_requests import ask_leaders, sorted_out
+from odradek.client.cluster.leader_requests import call_leaders, collect_failures
 from odradek.client.cluster.topic_metadata import Broker
 from odradek.client.connection.broker_connection import Connection, Pending
-from odradek.client.connection.client_errors import ClientError, ErrorAnswer, Unsupported, answer_error
+from odradek.client.connection.client_errors import ClientError, ErrorAnswer, Unsupported, response_error
 from odradek.client.consumer.group_offsets import by_topic
 from odradek.client.producer.idempotence import Identity
 from odradek.wire.messages.describe_producers import (
@@ -123,16 +123,16 @@ def list_transactions(
             raise Unsupported(
                 f"{connection.where} cannot filter transactional ids by pattern: it is older than Kafka 4.1"
             )
-        answer = connection.call(request, ListTransactionsResponse, version=version)
-        check(answer.error_code, f"transactions of {connection.where}", None)
+        response = connection.call(request, ListTransactionsResponse, version=version)
+        check(response.error_code, f"transactions of {connection.where}", None)
         return [
             ListedTransaction(each.transactional_id, each.producer_id, each.transaction_state, -1)
-            for each in answer.transaction_states
+            for each in response.transaction_states
         ]
 
     listed = {
         each.transactional_id: replace(each, coordinator=node)
-        for node, those in on_every_broker(cluster, send_list_transactions, failures).items()
+        for node, those in call_every_broker(cluster, send_list_transactions, failures).items()
         for each in those
     }
     return [listed[name] for name in sorted(listed)]
@@ -145,19 +145,19 @@ def describe_transactions(
 
     def send_describe_transactions(node: int, names: list[str]) -> dict[str, TransactionDescription | ClientError]:
         request = DescribeTransactionsRequest(transactional_ids=names)
-        answer = cluster.connection(node).call(request, DescribeTransactionsResponse)
+        response = cluster.connection(node).call(request, DescribeTransactionsResponse)
         broker = cluster.metadata.brokers[node]
         return {
-            each.transactional_id: _described(each, broker)
+            each.transactional_id: _description_of(each, broker)
             if each.error_code == ErrorCode.NONE
-            else answer_error(each.error_code, f"transactional id {each.transactional_id}")
-            for each in answer.transaction_states
+            else response_error(each.error_code, f"transactional id {each.transactional_id}")
+            for each in response.transaction_states
         }
 
-    return on_coordinators(cluster, KeyType.TRANSACTION, transactional_ids, send_describe_transactions)
+    return call_coordinators(cluster, KeyType.TRANSACTION, transactional_ids, send_describe_transactions)
 
 
-def _described(state: TransactionState, broker: Broker) -> TransactionDescription:
+def _description_of(state: TransactionState, broker: Broker) -> TransactionDescription:
     partitions = [TopicPartition(TopicName(topic.topic), index) for topic in state.topics for index in topic.partitions]
     return TransactionDescription(
         state.transactional_id,
@@ -180,11 +180,13 @@ def describe_producers(
 
     `failures` collects the partitions without an answer; without it the first error is raised.
     """
-    outcomes = ask_leaders(cluster, sorted(set(partitions)), _ask_producers, _told_producers)
-    return sorted_out(outcomes, failures)
+    outcomes = call_leaders(cluster, sorted(set(partitions)), _send_describe_producers, _producer_outcomes)
+    return collect_failures(outcomes, failures)
 
 
-def _ask_producers(connection: Connection, partitions: list[TopicPartition]) -> Pending[DescribeProducersResponse]:
+def _send_describe_producers(
+    connection: Connection, partitions: list[TopicPartition]
+) -> Pending[DescribeProducersResponse]:
     topics = [
         TopicRequest(name=topic, partition_indexes=[each.partition for each in those])
         for topic, those in by_topic(partitions).items()
@@ -192,25 +194,25 @@ def _ask_producers(connection: Connection, partitions: list[TopicPartition]) -> 
     return connection.send(DescribeProducersRequest(topics=topics), DescribeProducersResponse)
 
 
-def _told_producers(
-    answer: DescribeProducersResponse,
+def _producer_outcomes(
+    response: DescribeProducersResponse,
 ) -> Iterator[tuple[TopicPartition, list[ActiveProducer] | ClientError]]:
-    for topic in answer.topics:
+    for topic in response.topics:
         for part in topic.partitions:
             partition = TopicPartition(TopicName(topic.name), part.partition_index)
             if part.error_code != ErrorCode.NONE:
-                yield partition, answer_error(part.error_code, str(partition), part.error_message)
+                yield partition, response_error(part.error_code, str(partition), part.error_message)
             else:
                 yield partition, sorted(map(_producer, part.active_producers), key=lambda each: each.identity)
 
 
-def _at_leaders(cluster: Cluster, partitions: Sequence[TopicPartition], ask: Callable[[], T]) -> T:
+def _retry_at_leaders(cluster: Cluster, partitions: Sequence[TopicPartition], send: Callable[[], T]) -> T:
     """Send requests to the leaders until api_timeout_ms, with new metadata after any error."""
 
     def attempt() -> T:
         cluster.learn(partitions)
         try:
-            return ask()
+            return send()
         except ClientError:
             cluster.forget(partitions)
             raise
@@ -238,11 +240,11 @@ def abort_transaction(cluster: Cluster, transactional_id: str) -> Identity:
     )
 
     def send_init_producer_id(connection: Connection) -> Identity:
-        answer = connection.call(request, InitProducerIdResponse)
-        check(answer.error_code, f"transactional id {transactional_id}", None)
-        return Identity(answer.producer_id, answer.producer_epoch)
+        response = connection.call(request, InitProducerIdResponse)
+        check(response.error_code, f"transactional id {transactional_id}", None)
+        return Identity(response.producer_id, response.producer_epoch)
 
-    return on_coordinator(cluster, KeyType.TRANSACTION, transactional_id, send_init_producer_id)
+    return call_coordinator(cluster, KeyType.TRANSACTION, transactional_id, send_init_producer_id)
 
 
 def abort_hanging(cluster: Cluster, partition: TopicPartition, producer: ActiveProducer) -> None:
@@ -260,13 +262,13 @@ def abort_hanging(cluster: Cluster, partition: TopicPartition, producer: ActiveP
 
     def send_write_txn_markers() -> None:
         connection = cluster.connection(cluster.leader(partition))
-        answer = connection.call(WriteTxnMarkersRequest(markers=[marker]), WriteTxnMarkersResponse)
-        for each in answer.markers:
+        response = connection.call(WriteTxnMarkersRequest(markers=[marker]), WriteTxnMarkersResponse)
+        for each in response.markers:
             for topic in each.topics:
                 for part in topic.partitions:
                     check(part.error_code, f"abort in {partition}", None)
 
-    _at_leaders(cluster, [partition], send_write_txn_markers)
+    _retry_at_leaders(cluster, [partition], send_write_txn_markers)
 
 
 def find_hanging(
@@ -301,19 +303,19 @@ def find_hanging(
     return [
         Hanging(partition, producer, listed.get(producer.identity.producer_id))
         for partition, producer in suspects
-        if not _is_held(partition, listed.get(producer.identity.producer_id), described)
+        if not _is_known_to_coordinator(partition, listed.get(producer.identity.producer_id), described)
     ]
 
 
-def _is_held(
+def _is_known_to_coordinator(
     partition: TopicPartition,
     transactional_id: str | None,
     described: Mapping[str, TransactionDescription | ClientError],
 ) -> bool:
     """Return whether a coordinator has this partition in a transaction that it is going to end."""
-    held = described.get(transactional_id) if transactional_id is not None else None
-    if isinstance(held, ErrorAnswer) and held.code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+    outcome = described.get(transactional_id) if transactional_id is not None else None
+    if isinstance(outcome, ErrorAnswer) and outcome.code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
         return False
-    if isinstance(held, ClientError):
-        raise held
-    return held is not None and held.is_in_progress and partition in held.partitions
+    if isinstance(outcome, ClientError):
+        raise outcome
+    return outcome is not None and outcome.is_in_progress and partition in outcome.partitions

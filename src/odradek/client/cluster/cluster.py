@@ -19,7 +19,7 @@ from odradek.base.units import NO_BROKER, TopicName, TopicPartition
 from odradek.client.cluster.topic_metadata import Metadata, Partition, Topic
 from odradek.client.connection.broker_connection import Connection
 from odradek.client.connection.client_config import Address, ClientConfig
-from odradek.client.connection.client_errors import ClientError, KafkaUnavailable, NotKafka, TlsRefused, answer_error
+from odradek.client.connection.client_errors import ClientError, KafkaUnavailable, NotKafka, TlsRefused, response_error
 from odradek.client.connection.retry import RetryDeadline
 from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
@@ -40,9 +40,9 @@ class Cluster:
         self._connections: dict[int, Connection] = {}
         self._dedicated: list[Connection] = []
         self._refreshed_at: dict[str, float] = {}
-        self._entrance: Address | None = None  # The address of the BOOTSTRAP connection.
-        self._answered: Address | None = None  # The broker that answered the last request to any broker.
-        self._avoided: Address | None = None
+        self._bootstrap_address: Address | None = None  # The address of the BOOTSTRAP connection.
+        self._last_address: Address | None = None  # The broker that answered the last request to any broker.
+        self._avoided_address: Address | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -74,10 +74,10 @@ class Cluster:
         An unknown topic is returned with its error. may_create lets the broker create it if auto.create.topics.enable
         is set there.
         """
-        wanted = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
-        request = MetadataRequest(topics=wanted, allow_auto_topic_creation=may_create)
-        answer = self._any_broker(lambda connection: connection.call(request, MetadataResponse))
-        found = self.metadata.merge(answer)
+        request_topics = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
+        request = MetadataRequest(topics=request_topics, allow_auto_topic_creation=may_create)
+        response = self._any_broker(lambda connection: connection.call(request, MetadataResponse))
+        found = self.metadata.merge(response)
         now = time.monotonic()
         self._refreshed_at.update((topic.name, now) for topic in found)
         return found
@@ -99,7 +99,7 @@ class Cluster:
         def refresh_topic() -> Topic:
             (found,) = self.refresh([name], may_create=may_create)
             if found.error != ErrorCode.NONE:
-                raise answer_error(found.error, f"topic {name}")
+                raise response_error(found.error, f"topic {name}")
             return found
 
         return self.retry(refresh_topic, timeout_ms=timeout_ms)
@@ -112,24 +112,24 @@ class Cluster:
             for partition in self.topic(name, timeout_ms=timeout_ms).partitions
         ]
 
-    def partition(self, wanted: TopicPartition) -> Partition:
+    def partition(self, topic_partition: TopicPartition) -> Partition:
         """Return the cached state of one partition.
 
         Raise UnknownTopic or another ErrorAnswer if there is no usable state.
         """
-        topic = self.metadata.topics.get(wanted.topic)
-        partition = topic.partition(wanted.partition) if topic else None
+        topic = self.metadata.topics.get(topic_partition.topic)
+        partition = topic.partition(topic_partition.partition) if topic else None
         if topic is not None and topic.error != ErrorCode.NONE:
-            raise answer_error(topic.error, f"topic {wanted.topic}")
+            raise response_error(topic.error, f"topic {topic_partition.topic}")
         if partition is None:
-            raise answer_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, str(wanted))
+            raise response_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, str(topic_partition))
         return partition
 
-    def leader(self, wanted: TopicPartition) -> int:
+    def leader(self, topic_partition: TopicPartition) -> int:
         """Return the leader of a partition as far as known; raise an ErrorAnswer if there is none."""
-        leader = self.partition(wanted).leader
+        leader = self.partition(topic_partition).leader
         if leader not in self.metadata.brokers:
-            raise answer_error(ErrorCode.LEADER_NOT_AVAILABLE, str(wanted))
+            raise response_error(ErrorCode.LEADER_NOT_AVAILABLE, str(topic_partition))
         return leader
 
     def learn(self, partitions: Iterable[TopicPartition], *, may_create: bool = False) -> None:
@@ -144,14 +144,14 @@ class Cluster:
         The next learn() requests these topics again.
         """
         self.metadata.forget({partition.topic for partition in partitions})
-        self.ask_another()
+        self.use_another_broker()
 
-    def ask_another(self) -> None:
+    def use_another_broker(self) -> None:
         """Send the next request for any broker to a different broker.
 
         A broker that is partitioned from its cluster continues to return outdated metadata.
         """
-        self._avoided = self._answered
+        self._avoided_address = self._last_address
 
     # Connections.
 
@@ -165,7 +165,7 @@ class Cluster:
     def dedicated(self, node: int) -> Connection:
         """Open a new connection to one broker, for requests that wait at the broker (long polls)."""
         connection = self._connect(node)
-        self._dedicated = [open_one for open_one in self._dedicated if open_one.is_open]
+        self._dedicated = [existing for existing in self._dedicated if existing.is_open]
         self._dedicated.append(connection)
         return connection
 
@@ -174,33 +174,33 @@ class Cluster:
         if self.metadata.controller not in self.metadata.brokers:
             self.refresh([])
         if self.metadata.controller not in self.metadata.brokers:
-            raise answer_error(ErrorCode.NOT_CONTROLLER, "the cluster has no controller")
+            raise response_error(ErrorCode.NOT_CONTROLLER, "the cluster has no controller")
         return self.connection(self.metadata.controller)
 
-    def call_any(self, ask: Callable[[Connection], T], *, timeout_ms: int | None = None) -> T:
+    def call_any(self, send: Callable[[Connection], T], *, timeout_ms: int | None = None) -> T:
         """Send a request to any broker, with retries until timeout_ms.
 
         timeout_ms defaults to api_timeout_ms; 0 means one attempt.
         """
-        return self.retry(lambda: self._any_broker(ask), timeout_ms=timeout_ms)
+        return self.retry(lambda: self._any_broker(send), timeout_ms=timeout_ms)
 
     def retry(self, attempt: Callable[[], T], *, timeout_ms: int | None = None) -> T:
         """Repeat an attempt after retriable errors, with backoff, until timeout_ms (default api_timeout_ms)."""
-        patience = RetryDeadline(self.config, timeout_ms)
+        deadline = RetryDeadline(self.config, timeout_ms)
         while True:
             try:
                 return attempt()
             except ClientError as error:
-                patience.again(error)
+                deadline.wait_or_raise(error)
 
-    def _any_broker(self, ask: Callable[[Connection], T]) -> T:
+    def _any_broker(self, send: Callable[[Connection], T]) -> T:
         """Return the first answer of an open connection, a known broker or a bootstrap server, in this order."""
         failure: ClientError | None = None
-        for address, opened in self._reachable():
+        for address, connect in self._reachable():
             try:
-                connection = opened()
-                self._answered = address
-                return ask(connection)
+                connection = connect()
+                self._last_address = address
+                return send(connection)
             except (KafkaUnavailable, NotKafka, TlsRefused) as error:
                 failure = failure or error
         assert failure is not None, "the configuration has at least one bootstrap server"
@@ -209,7 +209,7 @@ class Cluster:
     def _reachable(self) -> list[tuple[Address | None, Callable[[], Connection]]]:
         def to_node(node: int) -> tuple[Address | None, Callable[[], Connection]]:
             broker = self.metadata.brokers.get(node)
-            return broker.address if broker else self._entrance, lambda: self.connection(node)
+            return broker.address if broker else self._bootstrap_address, lambda: self.connection(node)
 
         def to_address(address: Address) -> tuple[Address | None, Callable[[], Connection]]:
             return address, lambda: self._bootstrap(address)
@@ -220,12 +220,12 @@ class Cluster:
         rest = [to_address(address) for address in self.config.addresses if address not in known]
         found = [to_node(node) for node in connected + others] + rest
         # The avoided broker comes last.
-        return sorted(found, key=lambda one: one[0] is not None and one[0] == self._avoided)
+        return sorted(found, key=lambda candidate: candidate[0] is not None and candidate[0] == self._avoided_address)
 
     def _bootstrap(self, address: Address) -> Connection:
         self._connections.pop(BOOTSTRAP, None)
         connection = self._connections[BOOTSTRAP] = Connection(address, self.config)
-        self._entrance = address
+        self._bootstrap_address = address
         return connection
 
     def _connect(self, node: int) -> Connection:
@@ -243,7 +243,9 @@ class Cluster:
         age = time.monotonic() - self._refreshed_at.get(name, float("-inf"))
         return age * 1000 > self.config.metadata_max_age_ms
 
-    def _needs_refresh(self, wanted: TopicPartition) -> bool:
-        topic = self.metadata.topics.get(wanted.topic)
-        partition = topic.partition(wanted.partition) if topic else None
-        return partition is None or partition.leader not in self.metadata.brokers or self._is_stale(wanted.topic)
+    def _needs_refresh(self, topic_partition: TopicPartition) -> bool:
+        topic = self.metadata.topics.get(topic_partition.topic)
+        partition = topic.partition(topic_partition.partition) if topic else None
+        return (
+            partition is None or partition.leader not in self.metadata.brokers or self._is_stale(topic_partition.topic)
+        )

@@ -10,7 +10,7 @@ from odradek.base.uuids import Uuid
 from odradek.client.cluster.cluster import Cluster
 from odradek.client.cluster.topic_metadata import Broker, Partition, Topic, topic_of
 from odradek.client.connection.broker_connection import Connection
-from odradek.client.connection.client_errors import Unsupported, answer_error
+from odradek.client.connection.client_errors import Unsupported, response_error
 from odradek.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from odradek.wire.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -68,10 +68,10 @@ def describe_topic_configs(cluster: Cluster, names: Iterable[str]) -> dict[str, 
     )
 
     def send_describe_configs(connection: Connection) -> dict[str, list[ConfigEntry]]:
-        answer = connection.call(request, DescribeConfigsResponse)
-        for result in answer.results:
+        response = connection.call(request, DescribeConfigsResponse)
+        for result in response.results:
             check(result.error_code, f"topic {result.resource_name}", result.error_message)
-        return {result.resource_name: [entry_of(config) for config in result.configs] for result in answer.results}
+        return {result.resource_name: [entry_of(config) for config in result.configs] for result in response.results}
 
     return cluster.call_any(send_describe_configs)
 
@@ -89,20 +89,20 @@ def describe_cluster(cluster: Cluster) -> ClusterDescription:
     def send_describe_cluster(connection: Connection) -> ClusterDescription:
         try:
             request = DescribeClusterRequest(include_cluster_authorized_operations=False)
-            answer = connection.call(request, DescribeClusterResponse)
+            response = connection.call(request, DescribeClusterResponse)
         except Unsupported:
             return from_metadata(connection)
-        check(answer.error_code, "cluster", answer.error_message)
-        brokers = tuple(Broker(each.broker_id, each.host, each.port, each.rack) for each in answer.brokers)
-        return ClusterDescription(answer.cluster_id, answer.controller_id, brokers)
+        check(response.error_code, "cluster", response.error_message)
+        brokers = tuple(Broker(each.broker_id, each.host, each.port, each.rack) for each in response.brokers)
+        return ClusterDescription(response.cluster_id, response.controller_id, brokers)
 
     return cluster.call_any(send_describe_cluster)
 
 
 def from_metadata(connection: Connection) -> ClusterDescription:
-    answer = connection.call(MetadataRequest(topics=[], allow_auto_topic_creation=False), MetadataResponse)
-    brokers = tuple(Broker(each.node_id, each.host, each.port, each.rack) for each in answer.brokers)
-    return ClusterDescription(answer.cluster_id, answer.controller_id, brokers)
+    response = connection.call(MetadataRequest(topics=[], allow_auto_topic_creation=False), MetadataResponse)
+    brokers = tuple(Broker(each.node_id, each.host, each.port, each.rack) for each in response.brokers)
+    return ClusterDescription(response.cluster_id, response.controller_id, brokers)
 
 
 def describe_topics(cluster: Cluster, names: Sequence[str]) -> list[Topic]:
@@ -114,11 +114,13 @@ def describe_topics(cluster: Cluster, names: Sequence[str]) -> list[Topic]:
 
     def send_describe_topics(connection: Connection) -> dict[str, Topic]:
         try:
-            return by_pages(connection, names)
+            return fetch_pages(connection, names)
         except Unsupported:
-            wanted = [MetadataRequestTopic(name=name) for name in names]
-            answer = connection.call(MetadataRequest(topics=wanted, allow_auto_topic_creation=False), MetadataResponse)
-            return {topic.name: topic for topic in map(topic_of, answer.topics)}
+            request_topics = [MetadataRequestTopic(name=name) for name in names]
+            response = connection.call(
+                MetadataRequest(topics=request_topics, allow_auto_topic_creation=False), MetadataResponse
+            )
+            return {topic.name: topic for topic in map(topic_of, response.topics)}
 
     topics = cluster.call_any(send_describe_topics) if names else {}
     for name in names:
@@ -126,7 +128,7 @@ def describe_topics(cluster: Cluster, names: Sequence[str]) -> list[Topic]:
     return [topics[name] for name in names]
 
 
-def by_pages(connection: Connection, names: Sequence[str]) -> dict[str, Topic]:
+def fetch_pages(connection: Connection, names: Sequence[str]) -> dict[str, Topic]:
     """Request topics page by page.
 
     A page holds about 2,000 partitions. It may end within a topic; the next page continues there.
@@ -134,41 +136,41 @@ def by_pages(connection: Connection, names: Sequence[str]) -> dict[str, Topic]:
     topics: dict[str, Topic] = {}
     request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name=name) for name in sorted(set(names))])
     while True:
-        answer = connection.call(request, DescribeTopicPartitionsResponse)
-        for found in answer.topics:
-            topic = described(found)
-            before = topics.get(topic.name)
-            topics[topic.name] = topic if before is None else joined(before, topic)
-        if answer.next_cursor is None:
+        response = connection.call(request, DescribeTopicPartitionsResponse)
+        for topic_response in response.topics:
+            topic = topic_from(topic_response)
+            earlier = topics.get(topic.name)
+            topics[topic.name] = topic if earlier is None else merge_pages(earlier, topic)
+        if response.next_cursor is None:
             return topics
-        rest = [topic for topic in request.topics if topic.name >= answer.next_cursor.topic_name]
-        request = DescribeTopicPartitionsRequest(topics=rest, cursor=answer.next_cursor)
+        rest = [topic for topic in request.topics if topic.name >= response.next_cursor.topic_name]
+        request = DescribeTopicPartitionsRequest(topics=rest, cursor=response.next_cursor)
 
 
-def joined(before: Topic, after: Topic) -> Topic:
-    return Topic(before.name, before.id, before.is_internal, before.partitions + after.partitions, before.error)
+def merge_pages(earlier: Topic, later: Topic) -> Topic:
+    return Topic(earlier.name, earlier.id, earlier.is_internal, earlier.partitions + later.partitions, earlier.error)
 
 
-def described(answer: DescribeTopicPartitionsResponseTopic) -> Topic:
-    partitions = sorted(map(described_partition, answer.partitions), key=lambda partition: partition.index)
-    error = error_code(answer.error_code)
-    return Topic(answer.name or "", Uuid(bytes(answer.topic_id)), answer.is_internal, tuple(partitions), error)
+def topic_from(response: DescribeTopicPartitionsResponseTopic) -> Topic:
+    partitions = sorted(map(partition_from, response.partitions), key=lambda partition: partition.index)
+    error = error_code(response.error_code)
+    return Topic(response.name or "", Uuid(bytes(response.topic_id)), response.is_internal, tuple(partitions), error)
 
 
-def described_partition(answer: DescribeTopicPartitionsResponsePartition) -> Partition:
+def partition_from(response: DescribeTopicPartitionsResponsePartition) -> Partition:
     return Partition(
-        answer.partition_index,
-        answer.leader_id,
-        answer.leader_epoch,
-        tuple(answer.replica_nodes),
-        tuple(answer.isr_nodes),
-        tuple(answer.offline_replicas),
-        error_code(answer.error_code),
-        None if answer.eligible_leader_replicas is None else tuple(answer.eligible_leader_replicas),
+        response.partition_index,
+        response.leader_id,
+        response.leader_epoch,
+        tuple(response.replica_nodes),
+        tuple(response.isr_nodes),
+        tuple(response.offline_replicas),
+        error_code(response.error_code),
+        None if response.eligible_leader_replicas is None else tuple(response.eligible_leader_replicas),
     )
 
 
 def check(code: int, what: str, detail: str | None) -> None:
     """Raise the typed error for a code other than 0."""
     if code != ErrorCode.NONE:
-        raise answer_error(code, what, detail)
+        raise response_error(code, what, detail)

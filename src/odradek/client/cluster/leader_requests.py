@@ -13,7 +13,7 @@ from odradek.base.errors import ErrorCode
 from odradek.base.units import SECOND_MS, TopicPartition
 from odradek.client.cluster.cluster import Cluster
 from odradek.client.connection.broker_connection import Connection, Pending
-from odradek.client.connection.client_errors import ClientError, ErrorAnswer, answer_error
+from odradek.client.connection.client_errors import ClientError, ErrorAnswer, response_error
 from odradek.client.connection.retry import RetryDeadline, is_retriable
 
 R = TypeVar("R")
@@ -23,14 +23,14 @@ T = TypeVar("T")
 LEADERLESS_MS_MAX = 3 * SECOND_MS
 
 Send = Callable[[Connection, list[TopicPartition]], Pending[R]]
-Take = Callable[[R], Iterable[tuple[TopicPartition, T | ClientError]]]
+Parse = Callable[[R], Iterable[tuple[TopicPartition, T | ClientError]]]
 
 
-def ask_leaders(
+def call_leaders(
     cluster: Cluster,
     partitions: Iterable[TopicPartition],
     send: Send[R],
-    take: Take[R, T],
+    parse: Parse[R, T],
     *,
     timeout_ms: int | None = None,
     leaderless_ms: int | None = LEADERLESS_MS_MAX,
@@ -41,25 +41,27 @@ def ask_leaders(
     A partition without a leader is retried until leaderless_ms, or as long as the others for None. With is_strict the
     first error that can't be retried ends the call, and other outcomes may still be retriable errors.
     """
-    wanted = list(partitions)
+    requested = list(partitions)
     outcomes: dict[TopicPartition, T | ClientError] = {}
-    patience = RetryDeadline(cluster.config, timeout_ms)
-    elected_by = float("inf") if leaderless_ms is None else time.monotonic() + leaderless_ms / 1000
-    missing = wanted
+    deadline = RetryDeadline(cluster.config, timeout_ms)
+    leaderless_deadline = float("inf") if leaderless_ms is None else time.monotonic() + leaderless_ms / 1000
+    missing = requested
     while missing:
-        outcomes |= _round(cluster, missing, send, take)
-        failed = {each: one for each in missing if isinstance(one := outcomes[each], ClientError)}
+        outcomes |= _round(cluster, missing, send, parse)
+        failed = {each: error for each in missing if isinstance(error := outcomes[each], ClientError)}
         if is_strict and not all(map(is_retriable, failed.values())):
             break
-        is_late = time.monotonic() >= elected_by
-        again = {
-            each: one for each, one in failed.items() if is_retriable(one) and not (is_late and _is_leaderless(one))
+        is_late = time.monotonic() >= leaderless_deadline
+        retriable = {
+            each: error
+            for each, error in failed.items()
+            if is_retriable(error) and not (is_late and _is_leaderless(error))
         }
-        missing = list(again)
+        missing = list(retriable)
         cluster.forget(failed)
-        if again and not patience.allows(next(iter(again.values()))):
+        if retriable and not deadline.try_wait(next(iter(retriable.values()))):
             break
-    return {each: outcomes[each] for each in wanted}
+    return {each: outcomes[each] for each in requested}
 
 
 def _is_leaderless(error: ClientError) -> bool:
@@ -67,7 +69,7 @@ def _is_leaderless(error: ClientError) -> bool:
 
 
 def _round(
-    cluster: Cluster, partitions: list[TopicPartition], send: Send[R], take: Take[R, T]
+    cluster: Cluster, partitions: list[TopicPartition], send: Send[R], parse: Parse[R, T]
 ) -> dict[TopicPartition, T | ClientError]:
     """Send one round of requests."""
     try:
@@ -75,21 +77,21 @@ def _round(
     except ClientError as error:
         return dict.fromkeys(partitions, error)
     failures: dict[TopicPartition, ClientError] = {}
-    asked: list[tuple[list[TopicPartition], Pending[R]]] = []
+    sent: list[tuple[list[TopicPartition], Pending[R]]] = []
     for leader, led in group_by_leader(cluster, partitions, failures).items():
         try:
-            asked.append((led, send(cluster.connection(leader), led)))
+            sent.append((led, send(cluster.connection(leader), led)))
         except ClientError as error:
             failures |= dict.fromkeys(led, error)
     outcomes: dict[TopicPartition, T | ClientError] = dict(failures)
-    for led, pending in asked:
+    for led, pending in sent:
         try:
-            outcomes |= take(pending.result())
+            outcomes |= parse(pending.result())
         except ClientError as error:
             outcomes |= dict.fromkeys(led, error)
     for each in partitions:
         if each not in outcomes:
-            outcomes[each] = answer_error(ErrorCode.UNKNOWN_SERVER_ERROR, str(each), "missing in the response")
+            outcomes[each] = response_error(ErrorCode.UNKNOWN_SERVER_ERROR, str(each), "missing in the response")
     return outcomes
 
 
@@ -106,16 +108,16 @@ def group_by_leader(
     return groups
 
 
-def sorted_out(
+def collect_failures(
     outcomes: Mapping[TopicPartition, T | ClientError], failures: dict[TopicPartition, ClientError] | None
 ) -> dict[TopicPartition, T]:
     """Return the successful outcomes and put the errors into `failures`.
 
     Without `failures`, raise an error: preferably one that can't be retried, otherwise the first.
     """
-    failed = {each: one for each, one in outcomes.items() if isinstance(one, ClientError)}
+    failed = {each: outcome for each, outcome in outcomes.items() if isinstance(outcome, ClientError)}
     if failed and failures is None:
-        raise next((one for one in failed.values() if not is_retriable(one)), next(iter(failed.values())))
+        raise next((outcome for outcome in failed.values() if not is_retriable(outcome)), next(iter(failed.values())))
     if failures is not None:
         failures |= failed
-    return {each: one for each, one in outcomes.items() if not isinstance(one, ClientError)}
+    return {each: outcome for each, outcome in outcomes.items() if not isinstance(outcome, ClientError)}

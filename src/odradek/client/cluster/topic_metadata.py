@@ -72,12 +72,12 @@ class Metadata:
     brokers: dict[int, Broker] = field(default_factory=dict)
     topics: dict[str, Topic] = field(default_factory=dict)
 
-    def merge(self, answer: MetadataResponse) -> list[Topic]:
+    def merge(self, response: MetadataResponse) -> list[Topic]:
         """Merge an answer and return its topics in order."""
-        self.cluster_id = answer.cluster_id
-        self.controller = answer.controller_id
-        self.brokers = {b.node_id: Broker(b.node_id, b.host, b.port, b.rack) for b in answer.brokers}
-        topics = [topic_of(topic) for topic in answer.topics]
+        self.cluster_id = response.cluster_id
+        self.controller = response.controller_id
+        self.brokers = {b.node_id: Broker(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
+        topics = [topic_of(topic) for topic in response.topics]
         self.topics.update((topic.name, topic) for topic in topics)
         return topics
 
@@ -86,24 +86,24 @@ class Metadata:
             self.topics.pop(name, None)
 
 
-def topic_of(answer: MetadataResponseTopic) -> Topic:
-    partitions = sorted(map(partition_of, answer.partitions), key=lambda partition: partition.index)
+def topic_of(response: MetadataResponseTopic) -> Topic:
+    partitions = sorted(map(partition_of, response.partitions), key=lambda partition: partition.index)
     return Topic(
-        answer.name or "",
-        Uuid(bytes(answer.topic_id)),
-        answer.is_internal,
+        response.name or "",
+        Uuid(bytes(response.topic_id)),
+        response.is_internal,
         tuple(partitions),
-        error_code(answer.error_code),
+        error_code(response.error_code),
     )
 
 
-def partition_of(answer: MetadataResponsePartition) -> Partition:
+def partition_of(response: MetadataResponsePartition) -> Partition:
     return Partition(
-        answer.partition_index,
-        answer.leader_id,
-        answer.leader_epoch,
-        tuple(answer.replica_nodes),
-        tuple(answer.isr_nodes),
-        tuple(answer.offline_replicas or ()),
-        error_code(answer.error_code),
+        response.partition_index,
+        response.leader_id,
+        response.leader_epoch,
+        tuple(response.replica_nodes),
+        tuple(response.isr_nodes),
+        tuple(response.offline_replicas or ()),
+        error_code(response.error_code),
     )

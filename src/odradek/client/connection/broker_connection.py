@@ -28,7 +28,7 @@ from odradek.client.connection.client_errors import (
     NotKafka,
     TlsRefused,
     Unsendable,
-    answer_error,
+    response_error,
 )
 from odradek.client.connection.frame_buffers import FrameBuffers
 from odradek.client.connection.versions import ApiRange, version_for
@@ -101,13 +101,13 @@ class Connection:
     """
 
     def __init__(self, address: Address, config: ClientConfig, host_name: str | None = None) -> None:
-        self.where = text_of((host_name or address[0], address[1]))
+        self.where = format_address((host_name or address[0], address[1]))
         self._config = config
         self._correlation_id = 0
         self._pending: deque[PendingResponse] = deque()
         self._frames = FrameBuffers()
         self._frame_bytes_max = FIRST_RESPONSE_BYTES_MAX
-        self._secure = secured(address, config, self.where, host_name) if config.tls is not None else None
+        self._secure = open_tls_stream(address, config, self.where, host_name) if config.tls is not None else None
         self._socket = self._secure or connect(address, config.connect_timeout_ms)
         self._poll = select.poll()
         self._poll.register(self._socket, select.POLLIN)
@@ -160,7 +160,7 @@ class Connection:
         timeout_ms = self._config.request_timeout_ms if timeout_ms is None else timeout_ms
         deadline = time.monotonic() + timeout_ms / 1000
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
-        chunks = _encoded(request, version, self._correlation_id, self._config.client_id)
+        chunks = _encode(request, version, self._correlation_id, self._config.client_id)
         pending = Pending(self, response, version, self._correlation_id, deadline)
         try:
             self._transmit(chunks, deadline)
@@ -215,7 +215,7 @@ class Connection:
                 except BlockingIOError as full:
                     self._wait(getattr(full, "events", select.POLLOUT), deadline)
                 except OSError as error:
-                    raise self._lost(reason_of(error)) from error
+                    raise self._connection_lost(reason_of(error)) from error
                 except TlsRefused as refused:
                     self._fail(refused)
                     raise
@@ -228,21 +228,21 @@ class Connection:
                 self._wait(getattr(empty, "events", select.POLLIN), deadline)
                 continue
             except OSError as error:
-                raise self._lost(reason_of(error)) from error
+                raise self._connection_lost(reason_of(error)) from error
             except TlsRefused as refused:
                 self._fail(refused)
                 raise
             if not received:
-                raise self._lost("the broker closed the connection")
+                raise self._connection_lost("the broker closed the connection")
             view = view[received:]
 
     def _wait(self, events: int, deadline: float) -> None:
         self._poll.modify(self._socket, events)
         remaining = deadline - time.monotonic()
         if remaining <= 0 or not self._poll.poll(remaining * 1000 + 1):
-            raise self._lost("timed out")
+            raise self._connection_lost("timed out")
 
-    def _lost(self, reason: str) -> ConnectionLost:
+    def _connection_lost(self, reason: str) -> ConnectionLost:
         lost = ConnectionLost(f"lost the connection to {self.where}: {reason}")
         self._fail(lost)
         return lost
@@ -275,11 +275,11 @@ class Connection:
             raise ConnectionLost(f"{lost}; {hint}") from lost
         if pending.frame is not None and is_unsupported_version(pending.frame):
             pending = self.send(request, ApiVersionsResponse, version=0, timeout_ms=timeout_ms)
-        answer = pending.result()
-        if answer.error_code:
-            raise answer_error(answer.error_code, f"ApiVersions of {self.where}")
-        self.features = {feature.name: feature.max_version_level for feature in answer.finalized_features}
-        return {api.api_key: ApiRange(api.min_version, api.max_version) for api in answer.api_keys}
+        response = pending.result()
+        if response.error_code:
+            raise response_error(response.error_code, f"ApiVersions of {self.where}")
+        self.features = {feature.name: feature.max_version_level for feature in response.finalized_features}
+        return {api.api_key: ApiRange(api.min_version, api.max_version) for api in response.api_keys}
 
 
 def is_unsupported_version(frame: memoryview) -> bool:
@@ -294,19 +294,19 @@ def connect(address: Address, timeout_ms: int) -> socket.socket:
     try:
         connected = socket.create_connection(address, timeout_ms / 1000)
     except OSError as error:
-        raise KafkaUnavailable(f"cannot connect to {text_of(address)}: {reason_of(error)}") from error
+        raise KafkaUnavailable(f"cannot connect to {format_address(address)}: {reason_of(error)}") from error
     if connected.getsockname() == connected.getpeername():
         # Repeated connection attempts to a local port without a listener may get that same port as source port and
         # connect to themselves (TCP simultaneous open). Such a connection would also prevent the broker from binding
         # the port.
         connected.close()
-        raise KafkaUnavailable(f"cannot connect to {text_of(address)}: connection refused")
+        raise KafkaUnavailable(f"cannot connect to {format_address(address)}: connection refused")
     connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connected.setblocking(False)
     return connected
 
 
-def secured(address: Address, config: ClientConfig, where: str, host_name: str | None) -> SecureStream:
+def open_tls_stream(address: Address, config: ClientConfig, where: str, host_name: str | None) -> SecureStream:
     """Open a TLS connection; raise the errors of Connection's constructor."""
     from odradek.client.connection.socket_streams import SecureStream  # A plain-text client does not need ssl.
 
@@ -315,7 +315,7 @@ def secured(address: Address, config: ClientConfig, where: str, host_name: str |
     return SecureStream(plain, config.tls, host_name or address[0], where, config.connect_timeout_ms)
 
 
-def text_of(address: Address) -> str:
+def format_address(address: Address) -> str:
     host, port = address
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
@@ -328,7 +328,7 @@ def reason_of(error: OSError) -> str:
     return text[0].lower() + text[1:]
 
 
-def _encoded(request: object, version: int, correlation_id: int, client_id: str) -> list[Chunk]:
+def _encode(request: object, version: int, correlation_id: int, client_id: str) -> list[Chunk]:
     try:
         return encode_request(request, version, correlation_id, client_id)
     except UnicodeEncodeError:

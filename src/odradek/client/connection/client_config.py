@@ -76,8 +76,8 @@ class ClientConfig:
                 values[field] = parse(prefix + name, text)
             elif not name.startswith(SECURITY):
                 # Other Kafka keys are this similar to supported keys.
-                meant = did_you_mean(name, OPTIONS, 0.85, prefix)
-                _log.warning("ignored option %s: this client does not use it%s", prefix + name, meant)
+                suggestion = did_you_mean(name, OPTIONS, 0.85, prefix)
+                _log.warning("ignored option %s: this client does not use it%s", prefix + name, suggestion)
         values["tls"] = tls_of(given, prefix)
         if not values.get("bootstrap_servers"):
             raise ConfigurationError(f"option {prefix}bootstrap.servers is missing: set it to host:port[,host:port]")
@@ -145,8 +145,8 @@ def tls_of(given: Mapping[str, str], prefix: str) -> TlsConfig | None:
         if name in tls_config.WITHOUT_EFFECT:
             _log.warning("ignored option %s: this client does not use it", prefix + name)
         elif name.startswith("ssl.") and name not in tls_config.KEYS:
-            meant = did_you_mean(name, tls_config.KEYS, prefix=prefix)
-            raise ConfigurationError(f"unknown option {prefix}{name}{meant}")
+            suggestion = did_you_mean(name, tls_config.KEYS, prefix=prefix)
+            raise ConfigurationError(f"unknown option {prefix}{name}{suggestion}")
         elif name.startswith("ssl.") and protocol != "SSL":
             raise ConfigurationError(f"option {prefix}{name} requires {prefix}security.protocol=SSL")
     if protocol == "PLAINTEXT":

@@ -86,7 +86,7 @@ class TopicRecreated(ClientError):
     """Topic that was deleted and recreated (with a new id) while it was being read."""
 
 
-def answer_error(code: int, what: str, detail: str | None = None) -> ErrorAnswer:
+def response_error(code: int, what: str, detail: str | None = None) -> ErrorAnswer:
     """Return the typed error for a code other than 0; `what` names the topic, partition or resource."""
     kind = UnknownTopic if code in UNKNOWN_TOPIC_CODES else ErrorAnswer
     return kind(code, what, detail)

@@ -45,22 +45,22 @@ class RetryDeadline:
         self.deadline = time.monotonic() + timeout_ms / 1000
         self._backoff = Backoff(config)
 
-    def again(self, error: ClientError) -> None:
+    def wait_or_raise(self, error: ClientError) -> None:
         """Wait before the next attempt; raise the error if it is not retriable or no time is left."""
         if not is_retriable(error):
             raise error
         self.wait(error)
 
-    def allows(self, error: ClientError) -> bool:
+    def try_wait(self, error: ClientError) -> bool:
         """Wait before the next attempt; return False if the error is not retriable or no time is left."""
         try:
-            self.again(error)
+            self.wait_or_raise(error)
         except ClientError:
             return False
         return True
 
     def wait(self, error: ClientError) -> None:
-        """Wait like again(), but for any error."""
+        """Wait like wait_or_raise(), but for any error."""
         wait = self._backoff.next_ms() / 1000
         if isinstance(error, ErrorAnswer) and error.code == ErrorCode.CONCURRENT_TRANSACTIONS:
             wait = min(wait, MARKERS_MS / 1000)

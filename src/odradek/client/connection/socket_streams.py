@@ -57,7 +57,7 @@ class SecureStream:
             self._stream = self._tls = _context(config).wrap_socket(
                 plain, server_hostname=host_name, do_handshake_on_connect=False
             )
-            self._shake_hands(time.monotonic() + timeout_ms / 1000)
+            self._handshake(time.monotonic() + timeout_ms / 1000)
         except BaseException:
             self._stream.close()
             raise
@@ -92,7 +92,7 @@ class SecureStream:
                 self._tls.unwrap()
         self._tls.close()
 
-    def _shake_hands(self, deadline: float) -> None:
+    def _handshake(self, deadline: float) -> None:
         poll = select.poll()
         while True:
             try:
@@ -103,7 +103,7 @@ class SecureStream:
                 if events is None:
                     raise self._handshake_error(error) from error
             except OSError as error:
-                raise self._left() from error
+                raise self._closed_by_peer() from error
             poll.register(self._tls, events)
             remaining = deadline - time.monotonic()
             if remaining <= 0 or not poll.poll(remaining * 1000 + 1):
@@ -117,7 +117,7 @@ class SecureStream:
 
     def _handshake_error(self, error: ssl.SSLError) -> Exception:
         if isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
-            return self._left()
+            return self._closed_by_peer()
         failure = self._error(error)
         return (
             failure
@@ -125,7 +125,7 @@ class SecureStream:
             else ConnectionLost(f"TLS handshake with {self._where} failed: {failure}")
         )
 
-    def _left(self) -> ConnectionLost:
+    def _closed_by_peer(self) -> ConnectionLost:
         return ConnectionLost(f"{self._where} closed the connection during the TLS handshake; is it an SSL listener?")
 
     def _error(self, error: ssl.SSLError) -> Exception:

@@ -30,14 +30,14 @@ def version_for(request: type, apis: Mapping[int, ApiRange], where: str) -> int:
     schema = schema_of(request)
     assert schema.api_key is not None, "only request messages have an API key"
     name = schema.name.removesuffix("Request")
-    theirs = apis.get(schema.api_key)
-    if theirs is None:
+    broker_range = apis.get(schema.api_key)
+    if broker_range is None:
         raise Unsupported(f"{where} does not support {name}")
     lowest = max(schema.versions[0], LOWEST.get(schema.api_key, 0))
-    version = min(schema.versions[-1], theirs.highest)
-    if version < max(lowest, theirs.lowest):
+    version = min(schema.versions[-1], broker_range.highest)
+    if version < max(lowest, broker_range.lowest):
         raise Unsupported(
-            f"{where} supports {name} versions {theirs.lowest} to {theirs.highest}, "
+            f"{where} supports {name} versions {broker_range.lowest} to {broker_range.highest}, "
             f"this client requires {lowest} to {schema.versions[-1]}"
         )
     return version

@@ -35,13 +35,13 @@ def assign_range(members: Iterable[Subscriber], partitions: Mapping[str, int]) -
     ordered = _in_order(members)
     assigned: Assignment = {each.member_id: [] for each in ordered}
     for topic, count in sorted(partitions.items()):
-        wanting = [each.member_id for each in ordered if topic in each.topics]
-        if not wanting:
+        subscribers = [each.member_id for each in ordered if topic in each.topics]
+        if not subscribers:
             continue
-        share, left_over = divmod(count, len(wanting))
+        share, remainder = divmod(count, len(subscribers))
         start = 0
-        for place, member_id in enumerate(wanting):
-            end = start + share + (place < left_over)
+        for position, member_id in enumerate(subscribers):
+            end = start + share + (position < remainder)
             assigned[member_id] += [TopicPartition(TopicName(topic), index) for index in range(start, end)]
             start = end
     return assigned
@@ -50,15 +50,15 @@ def assign_range(members: Iterable[Subscriber], partitions: Mapping[str, int]) -
 def assign_roundrobin(members: Iterable[Subscriber], partitions: Mapping[str, int]) -> Assignment:
     ordered = _in_order(members)
     assigned: Assignment = {each.member_id: [] for each in ordered}
-    place = 0
+    position = 0
     for topic, count in sorted(partitions.items()):
         if not any(topic in each.topics for each in ordered):
             continue
         for index in range(count):
-            while topic not in ordered[place % len(ordered)].topics:
-                place += 1
-            assigned[ordered[place % len(ordered)].member_id].append(TopicPartition(TopicName(topic), index))
-            place += 1
+            while topic not in ordered[position % len(ordered)].topics:
+                position += 1
+            assigned[ordered[position % len(ordered)].member_id].append(TopicPartition(TopicName(topic), index))
+            position += 1
     return assigned
 
 

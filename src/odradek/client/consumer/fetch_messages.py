@@ -40,14 +40,14 @@ def fetch_request(
     )
 
 
-def answers_of(
-    answer: FetchResponse, asked: Mapping[TopicPartition, int], topic_ids: Mapping[str, Uuid]
+def partition_responses(
+    response: FetchResponse, requested: Mapping[TopicPartition, int], topic_ids: Mapping[str, Uuid]
 ) -> Iterator[tuple[TopicPartition, PartitionData]]:
     """Yield each requested partition in the answer."""
     names = {bytes(topic_id): name for name, topic_id in topic_ids.items()}
-    for topic in answer.responses:
+    for topic in response.responses:
         name = topic.topic or names.get(bytes(topic.topic_id), "")
         for data in topic.partitions:
             partition = TopicPartition(TopicName(name), data.partition_index)
-            if partition in asked:
+            if partition in requested:
                 yield partition, data

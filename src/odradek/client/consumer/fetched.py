@@ -13,7 +13,7 @@ from struct import Struct
 
 from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicPartition
-from odradek.client.connection.client_errors import answer_error
+from odradek.client.connection.client_errors import response_error
 from odradek.record.record_batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC, MAGIC_POSITION, Batch, iter_batches
 
 _OFFSET_AND_LENGTH = Struct(">qi")
@@ -55,7 +55,7 @@ def whole_batches(records: memoryview, partition: TopicPartition) -> tuple[int, 
     while position + LOG_OVERHEAD_BYTES <= end:
         _, length = _OFFSET_AND_LENGTH.unpack_from(records, position)
         if length <= MAGIC_POSITION - LOG_OVERHEAD_BYTES:
-            raise answer_error(ErrorCode.CORRUPT_MESSAGE, str(partition), f"a batch of {length} bytes was fetched")
+            raise response_error(ErrorCode.CORRUPT_MESSAGE, str(partition), f"a batch of {length} bytes was fetched")
         if position + LOG_OVERHEAD_BYTES + length > end:
             break
         last = position

@@ -26,9 +26,9 @@ from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.client.cluster.cluster import Cluster
 from odradek.client.cluster.leader_requests import group_by_leader
 from odradek.client.connection.broker_connection import Connection, Pending
-from odradek.client.connection.client_errors import ClientError, OffsetOutOfRange, TopicRecreated, answer_error
+from odradek.client.connection.client_errors import ClientError, OffsetOutOfRange, TopicRecreated, response_error
 from odradek.client.connection.retry import Backoff, is_retriable
-from odradek.client.consumer.fetch_messages import VERSION_WITH_TOPIC_IDS, answers_of, fetch_request
+from odradek.client.consumer.fetch_messages import VERSION_WITH_TOPIC_IDS, fetch_request, partition_responses
 from odradek.client.consumer.fetched import Fetched, whole_batches
 from odradek.client.consumer.offset_lookup import EARLIEST, LATEST, MAX_TIMESTAMP, ListedOffset, list_offsets
 from odradek.wire.messages.fetch import FetchRequest, FetchResponse, PartitionData
@@ -37,12 +37,12 @@ __all__ = ["EARLIEST", "LATEST", "MAX_TIMESTAMP", "Fetched", "Fetcher", "ListedO
 
 
 @dataclass(slots=True)
-class _LeaderConnection:
+class _LeaderFetch:
     """The connection to one leader, and the partitions of the last request to it."""
 
     connection: Connection
     pending: Pending[FetchResponse]
-    asked: dict[TopicPartition, int]
+    requested: dict[TopicPartition, int]
 
 
 @dataclass(slots=True)
@@ -78,14 +78,14 @@ class Fetcher:
         self._positions = dict(positions)
         self._until = dict(until or {})
         self._topic_ids = dict(topic_ids or {})
-        self._lanes: dict[int, _LeaderConnection] = {}
+        self._fetches: dict[int, _LeaderFetch] = {}
         self._failing: dict[TopicPartition, _FailedPartition] = {}
         self._errors: list[ClientError] = []
 
     @property
     def is_done(self) -> bool:
         """Return whether every partition is read up to its `until` and no error is left to raise."""
-        return not self._errors and not any(map(self._is_wanted, self._positions))
+        return not self._errors and not any(map(self._is_fetchable, self._positions))
 
     def position(self, partition: TopicPartition) -> int:
         """Return the offset after the last batch that poll() returned."""
@@ -121,24 +121,24 @@ class Fetcher:
                 return []
 
     def close(self) -> None:
-        for lane in self._lanes.values():
-            lane.connection.close()
-        self._lanes.clear()
+        for fetch in self._fetches.values():
+            fetch.connection.close()
+        self._fetches.clear()
 
     # Requests.
 
-    def _is_wanted(self, partition: TopicPartition) -> bool:
+    def _is_fetchable(self, partition: TopicPartition) -> bool:
         return self._positions[partition] < self._until.get(partition, INT64_MAX)
 
     def _send(self) -> None:
         """Send one request to each leader without a pending answer that has partitions to read."""
-        asked = {partition for lane in self._lanes.values() for partition in lane.asked}
+        requested = {partition for fetch in self._fetches.values() for partition in fetch.requested}
         now = time.monotonic()
         due = [
             partition
             for partition in self._positions
-            if partition not in asked
-            and self._is_wanted(partition)
+            if partition not in requested
+            and self._is_fetchable(partition)
             and (partition not in self._failing or self._failing[partition].retry_at <= now)
         ]
         if not due:
@@ -146,33 +146,33 @@ class Fetcher:
         try:
             self._cluster.learn(due)
         except ClientError as error:
-            self._failed(due, error)
+            self._handle_error(due, error)
             return
         failures: dict[TopicPartition, ClientError] = {}
         for leader, partitions in group_by_leader(self._cluster, due, failures).items():
-            if leader not in self._lanes or not self._lanes[leader].asked:
+            if leader not in self._fetches or not self._fetches[leader].requested:
                 try:
                     self._send_to(leader, partitions)
                 except ClientError as error:
                     failures |= dict.fromkeys(partitions, error)
         # Must come after the loop: it also drops the topic metadata, which is needed to find the other leaders.
         for partition, failure in failures.items():
-            self._failed([partition], failure)
+            self._handle_error([partition], failure)
 
     def _send_to(self, leader: int, partitions: list[TopicPartition]) -> None:
-        asked = {partition: self._positions[partition] for partition in partitions}
+        requested = {partition: self._positions[partition] for partition in partitions}
         config = self._cluster.config
-        lane = self._lanes.get(leader)
-        is_usable = lane is not None and lane.connection.is_open
-        connection = lane.connection if lane and is_usable else self._cluster.dedicated(leader)
+        fetch = self._fetches.get(leader)
+        is_usable = fetch is not None and fetch.connection.is_open
+        connection = fetch.connection if fetch and is_usable else self._cluster.dedicated(leader)
         ids = {partition.topic: self._pinned_id(partition.topic) for partition in partitions}
         version = connection.version(FetchRequest)
         if ZERO_UUID in ids.values():
             version = min(version, VERSION_WITH_TOPIC_IDS - 1)
-        request = fetch_request(config, asked, ids)
+        request = fetch_request(config, requested, ids)
         timeout_ms = config.request_timeout_ms + config.fetch_max_wait_ms
         pending = connection.send(request, FetchResponse, version=version, timeout_ms=timeout_ms)
-        self._lanes[leader] = _LeaderConnection(connection, pending, asked)
+        self._fetches[leader] = _LeaderFetch(connection, pending, requested)
 
     def _pinned_id(self, topic: str) -> Uuid:
         """Return the topic's id and check that it did not change, or raise TopicRecreated."""
@@ -190,67 +190,67 @@ class Fetcher:
         poller = select.poll()
         until = deadline
         leaders: dict[int, int] = {}
-        for leader, lane in self._lanes.items():
-            if not lane.asked:
+        for leader, fetch in self._fetches.items():
+            if not fetch.requested:
                 continue
-            if not lane.connection.is_open or lane.connection.has_received:
+            if not fetch.connection.is_open or fetch.connection.has_received:
                 return [leader]
-            leaders[lane.connection.fileno()] = leader
-            poller.register(lane.connection.fileno(), select.POLLIN)
-            until = min(until, lane.pending.deadline)
+            leaders[fetch.connection.fileno()] = leader
+            poller.register(fetch.connection.fileno(), select.POLLIN)
+            until = min(until, fetch.pending.deadline)
         now = time.monotonic()
         # An overdue retry waits for its leader's answer to the other partitions, not for the clock.
         until = min([until, *(failing.retry_at for failing in self._failing.values() if failing.retry_at > now)])
         wait_ms = max(0.0, (until - now) * 1000)
         ready = [leaders[number] for number, _ in poller.poll(wait_ms + 1 if wait_ms else 0)]
-        return ready or [leader for leader in leaders.values() if self._lanes[leader].pending.deadline <= until]
+        return ready or [leader for leader in leaders.values() if self._fetches[leader].pending.deadline <= until]
 
     def _receive(self, leader: int) -> Iterable[Fetched]:
-        lane = self._lanes[leader]
-        asked, lane.asked = lane.asked, {}
+        fetch = self._fetches[leader]
+        requested, fetch.requested = fetch.requested, {}
         try:
-            answer = lane.pending.result()
-            if answer.error_code != ErrorCode.NONE:
-                raise answer_error(answer.error_code, f"fetch from {lane.connection.where}")
+            response = fetch.pending.result()
+            if response.error_code != ErrorCode.NONE:
+                raise response_error(response.error_code, f"fetch from {fetch.connection.where}")
         except ClientError as error:
-            self._failed(asked, error)
+            self._handle_error(requested, error)
             return []
-        return self._take(answer, asked)
+        return self._parse_response(response, requested)
 
-    def _take(self, answer: FetchResponse, asked: dict[TopicPartition, int]) -> list[Fetched]:
+    def _parse_response(self, response: FetchResponse, requested: dict[TopicPartition, int]) -> list[Fetched]:
         arrived = []
-        for partition, data in answers_of(answer, asked, self._topic_ids):
-            if self._positions.get(partition) != asked[partition]:
+        for partition, data in partition_responses(response, requested, self._topic_ids):
+            if self._positions.get(partition) != requested[partition]:
                 continue  # seek() or remove() was called in the meantime.
             try:
-                fetched = self._fetched(partition, asked[partition], data)
+                fetched = self._parse_partition(partition, requested[partition], data)
             except ClientError as error:
-                self._failed([partition], error)
+                self._handle_error([partition], error)
                 continue
             self._failing.pop(partition, None)
             if fetched is not None:
                 arrived.append(fetched)
         return arrived
 
-    def _fetched(self, partition: TopicPartition, offset: int, data: PartitionData) -> Fetched | None:
+    def _parse_partition(self, partition: TopicPartition, offset: int, data: PartitionData) -> Fetched | None:
         if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             raise OffsetOutOfRange(partition.topic, partition.partition, offset)
         if data.error_code != ErrorCode.NONE:
-            raise answer_error(data.error_code, str(partition))
+            raise response_error(data.error_code, str(partition))
         if not data.records:
             return None
         assert isinstance(data.records, memoryview), "fetched records are a view of their frame"
         records = data.records
-        size, following = whole_batches(records, partition)
-        if following <= offset:
+        size, next_offset = whole_batches(records, partition)
+        if next_offset <= offset:
             return None  # Only a partial batch: this partition comes first in a later request.
         del self._positions[partition]  # Moves the partition to the end of the request order.
-        self._positions[partition] = following
+        self._positions[partition] = next_offset
         aborted = tuple((each.producer_id, each.first_offset) for each in data.aborted_transactions or ())
         return Fetched(
             partition,
             offset,
-            following,
+            next_offset,
             records[:size],
             data.high_watermark,
             data.last_stable_offset,
@@ -260,17 +260,17 @@ class Fetcher:
 
     # Errors.
 
-    def _failed(self, partitions: Iterable[TopicPartition], error: ClientError) -> None:
+    def _handle_error(self, partitions: Iterable[TopicPartition], error: ClientError) -> None:
         """Retry retriable errors with new metadata until api_timeout_ms; keep others for the next poll()."""
         now = time.monotonic()
-        is_over = not is_retriable(error)
+        is_final = not is_retriable(error)
         partitions = [partition for partition in partitions if partition in self._positions]
         for partition in partitions:
             failing = self._failing.get(partition)
             if failing is None:
                 failing = self._failing[partition] = _FailedPartition(now, now, Backoff(self._cluster.config))
             failing.retry_at = now + failing.backoff.next_ms() / 1000
-            is_over = is_over or now - failing.since > self._cluster.config.api_timeout_ms / 1000
+            is_final = is_final or now - failing.since > self._cluster.config.api_timeout_ms / 1000
         self._cluster.forget(partitions)
-        if is_over and partitions:
+        if is_final and partitions:
             self._errors.append(error)

@@ -28,7 +28,7 @@ from odradek.client.connection.broker_connection import Connection
 from odradek.client.connection.client_errors import ClientError, OffsetOutOfRange
 from odradek.client.consumer.fetcher import Fetched, Fetcher
 from odradek.client.consumer.group_member import GroupMember
-from odradek.client.consumer.group_offsets import NOBODY, Committed, Membership, fetched
+from odradek.client.consumer.group_offsets import NO_MEMBER, Committed, Membership, fetch_from_coordinator
 from odradek.client.consumer.offset_lookup import LATEST, list_offsets
 
 Start = Callable[[Sequence[TopicPartition]], Mapping[TopicPartition, int]]
@@ -56,7 +56,7 @@ class GroupConsumer:
         self._committed: dict[TopicPartition, int] = {}
         self._handed_out: set[TopicPartition] = set()
         self._fetcher = Fetcher(cluster, {})
-        self._taken = NOBODY  # The membership with which the partitions of the fetcher were assigned.
+        self._fetcher_membership = NO_MEMBER  # The membership with which the partitions of the fetcher were assigned.
         self._is_behind = True  # The assignment contains partitions that the fetcher does not read yet.
 
     def __enter__(self) -> Self:
@@ -97,7 +97,7 @@ class GroupConsumer:
         try:
             arrived = self._fetcher.poll(wait_ms)
         except OffsetOutOfRange as error:
-            self._begin_again(error)
+            self._reset_offset(error)
             return []
         self._handed_out = {each.partition for each in arrived}
         return arrived
@@ -137,8 +137,8 @@ class GroupConsumer:
         member owned it in between. Other partitions continue at their committed offsets.
         """
         owned, member = self._member.assignment, Membership(self._member.generation, self._member.member_id)
-        is_same = member.member_id == self._taken.member_id
-        is_next = is_same and member.generation - self._taken.generation in (0, 1)
+        is_same = member.member_id == self._fetcher_membership.member_id
+        is_next = is_same and member.generation - self._fetcher_membership.generation in (0, 1)
         kept = [each for each in owned if is_next and each in self._processed]
         positions = {each: self._fetcher.position(each) for each in kept}
         gained = [each for each in owned if each not in positions]
@@ -146,14 +146,14 @@ class GroupConsumer:
         self._committed = {each: offset for each, offset in self._committed.items() if each in kept}
         self._processed = {each: self._processed[each] for each in kept}
         self._handed_out &= set(kept)
-        found = self._beginnings(gained)
-        self._until = {each: self._until[each] for each in kept if each in self._until} | self._ends(gained)
-        self._processed |= found
+        started = self._start_offsets(gained)
+        self._until = {each: self._until[each] for each in kept if each in self._until} | self._end_offsets(gained)
+        self._processed |= started
         self._fetcher.close()
-        self._fetcher = Fetcher(self._cluster, positions | found, until=self._until)
-        self._taken, self._is_behind = member, False
+        self._fetcher = Fetcher(self._cluster, positions | started, until=self._until)
+        self._fetcher_membership, self._is_behind = member, False
 
-    def _beginnings(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+    def _start_offsets(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the committed offsets and, for partitions without one, the start offsets.
 
         Only start offsets still need to be committed.
@@ -163,7 +163,7 @@ class GroupConsumer:
         group = self._member.group
 
         def send_offset_fetch(connection: Connection) -> dict[TopicPartition, Committed]:
-            outcome = fetched(connection, {group: partitions}, True)[group]
+            outcome = fetch_from_coordinator(connection, {group: partitions}, True)[group]
             if isinstance(outcome, ClientError):
                 raise outcome
             return outcome
@@ -173,14 +173,14 @@ class GroupConsumer:
         self._committed |= known
         return known | dict(self._start(missing) if missing else {})
 
-    def _ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    def _end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         if self._follows:
             return {}
         return {each: at.offset for each, at in list_offsets(self._cluster, dict.fromkeys(partitions, LATEST)).items()}
 
-    def _begin_again(self, error: OffsetOutOfRange) -> None:
+    def _reset_offset(self, error: OffsetOutOfRange) -> None:
         """Restart a partition whose committed offset was deleted by retention or by recreating the topic."""
-        gone = TopicPartition(TopicName(error.topic), error.partition)
-        for partition, offset in self._start([gone]).items():
+        out_of_range = TopicPartition(TopicName(error.topic), error.partition)
+        for partition, offset in self._start([out_of_range]).items():
             self._fetcher.seek(partition, offset)
             self._processed[partition] = offset

@@ -28,7 +28,7 @@ from odradek.client.connection.broker_connection import Connection
 from odradek.client.connection.client_errors import ClientError, ErrorAnswer, Unsupported
 from odradek.client.connection.retry import Backoff, RetryDeadline, is_retriable
 from odradek.client.consumer.assignors import ASSIGNORS
-from odradek.client.consumer.group_messages import assigned, assignments, protocols, subscribers
+from odradek.client.consumer.group_messages import assignments, decode_partitions, protocols, subscribers
 from odradek.client.consumer.group_offsets import Committed, Membership, commit
 from odradek.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from odradek.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -44,9 +44,9 @@ VERSION_WITH_INSTANCES = 5  # Version of JoinGroup.
 LEAVE_BY_IDENTITY = 3
 
 # The group has rebalanced without this member, which rejoins with the same member id.
-COME_AGAIN = frozenset({ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION})
+REJOIN = frozenset({ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION})
 # The group has removed this member, which rejoins as a new one.
-FORGOTTEN = frozenset({ErrorCode.UNKNOWN_MEMBER_ID})
+REMOVED = frozenset({ErrorCode.UNKNOWN_MEMBER_ID})
 
 
 class GroupMember:
@@ -104,9 +104,9 @@ class GroupMember:
     def keep_alive(self) -> bool:
         """Send a due heartbeat or rejoin; return whether the assignment may have changed by a rejoin."""
         if self._is_joined and not self.heartbeat_due_ms():
-            self._heartbeat()
+            self._send_heartbeat()
         if self._is_joined and self._is_leader and self._has_topic_grown():
-            self._come_again("the partition count of a topic has changed")
+            self._request_rejoin("the partition count of a topic has changed")
         if self._is_joined:
             return False
         self._join()
@@ -124,9 +124,9 @@ class GroupMember:
         try:
             self.coordinator.call(lambda connection: commit(connection, self.group, offsets, self._member))
         except ErrorAnswer as error:
-            if error.code not in COME_AGAIN | FORGOTTEN:
+            if error.code not in REJOIN | REMOVED:
                 raise
-            self._gone_on(error)
+            self._rejoin_after(error)
             return False
         return True
 
@@ -146,7 +146,7 @@ class GroupMember:
 
     # Heartbeats.
 
-    def _heartbeat(self) -> None:
+    def _send_heartbeat(self) -> None:
         member = self._member
         request = HeartbeatRequest(
             group_id=self.group,
@@ -155,32 +155,32 @@ class GroupMember:
             group_instance_id=member.instance_id,
         )
         try:
-            answer = self.coordinator.connection().call(request, HeartbeatResponse)
-            check(answer.error_code, f"group {self.group}", None)
+            response = self.coordinator.connection().call(request, HeartbeatResponse)
+            check(response.error_code, f"group {self.group}", None)
         except ClientError as error:
-            self._heartbeat_failed(error)
+            self._on_heartbeat_failed(error)
         else:
-            self._answered()
+            self._schedule_heartbeat()
 
-    def _heartbeat_failed(self, error: ClientError) -> None:
-        if isinstance(error, ErrorAnswer) and error.code in COME_AGAIN | FORGOTTEN:
-            self._gone_on(error)
+    def _on_heartbeat_failed(self, error: ClientError) -> None:
+        if isinstance(error, ErrorAnswer) and error.code in REJOIN | REMOVED:
+            self._rejoin_after(error)
             return
         if has_moved(error):
             self.coordinator.forget()
         self._failing = self._failing or RetryDeadline(self._cluster.config)
-        self._failing.again(error)  # The next keep_alive() retries.
+        self._failing.wait_or_raise(error)  # The next keep_alive() retries.
 
-    def _answered(self) -> None:
+    def _schedule_heartbeat(self) -> None:
         self._heartbeat_at = time.monotonic() + self._heartbeat_interval_ms / 1000
         self._failing = None
 
-    def _gone_on(self, error: ErrorAnswer) -> None:
-        if error.code in FORGOTTEN:
+    def _rejoin_after(self, error: ErrorAnswer) -> None:
+        if error.code in REMOVED:
             self._member = Membership(instance_id=self._member.instance_id)
-        self._come_again(f"rejoins after {error.code.name}")
+        self._request_rejoin(f"rejoins after {error.code.name}")
 
-    def _come_again(self, reason: str) -> None:
+    def _request_rejoin(self, reason: str) -> None:
         self._is_joined, self._reason = False, reason
 
     def _has_topic_grown(self) -> bool:
@@ -201,51 +201,51 @@ class GroupMember:
     # Joining.
 
     def _join(self) -> None:
-        backoff, patience = Backoff(self._cluster.config), RetryDeadline(self._cluster.config)
+        backoff, deadline = Backoff(self._cluster.config), RetryDeadline(self._cluster.config)
         while not self._is_joined:
             try:
                 self._join_once()
             except ClientError as error:
-                if isinstance(error, ErrorAnswer) and error.code in COME_AGAIN | FORGOTTEN:
-                    self._gone_on(error)
+                if isinstance(error, ErrorAnswer) and error.code in REJOIN | REMOVED:
+                    self._rejoin_after(error)
                     time.sleep(backoff.next_ms() / 1000)
-                    patience = RetryDeadline(self._cluster.config)  # The group is active; only its membership changes.
+                    deadline = RetryDeadline(self._cluster.config)  # The group is active; only its membership changes.
                     continue
                 if has_moved(error):
                     self.coordinator.forget()
-                patience.again(error)
+                deadline.wait_or_raise(error)
 
     def _join_once(self) -> None:
-        joined = self._ask_to_join()
-        self._member = self._member._replace(generation=joined.generation_id, member_id=joined.member_id)
-        self._is_leader = joined.leader == joined.member_id
+        join_response = self._join_group()
+        self._member = self._member._replace(generation=join_response.generation_id, member_id=join_response.member_id)
+        self._is_leader = join_response.leader == join_response.member_id
         request = SyncGroupRequest(
             group_id=self.group,
-            generation_id=joined.generation_id,
-            member_id=joined.member_id,
+            generation_id=join_response.generation_id,
+            member_id=join_response.member_id,
             group_instance_id=self._member.instance_id,
-            protocol_type=joined.protocol_type,
-            protocol_name=joined.protocol_name,
-            assignments=assignments(self._assigned_by_us(joined)) if self._is_leader else [],
+            protocol_type=join_response.protocol_type,
+            protocol_name=join_response.protocol_name,
+            assignments=assignments(self._assign_partitions(join_response)) if self._is_leader else [],
         )
-        answer = self.coordinator.connection().call(request, SyncGroupResponse, timeout_ms=self._join_timeout_ms)
-        check(answer.error_code, f"group {self.group}", None)
-        self.assignment = assigned(bytes(answer.assignment))
+        response = self.coordinator.connection().call(request, SyncGroupResponse, timeout_ms=self._join_timeout_ms)
+        check(response.error_code, f"group {self.group}", None)
+        self.assignment = decode_partitions(bytes(response.assignment))
         self._is_joined = True
-        self._answered()
+        self._schedule_heartbeat()
 
     @property
     def _join_timeout_ms(self) -> int:
         return self._rebalance_timeout_ms + JOIN_SLACK_MS
 
-    def _ask_to_join(self) -> JoinGroupResponse:
+    def _join_group(self) -> JoinGroupResponse:
         """Join the group; repeat the request if the broker assigns a member id first (KIP-394)."""
-        answer = self._send_join()
-        if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
-            self._member = self._member._replace(member_id=answer.member_id)
-            answer = self._send_join()
-        check(answer.error_code, f"group {self.group}", None)
-        return answer
+        response = self._send_join()
+        if response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+            self._member = self._member._replace(member_id=response.member_id)
+            response = self._send_join()
+        check(response.error_code, f"group {self.group}", None)
+        return response
 
     def _send_join(self) -> JoinGroupResponse:
         connection = self.coordinator.connection()
@@ -264,12 +264,14 @@ class GroupMember:
         )
         return connection.call(request, JoinGroupResponse, version=version, timeout_ms=self._join_timeout_ms)
 
-    def _assigned_by_us(self, joined: JoinGroupResponse) -> dict[str, list[TopicPartition]]:
-        members = subscribers(joined.members)
+    def _assign_partitions(self, join_response: JoinGroupResponse) -> dict[str, list[TopicPartition]]:
+        members = subscribers(join_response.members)
         self._count_partitions(sorted(set().union(*(each.topics for each in members))))
-        if joined.skip_assignment:  # A static leader that returned (KIP-814): its earlier assignment is still valid.
+        if (
+            join_response.skip_assignment
+        ):  # A static leader that returned (KIP-814): its earlier assignment is still valid.
             return {}
-        return ASSIGNORS[joined.protocol_name or ""](members, self._partition_counts)
+        return ASSIGNORS[join_response.protocol_name or ""](members, self._partition_counts)
 
     def _count_partitions(self, topics: list[str]) -> None:
         """Count the topics' partitions; a topic that does not exist yet has none."""

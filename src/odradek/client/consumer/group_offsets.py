@@ -12,10 +12,10 @@ from typing import NamedTuple
 from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicName, TopicPartition
 from odradek.client.cluster.cluster import Cluster
-from odradek.client.cluster.coordinator_lookup import KeyType, on_coordinator, on_coordinators
+from odradek.client.cluster.coordinator_lookup import KeyType, call_coordinator, call_coordinators
 from odradek.client.cluster.describe import check
 from odradek.client.connection.broker_connection import Connection
-from odradek.client.connection.client_errors import ClientError, answer_error
+from odradek.client.connection.client_errors import ClientError, response_error
 from odradek.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -41,9 +41,9 @@ from odradek.wire.messages.txn_offset_commit import TxnOffsetCommitResponse
 
 # Later versions use topic ids, but a group may have offsets of deleted topics, whose names are then unknown.
 COMMIT_VERSION_MAX = FETCH_VERSION_MAX = 9
-FETCH_MANY_GROUPS, FETCH_STABLE = 8, 7
+FETCH_GROUPS_VERSION, FETCH_STABLE_VERSION = 8, 7
 
-Wanted = Mapping[str, Sequence[TopicPartition] | None]
+GroupPartitions = Mapping[str, Sequence[TopicPartition] | None]
 
 
 class Committed(NamedTuple):
@@ -62,7 +62,7 @@ class Membership(NamedTuple):
     instance_id: str | None = None
 
 
-NOBODY = Membership()
+NO_MEMBER = Membership()
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
@@ -77,7 +77,7 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartit
 
 def fetch_offsets(
     cluster: Cluster,
-    wanted: Wanted,
+    group_partitions: GroupPartitions,
     *,
     require_stable: bool = False,
     failures: dict[str, ClientError] | None = None,
@@ -88,12 +88,12 @@ def fetch_offsets(
     (KIP-447) if the broker supports it. `failures` collects the groups whose coordinator does not answer; without it
     the first error is raised.
     """
-    outcomes = on_coordinators(
+    outcomes = call_coordinators(
         cluster,
         KeyType.GROUP,
-        wanted,
-        lambda node, groups: fetched(
-            cluster.connection(node), {group: wanted[group] for group in groups}, require_stable
+        group_partitions,
+        lambda node, groups: fetch_from_coordinator(
+            cluster.connection(node), {group: group_partitions[group] for group in groups}, require_stable
         ),
     )
     found = {}
@@ -107,31 +107,31 @@ def fetch_offsets(
     return found
 
 
-def fetched(
-    connection: Connection, wanted: Wanted, require_stable: bool
+def fetch_from_coordinator(
+    connection: Connection, group_partitions: GroupPartitions, require_stable: bool
 ) -> dict[str, dict[TopicPartition, Committed] | ClientError]:
     """Request the offsets once, from the coordinator of all of these groups."""
     version = min(connection.version(OffsetFetchRequest), FETCH_VERSION_MAX)
-    is_stable = require_stable and version >= FETCH_STABLE
-    if version < FETCH_MANY_GROUPS:
+    is_stable = require_stable and version >= FETCH_STABLE_VERSION
+    if version < FETCH_GROUPS_VERSION:
         return {
-            group: _fetched_alone(connection, version, group, partitions, is_stable)
-            for group, partitions in wanted.items()
+            group: _fetch_single_group(connection, version, group, partitions, is_stable)
+            for group, partitions in group_partitions.items()
         }
-    asked = [
+    request_groups = [
         OffsetFetchRequestGroup(
             group_id=group,
             topics=None if partitions is None else _request_topics(partitions),
         )
-        for group, partitions in wanted.items()
+        for group, partitions in group_partitions.items()
     ]
-    request = OffsetFetchRequest(groups=asked, require_stable=is_stable)
-    answer = connection.call(request, OffsetFetchResponse, version=version)
+    request = OffsetFetchRequest(groups=request_groups, require_stable=is_stable)
+    response = connection.call(request, OffsetFetchResponse, version=version)
     return {
         each.group_id: _committed(
             each.group_id, each.error_code, [(topic.name, part) for topic in each.topics for part in topic.partitions]
         )
-        for each in answer.groups
+        for each in response.groups
     }
 
 
@@ -142,7 +142,7 @@ def _request_topics(partitions: Sequence[TopicPartition]) -> list[OffsetFetchReq
     ]
 
 
-def _fetched_alone(
+def _fetch_single_group(
     connection: Connection, version: int, group: str, partitions: Sequence[TopicPartition] | None, is_stable: bool
 ) -> dict[TopicPartition, Committed] | ClientError:
     topics = None
@@ -152,21 +152,21 @@ def _fetched_alone(
             for topic, those in by_topic(partitions).items()
         ]
     request = OffsetFetchRequest(group_id=group, topics=topics, require_stable=is_stable)
-    answer = connection.call(request, OffsetFetchResponse, version=version)
-    parts = [(topic.name, part) for topic in answer.topics for part in topic.partitions]
-    return _committed(group, answer.error_code, parts)
+    response = connection.call(request, OffsetFetchResponse, version=version)
+    parts = [(topic.name, part) for topic in response.topics for part in topic.partitions]
+    return _committed(group, response.error_code, parts)
 
 
 def _committed(
     group: str, code: int, parts: Iterable[tuple[str, OffsetFetchResponsePartition | OffsetFetchResponsePartitions]]
 ) -> dict[TopicPartition, Committed] | ClientError:
     if code != ErrorCode.NONE:
-        return answer_error(code, f"group {group}")
+        return response_error(code, f"group {group}")
     found = {}
     for topic, part in parts:
         partition = TopicPartition(TopicName(topic), part.partition_index)
         if part.error_code != ErrorCode.NONE:
-            return answer_error(part.error_code, f"offset of {partition} in group {group}")
+            return response_error(part.error_code, f"offset of {partition} in group {group}")
         if part.committed_offset >= 0:
             found[partition] = Committed(part.committed_offset, part.committed_leader_epoch, part.metadata or "")
     return dict(sorted(found.items()))
@@ -178,14 +178,14 @@ def _committed(
 def commit_offsets(cluster: Cluster, group: str, offsets: Mapping[TopicPartition, Committed]) -> None:
     """Commit a group's offsets as a non-member; raise the first error."""
     if offsets:
-        on_coordinator(cluster, KeyType.GROUP, group, lambda connection: commit(connection, group, offsets))
+        call_coordinator(cluster, KeyType.GROUP, group, lambda connection: commit(connection, group, offsets))
 
 
 def commit(
     connection: Connection,
     group: str,
     offsets: Mapping[TopicPartition, Committed],
-    membership: Membership = NOBODY,
+    membership: Membership = NO_MEMBER,
 ) -> None:
     """Commit once at the group's coordinator; raise the first error after committing the others."""
     version = min(connection.version(OffsetCommitRequest), COMMIT_VERSION_MAX)
@@ -195,21 +195,21 @@ def commit(
         member_id=membership.member_id,
         group_instance_id=membership.instance_id,
         topics=[
-            OffsetCommitRequestTopic(name=topic, partitions=[_commit_part(each, offsets[each]) for each in those])
+            OffsetCommitRequestTopic(name=topic, partitions=[_partition_request(each, offsets[each]) for each in those])
             for topic, those in by_topic(offsets).items()
         ],
     )
     check_committed(group, connection.call(request, OffsetCommitResponse, version=version))
 
 
-def check_committed(group: str, answer: OffsetCommitResponse | TxnOffsetCommitResponse) -> None:
+def check_committed(group: str, response: OffsetCommitResponse | TxnOffsetCommitResponse) -> None:
     """Raise the first error of a commit's answer."""
-    for topic in answer.topics:
+    for topic in response.topics:
         for part in topic.partitions:
             check(part.error_code, f"commit of {topic.name}-{part.partition_index} in group {group}", None)
 
 
-def _commit_part(partition: TopicPartition, committed: Committed) -> OffsetCommitRequestPartition:
+def _partition_request(partition: TopicPartition, committed: Committed) -> OffsetCommitRequestPartition:
     return OffsetCommitRequestPartition(
         partition_index=partition.partition,
         committed_offset=committed.offset,
@@ -239,15 +239,15 @@ def delete_offsets(
     )
 
     def send_offset_delete(connection: Connection) -> dict[TopicPartition, ClientError | None]:
-        answer = connection.call(request, OffsetDeleteResponse)
-        if answer.error_code != ErrorCode.NONE:
-            raise answer_error(answer.error_code, f"group {group}")
+        response = connection.call(request, OffsetDeleteResponse)
+        if response.error_code != ErrorCode.NONE:
+            raise response_error(response.error_code, f"group {group}")
         return {
             TopicPartition(TopicName(topic.name), part.partition_index): None
             if part.error_code == ErrorCode.NONE
-            else answer_error(part.error_code, f"offset of {topic.name}-{part.partition_index} in group {group}")
-            for topic in answer.topics
+            else response_error(part.error_code, f"offset of {topic.name}-{part.partition_index} in group {group}")
+            for topic in response.topics
             for part in topic.partitions
         }
 
-    return on_coordinator(cluster, KeyType.GROUP, group, send_offset_delete)
+    return call_coordinator(cluster, KeyType.GROUP, group, send_offset_delete)

@@ -8,9 +8,9 @@ from typing import NamedTuple
 from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicName, TopicPartition
 from odradek.client.cluster.cluster import Cluster
-from odradek.client.cluster.leader_requests import LEADERLESS_MS_MAX, ask_leaders, sorted_out
+from odradek.client.cluster.leader_requests import LEADERLESS_MS_MAX, call_leaders, collect_failures
 from odradek.client.connection.broker_connection import Connection, Pending
-from odradek.client.connection.client_errors import ClientError, Unsupported, answer_error
+from odradek.client.connection.client_errors import ClientError, Unsupported, response_error
 from odradek.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -37,7 +37,7 @@ class ListedOffset(NamedTuple):
 
 def list_offsets(
     cluster: Cluster,
-    wanted: Mapping[TopicPartition, int],
+    timestamps: Mapping[TopicPartition, int],
     *,
     timeout_ms: int | None = None,
     failures: dict[TopicPartition, ClientError] | None = None,
@@ -53,24 +53,24 @@ def list_offsets(
     """
 
     def send(connection: Connection, partitions: list[TopicPartition]) -> Pending[ListOffsetsResponse]:
-        return _send(cluster, connection, partitions, wanted)
+        return _send(cluster, connection, partitions, timestamps)
 
     is_strict = failures is None
     leaderless_ms = None if is_strict else LEADERLESS_MS_MAX
-    outcomes = ask_leaders(
-        cluster, wanted, send, _taken, timeout_ms=timeout_ms, leaderless_ms=leaderless_ms, is_strict=is_strict
+    outcomes = call_leaders(
+        cluster, timestamps, send, _outcomes, timeout_ms=timeout_ms, leaderless_ms=leaderless_ms, is_strict=is_strict
     )
-    return sorted_out(outcomes, failures)
+    return collect_failures(outcomes, failures)
 
 
 def _send(
-    cluster: Cluster, connection: Connection, partitions: list[TopicPartition], wanted: Mapping[TopicPartition, int]
+    cluster: Cluster, connection: Connection, partitions: list[TopicPartition], timestamps: Mapping[TopicPartition, int]
 ) -> Pending[ListOffsetsResponse]:
     topics: dict[str, ListOffsetsTopic] = {}
     for partition in partitions:
         topic = topics.setdefault(partition.topic, ListOffsetsTopic(name=partition.topic, partitions=[]))
-        asked = ListOffsetsPartition(partition_index=partition.partition, timestamp=wanted[partition])
-        topic.partitions.append(asked)
+        request_partition = ListOffsetsPartition(partition_index=partition.partition, timestamp=timestamps[partition])
+        topic.partitions.append(request_partition)
     request = ListOffsetsRequest(
         replica_id=-1,
         isolation_level=cluster.config.isolation_level,
@@ -79,18 +79,18 @@ def _send(
     )
     version = connection.version(ListOffsetsRequest)
     for timestamp, version_from in VERSIONS_FROM.items():
-        if version < version_from and timestamp in wanted.values():
+        if version < version_from and timestamp in timestamps.values():
             raise Unsupported(
                 f"{connection.where} does not support lookup of the maximum timestamp: it is older than Kafka 3.0"
             )
     return connection.send(request, ListOffsetsResponse, version=version)
 
 
-def _taken(answer: ListOffsetsResponse) -> Iterator[tuple[TopicPartition, ListedOffset | ClientError]]:
-    for topic in answer.topics:
+def _outcomes(response: ListOffsetsResponse) -> Iterator[tuple[TopicPartition, ListedOffset | ClientError]]:
+    for topic in response.topics:
         for part in topic.partitions:
             partition = TopicPartition(TopicName(topic.name), part.partition_index)
             if part.error_code == ErrorCode.NONE:
                 yield partition, ListedOffset(part.offset, part.timestamp, part.leader_epoch)
             else:
-                yield partition, answer_error(part.error_code, str(partition))
+                yield partition, response_error(part.error_code, str(partition))

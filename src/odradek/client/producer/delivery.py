@@ -19,7 +19,7 @@ from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.client.cluster.cluster import Cluster
 from odradek.client.cluster.leader_requests import group_by_leader
 from odradek.client.connection.broker_connection import Pending
-from odradek.client.connection.client_errors import ClientError, ErrorAnswer, answer_error
+from odradek.client.connection.client_errors import ClientError, ErrorAnswer, response_error
 from odradek.client.connection.retry import RetryDeadline, is_retriable
 from odradek.client.producer.idempotence import Buffer, Sequences
 from odradek.record.builder import encode_batch
@@ -80,13 +80,15 @@ class Delivery:
         self._cluster = cluster
         self._acks = acks
         self._sequences = sequences
-        self._patience = RetryDeadline(config, config.delivery_timeout_ms if timeout_ms is None else timeout_ms)
+        self._deadline = RetryDeadline(config, config.delivery_timeout_ms if timeout_ms is None else timeout_ms)
         self._unwritten = dict(batches)
         if sequences is not None:
-            self._unwritten = {partition: sequences.stamped(partition, batch) for partition, batch in batches.items()}
+            self._unwritten = {
+                partition: sequences.assign_numbers(partition, batch) for partition, batch in batches.items()
+            }
         self._produced: dict[TopicPartition, Produced] = {}
         self._failures: dict[TopicPartition, ClientError] = {}
-        self._asked: list[tuple[list[TopicPartition], Pending[ProduceResponse]]] = []
+        self._in_flight: list[tuple[list[TopicPartition], Pending[ProduceResponse]]] = []
         # By id: the cluster may drop a topic from its metadata before the answer arrives.
         self._names: dict[bytes, TopicName] = {}
         self._send()
@@ -140,70 +142,70 @@ class Delivery:
         is_answered = self._acks != ACKS_NONE
         pending = connection.send(request, ProduceResponse, version=version, is_answered=is_answered)
         if is_answered:
-            self._asked.append((partitions, pending))
+            self._in_flight.append((partitions, pending))
         else:
-            self._written((partition, Produced(-1)) for partition in partitions)
+            self._mark_written((partition, Produced(-1)) for partition in partitions)
 
     def _receive(self) -> None:
-        asked, self._asked = self._asked, []
-        for partitions, pending in asked:
+        in_flight, self._in_flight = self._in_flight, []
+        for partitions, pending in in_flight:
             try:
-                self._take(pending.result())
+                self._handle_response(pending.result())
             except ClientError as error:
                 self._failures.update(dict.fromkeys(partitions, error))
         for partition in self._unwritten:
             if partition not in self._failures:
-                left_out = answer_error(ErrorCode.UNKNOWN_SERVER_ERROR, str(partition), "missing in the response")
-                self._failures[partition] = left_out
+                missing = response_error(ErrorCode.UNKNOWN_SERVER_ERROR, str(partition), "missing in the response")
+                self._failures[partition] = missing
 
-    def _take(self, answer: ProduceResponse) -> None:
-        for topic in answer.responses:
+    def _handle_response(self, response: ProduceResponse) -> None:
+        for topic in response.responses:
             name = topic.name or self._names.get(bytes(topic.topic_id), "")
             for part in topic.partition_responses:
                 partition = TopicPartition(TopicName(name), part.index)
                 if part.error_code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER and self._sequences is not None:
                     # Written so long ago that the broker no longer knows the offset.
-                    self._written([(partition, Produced(-1))])
+                    self._mark_written([(partition, Produced(-1))])
                 elif part.error_code != ErrorCode.NONE:
-                    self._failures[partition] = answer_error(part.error_code, str(partition), reason_of(part))
+                    self._failures[partition] = response_error(part.error_code, str(partition), reason_of(part))
                 else:
-                    where = Produced(part.base_offset, part.log_append_time_ms, part.log_start_offset)
-                    self._written([(partition, where)])
+                    location = Produced(part.base_offset, part.log_append_time_ms, part.log_start_offset)
+                    self._mark_written([(partition, location)])
 
-    def _written(self, produced: Iterable[tuple[TopicPartition, Produced]]) -> None:
-        for partition, where in produced:
+    def _mark_written(self, produced: Iterable[tuple[TopicPartition, Produced]]) -> None:
+        for partition, location in produced:
             if self._unwritten.pop(partition, None) is not None:
-                self._produced[partition] = where
+                self._produced[partition] = location
 
     def _split_too_large(self) -> None:
         """Write the halves of batches that are too large for their topic, one after the other."""
         for partition, error in list(self._failures.items()):
             if not (isinstance(error, ErrorAnswer) and error.code in TOO_LARGE):
                 continue
-            halves = halves_of(self._unwritten[partition])
+            halves = split_in_half(self._unwritten[partition])
             if not halves:
                 continue
             del self._failures[partition]
             if self._sequences is not None:
                 self._sequences.rewind(partition, self._unwritten[partition])
-            written = [self._produce_alone(partition, half) for half in halves]
-            self._written([(partition, written[0])])
+            written = [self._produce_half(partition, half) for half in halves]
+            self._mark_written([(partition, written[0])])
 
-    def _produce_alone(self, partition: TopicPartition, batch: Buffer) -> Produced:
+    def _produce_half(self, partition: TopicPartition, batch: Buffer) -> Produced:
         return produce(self._cluster, {partition: batch}, acks=self._acks, sequences=self._sequences)[partition]
 
     def _retry_or_raise(self) -> None:
         if not self._failures:
             return
-        fatal = next((error for error in self._failures.values() if not self._may_repeat(error)), None)
+        fatal = next((error for error in self._failures.values() if not self._can_retry(error)), None)
         if fatal is not None:
             raise fatal
         self._cluster.forget(self._failures)
-        self._patience.wait(next(iter(self._failures.values())))
+        self._deadline.wait(next(iter(self._failures.values())))
         self._renumber()
         self._send()
 
-    def _may_repeat(self, error: ClientError) -> bool:
+    def _can_retry(self, error: ClientError) -> bool:
         return is_retriable(error) or (self._sequences is not None and self._sequences.may_renew(error))
 
     def _renumber(self) -> None:
@@ -211,7 +213,7 @@ class Delivery:
         for partition, error in self._failures.items():
             if self._sequences is not None and self._sequences.may_renew(error):
                 self._sequences.renew(partition)
-                self._unwritten[partition] = self._sequences.stamped(partition, self._unwritten[partition])
+                self._unwritten[partition] = self._sequences.assign_numbers(partition, self._unwritten[partition])
 
 
 def topic_data(
@@ -235,7 +237,7 @@ def reason_of(part: PartitionProduceResponse) -> str | None:
     return part.error_message
 
 
-def halves_of(batch: Buffer) -> list[bytearray]:
+def split_in_half(batch: Buffer) -> list[bytearray]:
     """Return the records of a batch as two batches without producer id, or [] for a single record."""
     whole = Batch.trusted(batch)
     if whole.records_count < 2:

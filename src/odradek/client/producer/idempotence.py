@@ -48,7 +48,7 @@ class Identity(NamedTuple):
         return f"{self.producer_id}:{self.epoch}"
 
     @classmethod
-    def parsed(cls, text: str) -> Identity:
+    def parse(cls, text: str) -> Identity:
         """Parse the text form, or raise ValueError."""
         producer_id, _, epoch = text.partition(":")
         return cls(int(producer_id), int(epoch))
@@ -65,15 +65,15 @@ class _PartitionSequence:
 class Sequences:
     """The sequence numbers of one producer's batches.
 
-    One batch of a partition may be unanswered at a time. `another` returns the next identity after the epochs of one
+    One batch of a partition may be unanswered at a time. `next_identity` returns the next one after the epochs of one
     are used up; it may raise ClientError.
     """
 
     transactional_id: str | None = None
 
-    def __init__(self, identity: Identity, another: Callable[[], Identity]) -> None:
+    def __init__(self, identity: Identity, next_identity: Callable[[], Identity]) -> None:
         self.identity = identity
-        self._another = another
+        self._next_identity = next_identity
         self._partitions: dict[TopicPartition, _PartitionSequence] = {}
 
     @property
@@ -81,13 +81,13 @@ class Sequences:
         """Return the newest version of Produce to use; later ones may add a batch to a transaction."""
         return INT16_MAX
 
-    def stamped(self, partition: TopicPartition, batch: Buffer) -> Buffer:
+    def assign_numbers(self, partition: TopicPartition, batch: Buffer) -> Buffer:
         """Return the batch with the partition's next numbers, modified in place if it is writable."""
         numbering = self._partitions.get(partition)
         if numbering is None:
             numbering = self._partitions[partition] = _PartitionSequence(self.identity)
         elif numbering.identity.epoch > INT16_MAX:
-            numbering = self._partitions[partition] = _PartitionSequence(self._another())
+            numbering = self._partitions[partition] = _PartitionSequence(self._next_identity())
         numbers = stamp(batch, numbering.identity, numbering.next, is_transactional=self.transactional_id is not None)
         numbering.next = (numbering.next + BatchHeader(batch).records_count) & INT32_MAX
         return numbers
@@ -135,11 +135,11 @@ def idempotent(cluster: Cluster) -> Sequences | None:
     """Get a producer id from any broker; return None if brokers assign none, or none to this client."""
 
     def send_init_producer_id(connection: Connection) -> Identity:
-        answer = connection.call(
+        response = connection.call(
             InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=INT32_MAX), InitProducerIdResponse
         )
-        check(answer.error_code, "producer id", None)
-        return Identity(answer.producer_id, answer.producer_epoch)
+        check(response.error_code, "producer id", None)
+        return Identity(response.producer_id, response.producer_epoch)
 
     def identity() -> Identity:
         return cluster.call_any(send_init_producer_id)

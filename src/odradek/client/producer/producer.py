@@ -17,7 +17,7 @@ from typing import Self
 from odradek.base.errors import ErrorCode
 from odradek.base.units import MIB, TopicName, TopicPartition
 from odradek.client.cluster.cluster import Cluster
-from odradek.client.connection.client_errors import ClientError, answer_error
+from odradek.client.connection.client_errors import ClientError, response_error
 from odradek.client.producer.batch_encoder import encode_records
 from odradek.client.producer.delivery import ACKS_ALL, Delivery
 from odradek.client.producer.idempotence import Buffer, Sequences
@@ -114,19 +114,19 @@ class Producer:
 
         The timestamp is in milliseconds, by default the current time.
         """
-        state = self._topics.get(topic) or self._learned(topic)
+        state = self._topics.get(topic) or self._load_topic(topic)
         at = self._partition_of(state, key, partition)
-        filling = state.fillings[at]
+        open_batch = state.fillings[at]
         size = RECORD_OVERHEAD_BYTES + (len(key) if key else 0) + (len(value) if value else 0)
         if headers:
             size += sum(2 * len(name) + len(content or b"") + 4 for name, content in headers)
-        if filling.records and filling.size + size > self._batch_bytes:
+        if open_batch.records and open_batch.size + size > self._batch_bytes:
             self._close_batch(state, at)
             # Repeated because a record without a key now goes to a different partition.
             self.send(topic, value, key=key, headers=headers, timestamp=timestamp, partition=partition)
             return
-        filling.records.append((key, value, headers, now_ms() if timestamp is None else timestamp))
-        filling.size += size
+        open_batch.records.append((key, value, headers, now_ms() if timestamp is None else timestamp))
+        open_batch.size += size
         self.records_sent += 1
 
     def send_batch(self, partition: TopicPartition, batch: Buffer, records: int) -> None:
@@ -139,22 +139,22 @@ class Producer:
 
     def _make_ready(self, partition: TopicPartition, batch: Buffer, records: int) -> None:
         if partition in self._ready:
-            self._ship()
+            self._send_ready()
         self._ready[partition] = batch
         self._ready_bytes += len(batch)
         self._ready_records += records
         if self._ready_bytes >= REQUEST_BYTES:
-            self._ship()
+            self._send_ready()
 
     def flush(self) -> None:
         """Wait until everything sent so far is written as required by acks; raise the error otherwise."""
         for state in self._topics.values():
-            for at, filling in enumerate(state.fillings):
-                if filling.records:
+            for at, open_batch in enumerate(state.fillings):
+                if open_batch.records:
                     self._close_batch(state, at)
         if self._ready:
-            self._ship()
-        self._settle()
+            self._send_ready()
+        self._await_in_flight()
 
     def discard(self) -> None:
         """Discard all unwritten records; batches in flight may still be written."""
@@ -162,14 +162,14 @@ class Producer:
             state.fillings = [_OpenBatch() for _ in state.fillings]
         self._ready, self._ready_bytes, self._ready_records = {}, 0, 0
         with suppress(ClientError):
-            self._settle()
+            self._await_in_flight()
         self.records_sent = self.records_written
 
     def partitions(self, topic: str) -> int:
         """Return the number of a topic's partitions, after waiting for the topic or creating it if allowed."""
-        return len((self._topics.get(topic) or self._learned(topic)).fillings)
+        return len((self._topics.get(topic) or self._load_topic(topic)).fillings)
 
-    def _learned(self, topic: str) -> _Topic:
+    def _load_topic(self, topic: str) -> _Topic:
         found = self._cluster.topic(topic, may_create=self._may_create)
         state = self._topics[topic] = _Topic(topic, len(found.partitions), partial(self._is_led, topic))
         return state
@@ -187,23 +187,23 @@ class Producer:
         if not 0 <= partition < len(state.fillings):
             # The partition count is known here, so no request is necessary.
             detail = f"{state.name}-{partition}, of {len(state.fillings)} partitions"
-            raise answer_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, detail)
+            raise response_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, detail)
         return partition
 
     def _close_batch(self, state: _Topic, at: int) -> None:
-        filling, state.fillings[at] = state.fillings[at], _OpenBatch()
+        open_batch, state.fillings[at] = state.fillings[at], _OpenBatch()
         if at == state.sticky.current:
             state.sticky.turn()
-        batch = encode_records(filling.records, self._codec, self._level)
-        self._make_ready(TopicPartition(state.name, at), batch, len(filling.records))
+        batch = encode_records(open_batch.records, self._codec, self._level)
+        self._make_ready(TopicPartition(state.name, at), batch, len(open_batch.records))
 
-    def _ship(self) -> None:
-        self._settle()
+    def _send_ready(self) -> None:
+        self._await_in_flight()
         ready, self._ready, self._ready_bytes = self._ready, {}, 0
         self._in_flight_records, self._ready_records = self._ready_records, 0
         self._in_flight = Delivery(self._cluster, ready, acks=self._acks, sequences=self._sequences)
 
-    def _settle(self) -> None:
+    def _await_in_flight(self) -> None:
         delivery, self._in_flight = self._in_flight, None
         if delivery is not None:
             delivery.finish()

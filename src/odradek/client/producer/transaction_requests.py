@@ -11,8 +11,8 @@ from odradek.client.cluster.cluster import Cluster
 from odradek.client.cluster.coordinator_lookup import Coordinator, KeyType
 from odradek.client.cluster.describe import check
 from odradek.client.connection.broker_connection import Connection
-from odradek.client.connection.client_errors import ClientError, Unsupported, answer_error
-from odradek.client.consumer.group_offsets import NOBODY, Committed, Membership, by_topic, check_committed
+from odradek.client.connection.client_errors import ClientError, Unsupported, response_error
+from odradek.client.consumer.group_offsets import NO_MEMBER, Committed, Membership, by_topic, check_committed
 from odradek.client.producer.idempotence import Identity, Sequences
 from odradek.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from odradek.wire.messages.add_partitions_to_txn import (
@@ -63,8 +63,8 @@ class TransactionRequests:
 
     def init(self, *, keep_prepared: bool = False) -> Identity | None:
         """Fence earlier producers; return a prepared transaction that was found and is to be kept."""
-        answer = self._init(NO_PRODUCER, keep_prepared)
-        ongoing = Identity(answer.ongoing_txn_producer_id, answer.ongoing_txn_producer_epoch)
+        response = self._init(NO_PRODUCER, keep_prepared)
+        ongoing = Identity(response.ongoing_txn_producer_id, response.ongoing_txn_producer_epoch)
         self.is_begun = ongoing != NO_PRODUCER
         return ongoing if self.is_begun else None
 
@@ -90,15 +90,15 @@ class TransactionRequests:
                 enable2_pc=self._two_phase,
                 keep_prepared_txn=keep_prepared,
             )
-            answer = connection.call(request, InitProducerIdResponse, version=version)
-            check(answer.error_code, self._name, None)
+            response = connection.call(request, InitProducerIdResponse, version=version)
+            check(response.error_code, self._name, None)
             self.has_epochs = connection.features.get("transaction.version", 0) >= 2
-            return answer
+            return response
 
-        answer = self._coordinator.call(send_init_producer_id)
-        self.identity = Identity(answer.producer_id, answer.producer_epoch)
+        response = self._coordinator.call(send_init_producer_id)
+        self.identity = Identity(response.producer_id, response.producer_epoch)
         self._forget()
-        return answer
+        return response
 
     @property
     def _name(self) -> str:
@@ -128,13 +128,13 @@ class TransactionRequests:
                 for topic, those in by_topic(partitions).items()
             ],
         )
-        answer = connection.call(request, AddPartitionsToTxnResponse, version=version)
-        results = [each for topic in answer.results_by_topic_v3_and_below for each in topic.results_by_partition]
+        response = connection.call(request, AddPartitionsToTxnResponse, version=version)
+        results = [each for topic in response.results_by_topic_v3_and_below for each in topic.results_by_partition]
         codes = [each.partition_error_code for each in results if each.partition_error_code != ErrorCode.NONE]
         # One invalid partition gives the others OPERATION_NOT_ATTEMPTED, which is not informative.
         codes.sort(key=lambda code: code == ErrorCode.OPERATION_NOT_ATTEMPTED)
         if codes:
-            raise answer_error(codes[0], self._name)
+            raise response_error(codes[0], self._name)
 
     def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, Committed], membership: Membership) -> None:
         if not offsets:
@@ -159,7 +159,7 @@ class TransactionRequests:
         self, connection: Connection, group: str, offsets: Mapping[TopicPartition, Committed], membership: Membership
     ) -> None:
         version = min(connection.version(TxnOffsetCommitRequest), COMMIT_VERSION_MAX[self.has_epochs])
-        if membership != NOBODY and version < FENCING_VERSION:
+        if membership != NO_MEMBER and version < FENCING_VERSION:
             raise Unsupported(f"{connection.where} cannot fence removed group members: it is older than Kafka 2.5")
         request = TxnOffsetCommitRequest(
             transactional_id=self.transactional_id,
@@ -170,7 +170,9 @@ class TransactionRequests:
             member_id=membership.member_id,
             group_instance_id=membership.instance_id,
             topics=[
-                TxnOffsetCommitRequestTopic(name=topic, partitions=[_part(each, offsets[each]) for each in those])
+                TxnOffsetCommitRequestTopic(
+                    name=topic, partitions=[_partition_request(each, offsets[each]) for each in those]
+                )
                 for topic, those in by_topic(offsets).items()
             ],
         )
@@ -181,9 +183,9 @@ class TransactionRequests:
     def end_transaction(self, *, commit: bool) -> None:
         """End the transaction; send no request if the coordinator does not know of it."""
         if self.is_begun:
-            answer = self._coordinator.call(lambda connection: self._end(connection, commit))
-            if answer.producer_id >= 0:
-                self.identity = Identity(answer.producer_id, answer.producer_epoch)
+            response = self._coordinator.call(lambda connection: self._end(connection, commit))
+            if response.producer_id >= 0:
+                self.identity = Identity(response.producer_id, response.producer_epoch)
         self._forget()
 
     def _end(self, connection: Connection, commit: bool) -> EndTxnResponse:
@@ -194,12 +196,12 @@ class TransactionRequests:
             committed=commit,
         )
         version = min(connection.version(EndTxnRequest), END_VERSION_MAX[self.has_epochs])
-        answer = connection.call(request, EndTxnResponse, version=version)
-        check(answer.error_code, self._name, None)
-        return answer
+        response = connection.call(request, EndTxnResponse, version=version)
+        check(response.error_code, self._name, None)
+        return response
 
 
-def _part(partition: TopicPartition, committed: Committed) -> TxnOffsetCommitRequestPartition:
+def _partition_request(partition: TopicPartition, committed: Committed) -> TxnOffsetCommitRequestPartition:
     return TxnOffsetCommitRequestPartition(
         partition_index=partition.partition,
         committed_offset=committed.offset,

@@ -30,7 +30,7 @@ from odradek.base.errors import ErrorCode
 from odradek.base.units import MINUTE_MS, TopicPartition
 from odradek.client.cluster.cluster import Cluster
 from odradek.client.connection.client_errors import ClientError, ErrorAnswer
-from odradek.client.consumer.group_offsets import NOBODY, Committed, Membership
+from odradek.client.consumer.group_offsets import NO_MEMBER, Committed, Membership
 from odradek.client.producer.idempotence import Buffer, Identity
 from odradek.client.producer.producer import Producer
 from odradek.client.producer.transaction_requests import TransactionRequests, TransactionSequences
@@ -158,7 +158,7 @@ class TransactionalProducer:
         return self._producer.partitions(topic)
 
     def send_offsets(
-        self, group: str, offsets: Mapping[TopicPartition, Committed], membership: Membership = NOBODY
+        self, group: str, offsets: Mapping[TopicPartition, Committed], membership: Membership = NO_MEMBER
     ) -> None:
         """Commit a group's offsets with the transaction.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from odradek.app.cli.cluster_status import PartitionState, asked_for_ends, brokers_of, troubles_of
+from odradek.app.cli.cluster_status import PartitionState, brokers_of, partitions_by_broker, troubles_of
 from odradek.app.commands.cluster_command import DEGRADED, UNAVAILABLE, exit_status, summary
 from odradek.base.units import Offset, TopicName, TopicPartition
 from odradek.client.cluster.describe import ClusterDescription
@@ -96,7 +96,7 @@ def test_exit_status_reflects_the_cluster() -> None:
 def test_lag_of_replicas_is_computed() -> None:
     there = topic(Partition(0, 1, replicas=(1, 2, 3), isr=(1,)), Partition(1, 1, replicas=(1, 2), isr=(1, 2)))
     name = TopicPartition(TopicName("t"), 0)
-    assert asked_for_ends([there]) == {1: [name], 2: [name], 3: [name]}, "what is in sync is not asked for"
+    assert partitions_by_broker([there]) == {1: [name], 2: [name], 3: [name]}, "what is in sync is not asked for"
     brokers = brokers_of(ClusterDescription("c", 1, (ONE, TWO, Broker(3, "c", 9094))), [there], {})
     ends = {1: {name: Offset(12_000)}, 2: {name: Offset(9)}, 3: {name: Offset(12_001)}}
     (found,) = troubles_of([there], {one.id: one for one in brokers}, ends=ends)

@@ -158,7 +158,9 @@ def test_segments_due_for_deletion_match_retention(
     stubs = [Stub(one.base_offset, one.size, one.newest) for one in facts]
     bounds = LogBounds(Offset(start), Offset(end), Offset(high_watermark))
     count = expired_segments(cast("list[Segment]", stubs), config, TimestampMs(NOW), bounds)
-    assert due == [retention.goes in fate.why for fate in fates(facts, retention, Bounds(start, high_watermark), NOW)]
+    assert due == [
+        retention.deletion_text in fate.why for fate in fates(facts, retention, Bounds(start, high_watermark), NOW)
+    ]
     assert due == [True] * count + [False] * (len(facts) - count)
 
 

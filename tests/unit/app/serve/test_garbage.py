@@ -105,10 +105,10 @@ del old
 gc.collect(1)
 assert seen() is not None, "it has survived too often"
 traffic.connections_accepted = CONNECTIONS - 1
-garbage._look()
+garbage._check()
 assert seen() is not None, "too few have come"
 traffic.connections_accepted = CONNECTIONS
-garbage._look()
+garbage._check()
 assert seen() is None
 """)
 
@@ -118,7 +118,7 @@ def test_collection_after_many_connections_skips_long_lived_objects() -> None:
 kept = [[number] for number in range(500_000)]
 gc.callbacks.append(note)
 traffic.connections_accepted = CONNECTIONS
-garbage._look()
+garbage._check()
 assert max(looked_at) < 30_000, max(looked_at)
 """)
 
@@ -129,7 +129,7 @@ def test_idle_process_with_grown_memory_collects_and_releases_it() -> None:
 import threading
 from odradek.app.serve import garbage as module
 def look():
-    garbage._look()
+    garbage._check()
     for thread in threading.enumerate():
         if thread is not threading.current_thread():
             thread.join()
@@ -138,7 +138,7 @@ seen = weakref.ref(old)
 kept = [[number] for number in range(10_000)]
 del old
 given_back = []
-module.give_back = lambda give_back=module.give_back: given_back.append(give_back())
+module.trim_heap = lambda trim_heap=module.trim_heap: given_back.append(trim_heap())
 garbage._resident = module.resident_bytes() - 2 * module.GROWN_BYTES
 traffic.bytes_in = 1
 look()

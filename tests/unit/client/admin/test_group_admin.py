@@ -13,7 +13,7 @@ from odradek.client.admin.group_admin import GroupDescription, delete_groups, de
 from odradek.client.cluster.cluster import Cluster
 from odradek.client.connection.client_config import ClientConfig
 from odradek.client.connection.client_errors import ErrorAnswer, Unsupported
-from odradek.client.consumer.group_messages import protocols, share
+from odradek.client.consumer.group_messages import encode_share, protocols
 from odradek.wire.messages import consumer_group_describe as modern
 from odradek.wire.messages import describe_groups as classic
 from odradek.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
@@ -85,7 +85,7 @@ def a_member() -> classic.DescribedGroupMember:
         client_id="c",
         client_host="/10.0.0.1",
         member_metadata=bytes(protocols(["t", "s"])[0].metadata),
-        member_assignment=share([at("t", 1), at("t", 0)]),
+        member_assignment=encode_share([at("t", 1), at("t", 0)]),
     )
 
 

@@ -11,9 +11,9 @@ from odradek.client.cluster.cluster import Cluster
 from odradek.client.cluster.coordinator_lookup import (
     Coordinator,
     KeyType,
+    call_coordinator,
+    call_coordinators,
     find_coordinators,
-    on_coordinator,
-    on_coordinators,
 )
 from odradek.client.cluster.describe import check
 from odradek.client.connection.broker_connection import Connection
@@ -23,7 +23,7 @@ from odradek.client.connection.client_errors import (
     ErrorAnswer,
     KafkaUnavailable,
     Unsupported,
-    answer_error,
+    response_error,
 )
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
 from odradek.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -103,7 +103,7 @@ def test_transient_errors_are_retried(
         if kept:
             assert Coordinator(cluster, GROUP, "g").call(heartbeat) == 0
         else:
-            assert on_coordinator(cluster, GROUP, "g", heartbeat) == 0
+            assert call_coordinator(cluster, GROUP, "g", heartbeat) == 0
     moved = answering.count(ErrorCode.NOT_COORDINATOR)
     least = 1 + len(finding) + moved
     assert len(coordinator.seen(FindCoordinatorRequest)) >= least
@@ -118,14 +118,14 @@ def test_retriable_coordinator_error_is_raised_at_the_timeout(broker: ScriptedBr
         with pytest.raises(ErrorAnswer, match="still loading its state"):
             Coordinator(cluster, GROUP, "g").call(heartbeat)
         with pytest.raises(ErrorAnswer, match="COORDINATOR_LOAD_IN_PROGRESS"):
-            on_coordinator(cluster, GROUP, "g", heartbeat)
+            call_coordinator(cluster, GROUP, "g", heartbeat)
 
 
 def test_permanent_error_is_not_retried(broker: ScriptedBroker) -> None:
     coordinator = ScriptedCoordinator(broker)
     coordinator.errors[HeartbeatRequest] = [ErrorCode.GROUP_AUTHORIZATION_FAILED] * 2
     with quick(broker) as cluster:
-        for ask in (Coordinator(cluster, GROUP, "g").call, lambda ask: on_coordinator(cluster, GROUP, "g", ask)):
+        for ask in (Coordinator(cluster, GROUP, "g").call, lambda ask: call_coordinator(cluster, GROUP, "g", ask)):
             with pytest.raises(ErrorAnswer, match="not authorized"):
                 ask(heartbeat)
     assert len(coordinator.seen(HeartbeatRequest)) == 2
@@ -155,14 +155,14 @@ def test_each_name_has_its_own_outcome(broker: ScriptedBroker) -> None:
         asked.append(names)
         outcomes: dict[str, str | ClientError] = {name: f"{name} on {node}" for name in names}
         if "gone" in names:
-            outcomes["gone"] = answer_error(ErrorCode.GROUP_ID_NOT_FOUND, "group gone")
+            outcomes["gone"] = response_error(ErrorCode.GROUP_ID_NOT_FOUND, "group gone")
         if len(asked) == 1:
-            outcomes["slow"] = answer_error(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "group slow")
+            outcomes["slow"] = response_error(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "group slow")
             del outcomes["left out"]
         return outcomes
 
     with quick(broker) as cluster:
-        outcomes = on_coordinators(cluster, GROUP, ["a", "gone", "slow", "left out", "a"], ask)
+        outcomes = call_coordinators(cluster, GROUP, ["a", "gone", "slow", "left out", "a"], ask)
     assert list(outcomes) == ["a", "gone", "slow", "left out"]
     assert (outcomes["a"], outcomes["slow"]) == ("a on 1", "slow on 1")
     assert "GROUP_ID_NOT_FOUND" in str(outcomes["gone"])
@@ -175,6 +175,6 @@ def test_unreachable_cluster_is_raised(broker: ScriptedBroker) -> None:
     with quick(broker, api_timeout_ms=50) as cluster:
         broker.__exit__(None, None, None)
         with pytest.raises(KafkaUnavailable):
-            on_coordinator(cluster, GROUP, "g", heartbeat)
+            call_coordinator(cluster, GROUP, "g", heartbeat)
         with pytest.raises(KafkaUnavailable):
             Coordinator(cluster, GROUP, "g").call(heartbeat)

@@ -13,7 +13,7 @@ from odradek.client.cluster.cluster import Cluster
 from odradek.client.connection.client_config import ClientConfig
 from odradek.client.connection.client_errors import ErrorAnswer, KafkaUnavailable, Unsupported
 from odradek.client.consumer.group_member import GroupMember
-from odradek.client.consumer.group_messages import assigned
+from odradek.client.consumer.group_messages import decode_partitions
 from odradek.client.consumer.group_offsets import Committed
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
 from odradek.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -188,7 +188,7 @@ def test_leader_assigns_partitions_to_all_members(coordinator: ScriptedCoordinat
     member = member_of(cluster)
     member.keep_alive()
     (sync,) = coordinator.seen(SyncGroupRequest)
-    shares = {each.member_id: assigned(bytes(each.assignment)) for each in sync.assignments}
+    shares = {each.member_id: decode_partitions(bytes(each.assignment)) for each in sync.assignments}
     assert shares == {"another": (T0,), "elsewhere": (), "member-1": (T1,)}
     assert member.assignment == (T1,)
 

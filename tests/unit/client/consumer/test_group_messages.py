@@ -12,7 +12,14 @@ from kafka.protocol.consumer.metadata import (  # type: ignore[import-untyped]  
 
 from odradek.base.units import TopicName, TopicPartition
 from odradek.client.connection.client_errors import ClientError
-from odradek.client.consumer.group_messages import assigned, assignments, protocols, share, subscribed, subscribers
+from odradek.client.consumer.group_messages import (
+    assignments,
+    decode_partitions,
+    decode_topics,
+    encode_share,
+    protocols,
+    subscribers,
+)
 from odradek.wire.messages.join_group import JoinGroupResponseMember
 
 NAMES = st.text(min_size=1, max_size=20)
@@ -28,7 +35,7 @@ def test_subscription_round_trip(topics: list[str]) -> None:
 
 @given(PARTITIONS)
 def test_assignment_round_trip(partitions: set[TopicPartition]) -> None:
-    assert assigned(share(sorted(partitions))) == tuple(sorted(partitions))
+    assert decode_partitions(encode_share(sorted(partitions))) == tuple(sorted(partitions))
 
 
 def test_kafka_python_reads_them() -> None:
@@ -47,13 +54,13 @@ def test_kafka_python_reads_them() -> None:
 
 
 def test_empty_assignment_is_accepted() -> None:
-    assert assigned(b"") == ()
-    assert assigned(share([])) == ()
+    assert decode_partitions(b"") == ()
+    assert decode_partitions(encode_share([])) == ()
 
 
 @given(st.binary(max_size=64))
 def test_any_bytes_are_decoded_or_refused(data: bytes) -> None:
-    for read in (lambda: subscribed("m", data), lambda: assigned(data)):
+    for read in (lambda: decode_topics("m", data), lambda: decode_partitions(data)):
         try:
             read()
         except ClientError as error:
@@ -64,4 +71,4 @@ def test_any_bytes_are_decoded_or_refused(data: bytes) -> None:
 
 def test_error_contains_the_member_id() -> None:
     with pytest.raises(ClientError, match="invalid subscription of member m-1"):
-        subscribed("m-1", b"\x00")
+        decode_topics("m-1", b"\x00")

@@ -10,7 +10,7 @@ from odradek.base.uuids import ZERO_UUID
 from odradek.client.cluster.cluster import Cluster
 from odradek.client.connection.client_config import ClientConfig
 from odradek.client.connection.client_errors import ErrorAnswer, KafkaUnavailable, UnknownTopic
-from odradek.client.producer.delivery import ACKS_LEADER, ACKS_NONE, Delivery, Produced, halves_of, produce
+from odradek.client.producer.delivery import ACKS_LEADER, ACKS_NONE, Delivery, Produced, produce, split_in_half
 from odradek.client.producer.partitioner import partition_of_key
 from odradek.client.producer.producer import Producer
 from odradek.record.builder import encode_batch
@@ -190,11 +190,11 @@ def test_too_large_batch_is_sent_in_ordered_halves() -> None:
 def test_halves_keep_records_and_codec() -> None:
     records = [(b"k%d" % number, None, (("h", b"x"),), 1_000 + number) for number in range(5)]
     whole = encode_batch(records, Codec.ZSTD)
-    halves = halves_of(whole)
+    halves = split_in_half(whole)
     assert [Batch.checked(half).codec for half in halves] == [Codec.ZSTD, Codec.ZSTD]
     found = [record for half in halves for record in decode(Batch.checked(half))]
     assert [(record.key, record.value, record.headers, record.timestamp) for record in found] == records
-    assert halves_of(batch(b"one")) == []
+    assert split_in_half(batch(b"one")) == []
 
 
 def test_producer_uses_kafkas_partitioner_and_keeps_order() -> None:

@@ -146,7 +146,7 @@ def test_sequences_are_per_partition_and_wrap_around() -> None:
     sequences = Sequences(Identity(7, 0), lambda: Identity(8, 0))
 
     def numbers(partition: TopicPartition, *values: bytes) -> int:
-        return Batch.checked(bytes(sequences.stamped(partition, batch(*values)))).base_sequence
+        return Batch.checked(bytes(sequences.assign_numbers(partition, batch(*values)))).base_sequence
 
     assert [numbers(T0, b"a", b"b"), numbers(T0, b"c"), numbers(T1, b"d"), numbers(T0, b"e")] == [0, 2, 0, 3]
     sequences._partitions[T1].next = INT32_MAX
@@ -157,7 +157,7 @@ def test_exhausted_epochs_lead_to_a_new_producer_id() -> None:
     sequences = Sequences(Identity(7, INT16_MAX - 1), lambda: Identity(8, 0))
 
     def numbers(partition: TopicPartition) -> tuple[int, int, int]:
-        found = Batch.checked(bytes(sequences.stamped(partition, batch(b"a"))))
+        found = Batch.checked(bytes(sequences.assign_numbers(partition, batch(b"a"))))
         return found.producer_id, found.producer_epoch, found.base_sequence
 
     numbers(T0)
@@ -169,9 +169,9 @@ def test_exhausted_epochs_lead_to_a_new_producer_id() -> None:
 
 
 def test_identity_round_trips_as_text() -> None:
-    assert Identity.parsed(str(Identity(123, 4))) == (123, 4)
+    assert Identity.parse(str(Identity(123, 4))) == (123, 4)
     with pytest.raises(ValueError, match="int"):
-        Identity.parsed("123")
+        Identity.parse("123")
 
 
 def test_batch_with_a_lost_response_is_written_once(broker: ScriptedBroker, cluster: Cluster) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from odradek.app.doctor.findings import State
-from odradek.app.doctor.set_aside_logs import damaged, uncleanable
+from odradek.app.doctor.set_aside_logs import known_damage, uncleanable
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import LeaderEpoch, Offset, TimestampMs, TopicName, TopicPartition
 from odradek.core.broker.effects import Changed
@@ -199,7 +199,7 @@ def test_damaged_log_is_quarantined_and_others_are_cleaned(tmp_path: Path, caplo
     ]
     assert not list(tmp_path.rglob("*.cleaned"))
     (found,) = uncleanable(str(tmp_path))
-    assert found.says == f"1 log in {tmp_path} cannot be compacted: bad-0"
+    assert found.message == f"1 log in {tmp_path} cannot be compacted: bad-0"
     assert found.advice is not None and reason in found.advice
     harness.broker.cleaner.request_compaction(bad)
     keep_house(harness)
@@ -223,16 +223,16 @@ def test_damage_found_by_the_cleaner_is_not_served(tmp_path: Path) -> None:
             with pytest.raises(Refused) as refused:
                 read(bad, offset)
             assert refused.value.code == ErrorCode.CORRUPT_MESSAGE
-    (found,) = damaged(str(tmp_path))
+    (found,) = known_damage(str(tmp_path))
     assert found.state is State.WRONG
     where = f"bad-0 at byte {bad.log.segments[0].size // 5 * 2} of {bad.log.segments[0].name} since "
-    assert found.says.startswith(f"1 damaged place in {tmp_path}: {where}")
-    assert "checksum" in found.says
-    assert found.says.endswith("readable again from offset 30)")
+    assert found.message.startswith(f"1 damaged place in {tmp_path}: {where}")
+    assert "checksum" in found.message
+    assert found.message.endswith("readable again from offset 30)")
     advance_start(bad.log, bad.log.segments[1].base_offset)
     delete_below_start(bad.log, harness.now.wall)
     keep_house(harness)
-    assert not list(damaged(str(tmp_path)))
+    assert not list(known_damage(str(tmp_path)))
 
 
 def read(partition: Partition, offset: int) -> list[int]:
