@@ -106,7 +106,7 @@ def states_of(body: Any) -> list[Any]:
     return [*getattr(body, "ungrouped_partition_states", ()), *grouped]
 
 
-def told(between: BetweenBrokers, sent: ControlRequest, taken: list[int]) -> Errors | Refused:
+def apply(between: BetweenBrokers, sent: ControlRequest, taken: list[int]) -> Errors | Refused:
     """Apply the request as in a process: files are created first, and then all is applied in slices."""
     harness = between.harness
     overrides: dict[TopicName, dict[str, str]] = {name: {} for name in harness.broker.controlled.names(sent)}
@@ -157,7 +157,7 @@ def test_random_controller_requests_leave_the_broker_working(
             data = frame(softened(random, body, harness.broker.controlled.controller_epoch), version)
             harness.pass_time(1)  # Two logs of one name are never set aside in the same millisecond.
             outcome = harness.send_frame(data)
-            while isinstance(outcome, ParkedRequest) and between.take_in(lambda sent: told(between, sent, taken)):
+            while isinstance(outcome, ParkedRequest) and between.take_in(lambda sent: apply(between, sent, taken)):
                 pass
             harness.decoded(harness.finished(outcome), version, APIS[key][1])
             if not number % 50:
@@ -195,10 +195,10 @@ def test_random_broker_requests_leave_the_controller_working(version: int) -> No
     for _ in range(REQUESTS):
         request = forge.message(AlterPartitionRequest, version)
         assert isinstance(request, AlterPartitionRequest)
-        ask = alter_partition.from_message(request, version, names).ask  # type: ignore[arg-type]
-        cluster.controllers[0].tell(ask)
+        proposal = alter_partition.from_message(request, version, names).ask  # type: ignore[arg-type]
+        cluster.controllers[0].tell(proposal)
         cluster.run(0.2)
-        assert ask.error or ask.answer is not None
+        assert proposal.error or proposal.answer is not None
     for broker in (*EXTREMES, 99):
         if broker not in cluster.members:
             stop = controlled_shutdown.from_message(ControlledShutdownRequest(broker_id=broker, broker_epoch=-1))
