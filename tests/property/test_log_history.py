@@ -275,23 +275,23 @@ class History(RuleBasedStateMachine):
     @invariant()
     def times_are_found(self) -> None:
         if hasattr(self, "log") and self.batches:
-            wanted = self.random.randint(1_700_000_000_000 - 5, self.now + 20)
+            timestamp = self.random.randint(1_700_000_000_000 - 5, self.now + 20)
             records = [
                 (record.timestamp, record.offset)
                 for batch in self.batches
                 for record in decode(Batch.trusted(batch.raw))
                 if record.offset >= self.log.start_offset
             ]
-            expected = next((record for record in records if record[0] >= wanted), None)
-            found = lookup_timestamp(self.log, TimestampMs(wanted))
+            expected = next((record for record in records if record[0] >= timestamp), None)
+            found = lookup_timestamp(self.log, TimestampMs(timestamp))
             assert (found[:2] if found else None) == expected
-            self.times_are_found_below(Offset(self.random.choice(self.batches).base), records, wanted)
+            self.times_are_found_below(Offset(self.random.choice(self.batches).base), records, timestamp)
 
-    def times_are_found_below(self, end: Offset, records: list[tuple[TimestampMs, Offset]], wanted: int) -> None:
+    def times_are_found_below(self, end: Offset, records: list[tuple[TimestampMs, Offset]], timestamp: int) -> None:
         """Check that lookups by time see the log up to a batch's border."""
         below = [record for record in records if record[1] < end]
-        first = next((record for record in below if record[0] >= wanted), None)
-        assert searched(self.log, TimestampMs(wanted), end) == first
+        first = next((record for record in below if record[0] >= timestamp), None)
+        assert searched(self.log, TimestampMs(timestamp), end) == first
         greatest = max(below, key=lambda record: record[0], default=None)
         assert searched(self.log, None, end) == greatest
 

@@ -118,9 +118,14 @@ class Side(Harness):
         ]
 
 
-def _facts(wanted: CachedPartition) -> object:
-    asked = wanted.fetch_offset, wanted.max_bytes, wanted.current_leader_epoch, wanted.last_fetched_epoch
-    return wanted.key, *asked, wanted.told_high_watermark, wanted.told_log_start
+def _facts(partition: CachedPartition) -> object:
+    requested = (
+        partition.fetch_offset,
+        partition.max_bytes,
+        partition.current_leader_epoch,
+        partition.last_fetched_epoch,
+    )
+    return partition.key, *requested, partition.told_high_watermark, partition.told_log_start
 
 
 def _flushed(flush: Flush) -> Flush:
@@ -347,13 +352,13 @@ class Story:
         if self.habits.mixes_names_and_ids and self.random.random() < 0.3:
             self.habits.version = self.random.choice([12, 13])
         if answer.responses and self.random.random() < 0.7:
-            goes_to_the_end = self.random.random() < 0.4
+            jumps_to_the_end = self.random.random() < 0.4
             for part in answer.responses[0].partitions:
                 if part.partition_index not in self.offsets:
                     continue  # The request was damaged.
                 offset, high_watermark = self.offsets[part.partition_index], part.high_watermark
                 offset = offset + 1 if offset < high_watermark else 0
-                self.offsets[part.partition_index] = max(high_watermark, 0) if goes_to_the_end else offset
+                self.offsets[part.partition_index] = max(high_watermark, 0) if jumps_to_the_end else offset
 
 
 @pytest.mark.share(3)
