@@ -55,12 +55,12 @@ class Graph:
 
     def found(self, observed: Observed, anomaly: Anomaly, circle: list[Node], kinds: Sequence[Sequence[Edge]]) -> Found:
         """`kinds` says of which kinds the first edge is, the second, and so on; the last holds for all that follow."""
-        told = [str(observed.operations[circle[0]])]
+        steps = [str(observed.operations[circle[0]])]
         for place, (source, target) in enumerate(_pairs(circle)):
             reasons = self.edges[source][target]
             reason = next(reasons[kind] for kind in kinds[min(place, len(kinds) - 1)] if kind in reasons)
-            told.append(f"-{reason.edge} ({reason.text})-> {observed.operations[target]}")
-        return Found(anomaly, " ".join(told), tuple(observed.operations[node] for node in circle))
+            steps.append(f"-{reason.edge} ({reason.text})-> {observed.operations[target]}")
+        return Found(anomaly, " ".join(steps), tuple(observed.operations[node] for node in circle))
 
 
 def _pairs(circle: list[Node]) -> Iterator[tuple[Node, Node]]:

@@ -36,7 +36,7 @@ def never_consumed(observed: Observed) -> Iterator[Found]:
             continue
         highest = max(certain, key=lambda read: read.offset)
         for offset, value in committed.get(key, ()):
-            is_seen = offset in reads or observed.may_be_gone(value, highest.time_ns)
+            is_seen = offset in reads or observed.may_be_removed(value, highest.time_ns)
             if offset < highest.offset and not is_seen:
                 write = observed.writes[value]
                 text = f"group {group}: {write}; none of it consumed that, though {highest}"
@@ -57,25 +57,25 @@ def _consumed(observed: Observed) -> dict[tuple[str, Key], dict[Offset, Read]]:
 
 
 def committed_back(observed: Observed) -> Iterator[Found]:
-    """Of all groups: what was committed, or told to be, before somebody asked anew is a bound for the answer."""
+    """Find groups whose reported offset is below one that was committed or reported before."""
     before: dict[Place, tuple[Offset, Operation]] = {}
-    told: dict[Place, tuple[Offset, Operation]] = {}  # By whom first; less only where a later transaction committed it.
+    reported: dict[Place, tuple[Offset, Operation]] = {}  # First report; less only if a later transaction committed it.
     by_transactions = _committed_by_transactions(observed)
 
     def is_committed_after(operation: Operation, place: Place, offset: Offset) -> bool:
         return any(one.completed_ns > operation.completed_ns for one in by_transactions.get((place, offset), ()))
 
     for is_end, operation in _moments(observed.operations):
-        is_told = operation.kind is Kind.COMMITTED
+        is_reported = operation.kind is Kind.COMMITTED
         for place, offset in _positions(operation).items():
             highest, known = before.get(place, (0, operation))
-            last, first = told.get(place, (0, operation))
+            last, first = reported.get(place, (0, operation))
             if is_end:
                 if offset > highest:
                     before[place] = offset, operation
-                if is_told and (offset > last or (offset < last and is_committed_after(first, place, offset))):
-                    told[place] = offset, operation
-            elif is_told and offset < highest:
+                if is_reported and (offset > last or (offset < last and is_committed_after(first, place, offset))):
+                    reported[place] = offset, operation
+            elif is_reported and offset < highest:
                 anomaly = Anomaly.COMMITTED_BACK
                 if is_committed_after(known, place, offset):
                     anomaly = Anomaly.COMMITTED_AGAIN

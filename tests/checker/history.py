@@ -111,17 +111,17 @@ class Event:
     error: str = ""
 
     def to_json(self) -> str:
-        told = {"type": self.type, "process": self.process, "time": self.time_ns}
+        fields = {"type": self.type, "process": self.process, "time": self.time_ns}
         optional = {"kind": self.kind, "group": self.group, "error": self.error}
         steps = {"steps": [_step_to_json(step) for step in self.steps]} if self.steps else {}
-        return json.dumps(told | {name: value for name, value in optional.items() if value} | steps)
+        return json.dumps(fields | {name: value for name, value in optional.items() if value} | steps)
 
     @classmethod
     def from_json(cls, line: str) -> Event:
-        told: dict[str, Any] = json.loads(line)
-        steps = tuple(_step_from_json(step) for step in told.get("steps", ()))
-        optional = {name: told[name] for name in ("kind", "group", "error") if name in told}
-        return cls(told["type"], told["process"], told["time"], steps=steps, **optional)
+        fields: dict[str, Any] = json.loads(line)
+        steps = tuple(_step_from_json(step) for step in fields.get("steps", ()))
+        optional = {name: fields[name] for name in ("kind", "group", "error") if name in fields}
+        return cls(fields["type"], fields["process"], fields["time"], steps=steps, **optional)
 
 
 def operations(events: Iterable[Event]) -> list[Operation]:
@@ -166,8 +166,8 @@ class _Pairing:
         return sorted(self.complete, key=lambda operation: operation.number)
 
     def _complete(self, begun: _Begun, outcome: Outcome, time_ns: int, steps: tuple[Step, ...], error: str) -> None:
-        told = {step.value for step in steps if isinstance(step, Send)}
-        planned = (step for step in begun.event.steps if isinstance(step, Send) and step.value not in told)
+        sent = {step.value for step in steps if isinstance(step, Send)}
+        planned = (step for step in begun.event.steps if isinstance(step, Send) and step.value not in sent)
         self.complete.append(
             Operation(
                 number=begun.number,
@@ -196,8 +196,8 @@ def _step_to_json(step: Step) -> list[Any]:
             return ["committed", positions]
 
 
-def _step_from_json(told: list[Any]) -> Step:
-    match told:
+def _step_from_json(step: list[Any]) -> Step:
+    match step:
         case ["send", key, value, offset]:
             return Send(key, value, offset)
         case ["poll", records, time_ns]:
@@ -206,4 +206,4 @@ def _step_from_json(told: list[Any]) -> Step:
             return Reset(positions)
         case ["committed", positions]:
             return Committed(positions)
-    raise Malformed(f"no step: {told}")
+    raise Malformed(f"no step: {step}")

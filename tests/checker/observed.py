@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from checker.history import NEVER_NS, Key, Kind, Malformed, Offset, Operation, Outcome, Reset, Send, Value
 
-NOTHING_GOES: Mapping[Value, int] = MappingProxyType({})
+NOTHING_REMOVED: Mapping[Value, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +48,8 @@ class Write:
 
 
 class Observed:
-    def __init__(self, operations: Iterable[Operation], may_go_ns: Mapping[Value, int] = NOTHING_GOES) -> None:
-        """`may_go_ns` says from when on compaction may have taken a value away; for the others, never."""
+    def __init__(self, operations: Iterable[Operation], may_go_ns: Mapping[Value, int] = NOTHING_REMOVED) -> None:
+        """`may_go_ns` is the time from which compaction may have removed a value; never for other values."""
         self.operations = list(operations)
         self.may_go_ns = may_go_ns
         self.writes: dict[Value, Write] = {}
@@ -88,8 +88,8 @@ class Observed:
         siblings = write.operation.sends if write.operation.kind is Kind.TXN else ()
         return any(send.value in self.reads for send in siblings)
 
-    def may_be_gone(self, value: Value, time_ns: int = NEVER_NS - 1) -> bool:
-        """True if who reads at this time need not see it; without a time, if there is ever such a one."""
+    def may_be_removed(self, value: Value, time_ns: int = NEVER_NS - 1) -> bool:
+        """Return True if a read at this time may miss the value; without a time, if any read may."""
         return self.may_go_ns.get(value, NEVER_NS) <= time_ns
 
     def committed_places(self) -> Iterator[tuple[Key, list[tuple[Offset, Value]]]]:

@@ -13,7 +13,7 @@ from checker.observed import Observed, Read, Write
 def unread(observed: Observed) -> Iterator[Found]:
     """Lost writes, and what is unseen: above all that was read, of a key that nobody read to its end."""
     for value, write in observed.writes.items():
-        if value in observed.reads or not observed.is_committed(value) or observed.may_be_gone(value):
+        if value in observed.reads or not observed.is_committed(value) or observed.may_be_removed(value):
             continue
         key, offset = write.send.key, write.send.offset
         highest = observed.highest_read.get(key)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from checker import cycles, groups, order, values
 from checker.anomaly import Anomaly, Found
 from checker.history import Operation, Value
-from checker.observed import NOTHING_GOES, Observed
+from checker.observed import NOTHING_REMOVED, Observed
 
 # What is unseen may yet be seen.  Transactions open at once may write in any order, and polls are no snapshots.
 NOT_PROMISED = frozenset((Anomaly.UNSEEN, Anomaly.G0, Anomaly.G1C_WW, Anomaly.G_SINGLE, Anomaly.G2))
@@ -38,10 +38,10 @@ class Verdict:
     reported: tuple[Found, ...]  # Worth knowing, and allowed.
 
     def __str__(self) -> str:
-        return "\n".join([*_told("broken", self.broken), *_told("reported", self.reported)]) or "nothing found"
+        return "\n".join([*_lines("broken", self.broken), *_lines("reported", self.reported)]) or "nothing found"
 
 
-def _told(title: str, found: tuple[Found, ...]) -> Iterator[str]:
+def _lines(title: str, found: tuple[Found, ...]) -> Iterator[str]:
     counts = Counter(one.anomaly for one in found)
     for anomaly, count in counts.items():
         yield f"{title}: {count} × {anomaly}"
@@ -51,7 +51,7 @@ def _told(title: str, found: tuple[Found, ...]) -> Iterator[str]:
 def check(
     operations: Iterable[Operation],
     not_promised: Collection[Anomaly] = NOT_PROMISED,
-    may_go_ns: Mapping[Value, int] = NOTHING_GOES,
+    may_go_ns: Mapping[Value, int] = NOTHING_REMOVED,
 ) -> Verdict:
     observed = Observed(operations, may_go_ns)
     everything = [found for search in SEARCHES for found in search(observed)]

@@ -54,9 +54,9 @@ def check_alive(harness: Harness) -> None:
     answer = harness.ask(ProduceRequest(acks=-1, timeout_ms=100, topic_data=topics), 9, ProduceResponse)
     (part,) = answer.responses[0].partition_responses
     assert part.error_code == ErrorCode.NONE, part
-    asked = [FetchPartition(partition=0, fetch_offset=part.base_offset, partition_max_bytes=1 << 20)]
+    partitions = [FetchPartition(partition=0, fetch_offset=part.base_offset, partition_max_bytes=1 << 20)]
     request = FetchRequest(
-        max_wait_ms=0, min_bytes=1, topics=[FetchTopic(topic=WITNESS, partitions=asked)], forgotten_topics_data=[]
+        max_wait_ms=0, min_bytes=1, topics=[FetchTopic(topic=WITNESS, partitions=partitions)], forgotten_topics_data=[]
     )
     fetched = harness.ask(request, 12, FetchResponse).responses[0].partitions[0]
     assert fetched.records and len(fetched.records) == len(batch())  # type: ignore[arg-type]

@@ -42,13 +42,13 @@ def read(log: Log) -> tuple[list[Read], list[Read]]:
     """Return all records, and the committed ones."""
     every: list[Read] = []
     committed: dict[int, Read] = {}
-    open_ones: dict[int, list[int]] = {}  # The offsets of a producer's transaction.
+    open_transactions: dict[int, list[int]] = {}  # The offsets of a producer's transaction.
     for batch in batches(log):
         assert batch.validate_crc()
         records = [Read(one.offset, one.timestamp, one.key, one.value, tuple(one.headers)) for one in batch]
         if batch.is_control_batch:
             for record in records:
-                ended = open_ones.pop(batch.producer_id, [])
+                ended = open_transactions.pop(batch.producer_id, [])
                 if record.key == ABORT:
                     for offset in ended:
                         del committed[offset]
@@ -56,7 +56,7 @@ def read(log: Log) -> tuple[list[Read], list[Read]]:
         every += records
         committed |= {record.offset: record for record in records}
         if batch.is_transactional:
-            open_ones.setdefault(batch.producer_id, []).extend(record.offset for record in records)
+            open_transactions.setdefault(batch.producer_id, []).extend(record.offset for record in records)
     return every, list(committed.values())
 
 

@@ -46,7 +46,7 @@ class World:
         self.watching.begin()
         self.watching.start()
 
-    def hear(self) -> None:
+    def deliver(self) -> None:
         self.clock.run_until(self.clock.now_us)
         self.watching.hear()
 
@@ -86,7 +86,7 @@ class World:
         """Reconnect all brokers, and wait until nothing happens any more."""
         self.find()
         for _ in range(3):
-            self.hear()
+            self.deliver()
         readings = self.watching.readings
         assert not readings or readings[-1] is not None, "what could not be read is read by now"
 
@@ -132,7 +132,7 @@ ACTS: st.SearchStrategy[Act] = st.one_of(
     ),
     st.builds(lambda entity, data: lambda world: world.spoil(entity, data), st.sampled_from(list(PATHS)), GARBAGE),
     st.builds(lambda data: lambda world: world.notice(data), GARBAGE),
-    st.sampled_from([World.hear, World.hear, World.retry, World.lose, World.find, World.forget_folder]),
+    st.sampled_from([World.deliver, World.deliver, World.retry, World.lose, World.find, World.forget_folder]),
 )
 
 

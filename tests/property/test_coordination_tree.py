@@ -203,7 +203,7 @@ class Pair:
             return
         assert found == (expected.error if isinstance(expected, At) else expected)
 
-    def look(self, session: int, path: str, how: str, watched: bool) -> None:
+    def read(self, session: int, path: str, how: str, watched: bool) -> None:
         tree, model, watch = self.trees[session], self.model, self.watchers[session] if watched else None
         if how == "exists":
             assert self.shown(tree.exists(path, watch)) == model.stat(path)
@@ -239,8 +239,8 @@ class Pair:
         self.check_events()
         for session in (0, 1):
             for path in self.model.nodes:
-                self.look(session, path, "get", False)
-                self.look(session, path, "children", False)
+                self.read(session, path, "get", False)
+                self.read(session, path, "children", False)
             assert self.seen[session].empty()
 
     def close(self) -> None:
@@ -301,7 +301,7 @@ def test_the_tree_agrees_with_a_model(steps: list[tuple[str, int, object]]) -> N
                 elif kind == "multi":
                     pair.multi(session, what)  # type: ignore[arg-type]
                 elif kind == "look":
-                    pair.look(session, *what)  # type: ignore[misc]
+                    pair.read(session, *what)  # type: ignore[misc]
                 else:
                     pair.reopen(session)
             pair.check()

@@ -31,7 +31,7 @@ WAIT_MS = 200
 TOPICS = ("a", "b")
 
 Happens = Callable[["Side"], None]
-Told = dict[tuple[str, int], tuple[object, ...]]
+Fetched = dict[tuple[str, int], tuple[object, ...]]
 
 
 class Side(Harness):
@@ -79,21 +79,21 @@ class Side(Harness):
             flush.run()
             partition.flushed(flush, self.now)
 
-    def fetch(self, request: FetchRequest, meanwhile: list[Happens]) -> tuple[int, int, Told]:
+    def fetch(self, request: FetchRequest, events: list[Happens]) -> tuple[int, int, Fetched]:
         """Return the error, the session's id, and the response of each partition."""
         session = self.broker.sessions.find_session(request.session_id)
         if session is not None:
             self._all_due(session)
             self.read += len(session.due)
-        (asked,) = Connection().receive_data(frame_of(request, VERSION, 1, CLIENT))
-        self.recognised += self.peer.fetch_templates.match_request(asked) is not None
+        (request_frame,) = Connection().receive_data(frame_of(request, VERSION, 1, CLIENT))
+        self.recognised += self.peer.fetch_templates.match_request(request_frame) is not None
         outcome = self.send(request, VERSION)
         if isinstance(outcome, ParkedRequest):
-            for happens in meanwhile:
+            for happens in events:
                 happens(self)
             outcome = self._answered(outcome, session)
         answer = self.decoded(self.finished(outcome), VERSION, FetchResponse)
-        told = {
+        fetched = {
             (topic.topic, part.partition_index): (
                 part.error_code,
                 part.high_watermark,
@@ -105,7 +105,7 @@ class Side(Harness):
             for topic in answer.responses
             for part in topic.partitions
         }
-        return answer.error_code, answer.session_id, told
+        return answer.error_code, answer.session_id, fetched
 
     def _answered(self, parked: ParkedRequest[object], session: FetchSession | None) -> object:
         """Complete the fetch by events since it was parked, or by its deadline."""
@@ -188,18 +188,18 @@ class Story:
 
     def fetch(self) -> None:
         request = self.request()
-        meanwhile = [self.event() for _ in range(self.random.choice([0, 0, 1, 2]))]
-        quick, thorough = (side.fetch(request, meanwhile) for side in self.sides)
+        events = [self.event() for _ in range(self.random.choice([0, 0, 1, 2]))]
+        quick, thorough = (side.fetch(request, events) for side in self.sides)
         for key in quick[2] | thorough[2]:
             assert quick[2].get(key) == thorough[2].get(key), (key, request)
         assert quick == thorough
-        code, session, told = quick
+        code, session, fetched = quick
         if code:
             assert code != ErrorCode.INVALID_REQUEST
             self.session = self.epoch = 0
         else:
             self.session, self.epoch = session, self.epoch + 1 if session else 0
-        for key, (error, high_watermark, *_) in told.items():
+        for key, (error, high_watermark, *_) in fetched.items():
             self.ends[key] = -1 if error else high_watermark  # type: ignore[assignment]
 
     def change_habits(self) -> None:
@@ -216,7 +216,7 @@ class Story:
             self.session, self.epoch = random.choice([(self.session, 0), (0, 0), (self.session, -1)])
         keys = [(topic, index) for topic in TOPICS for index in range(PARTITIONS)]
         if self.epoch > 0:  # Partitions that it has read on in, adds, or requests again.
-            keys = [key for key in keys if random.random() < (0.7 if self._gets_on(key) else 0.03)]
+            keys = [key for key in keys if random.random() < (0.7 if self._has_unread(key) else 0.03)]
         forgotten = [ForgottenTopic(topic="a", partitions=[1])] if random.random() < 0.05 and self.epoch > 0 else []
         named: dict[str, list[FetchPartition]] = {}
         for key in keys:
@@ -234,7 +234,7 @@ class Story:
             forgotten_topics_data=forgotten,
         )
 
-    def _gets_on(self, key: tuple[str, int]) -> bool:
+    def _has_unread(self, key: tuple[str, int]) -> bool:
         return self.offsets.get(key, 0) != self.ends.get(key, 0)
 
     def _offset(self, key: tuple[str, int]) -> int:

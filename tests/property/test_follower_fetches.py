@@ -41,7 +41,7 @@ class Model:
     def __init__(self, leading: Leading, now: int) -> None:
         self.leading = leading
         self.high_watermark = 0
-        self.looked_at = -1
+        self.checked_at = -1
         state = LeaderAndIsr(US, leading.epoch, ALL_THREE, controller_epoch=leading.partition.info.controller_epoch)
         self.in_sync = InSyncReplicas(US, state, ALL_THREE, Offset(0), now, lag_ms_max=LAG_MS_MAX)
 
@@ -64,7 +64,7 @@ class Model:
     def check(self, now: int) -> None:
         ours = self.leading.in_sync
         assert ours is not None
-        self._wait_for_look(ours, now)
+        self._wait_for_check(ours, now)
         assert self.leading.positions.high_watermark == self.high_watermark
         assert ours.committed == self.in_sync.committed
         assert ours.pending == self.in_sync.pending
@@ -74,13 +74,13 @@ class Model:
             args = (self.end, now, LAG_MS_MAX)
             assert one.is_caught_up(*args) == other.is_caught_up(*args), "who does not say so goes on being there"
 
-    def _wait_for_look(self, ours: InSyncReplicas, now: int) -> None:
+    def _wait_for_check(self, ours: InSyncReplicas, now: int) -> None:
         """Restore the leader's knowledge where only time has changed it: the leader finds out when it checks its ISRs.
 
         Time has an effect if a follower that is not in sync is no longer about to join.
         """
         known = self.leading.positions.high_watermark
-        if known < self.high_watermark and ours.has_outsiders and now != self.looked_at:
+        if known < self.high_watermark and ours.has_outsiders and now != self.checked_at:
             eligible = self.leading.eligible
             assert ours.high_watermark(self.end, known, now, eligible, 1) == self.high_watermark
             self.high_watermark = known
@@ -101,14 +101,14 @@ class Replica:
         self.fetching = FetchingFollower(self.led, self.broker, has_session=random.random() < 0.8)
         self.outcome: Outcome = None
         self.is_waiting = False
-        self.asked: dict[int, tuple[int, int]] = {}  # Positions known to the leader: offset and start.
-        self.heard: dict[int, tuple[int, int]] = {}  # High watermark and log start in the last response.
+        self.sent: dict[int, tuple[int, int]] = {}  # Positions known to the leader: offset and start.
+        self.received: dict[int, tuple[int, int]] = {}  # High watermark and log start in the last response.
 
     def send(self, wait: int) -> None:
         now = {one: (self.ends[one], self.starts[one]) for one in range(PARTITIONS)}
         has_session = self.fetching.epoch != FINAL_EPOCH
-        named = {one: at for one, at in now.items() if not has_session or self.asked.get(one) != at}
-        self.asked = now
+        named = {one: at for one, at in now.items() if not has_session or self.sent.get(one) != at}
+        self.sent = now
         request = self.fetching.request({one: at[0] for one, at in named.items()}, wait=wait)
         for topic in request.topics:
             for part in topic.partitions:
@@ -118,15 +118,15 @@ class Replica:
         self.is_waiting = True
 
     def take(self, models: list[Model]) -> None:
-        told = self.fetching.told(self.outcome)
+        fetched = self.fetching.told(self.outcome)
         assert not self.fetching.error
         self.is_waiting = False
-        for index, part in told.items():
+        for index, part in fetched.items():
             self._take(index, part.error_code, offsets_of(part), models[index].leading.log.start_offset)
             if part.error_code == ErrorCode.NONE:
                 assert part.high_watermark == models[index].high_watermark
-                self.heard[index] = part.high_watermark, part.log_start_offset
-        self._check_all_is_told(told, models)
+                self.received[index] = part.high_watermark, part.log_start_offset
+        self._check_all_is_fetched(fetched, models)
 
     def _take(self, index: int, error: int, offsets: list[int], leader_start: int) -> None:
         if error == ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -138,11 +138,11 @@ class Replica:
         self.ends[index] += len(offsets)
         self.starts[index] = max(self.starts[index], min(leader_start, self.ends[index]))
 
-    def _check_all_is_told(self, told: Told, models: list[Model]) -> None:
+    def _check_all_is_fetched(self, fetched: Told, models: list[Model]) -> None:
         for index, model in enumerate(models):
-            if index not in told:
+            if index not in fetched:
                 assert self.ends[index] == model.end, "what is new is told"
-                assert self.heard[index] == (model.high_watermark, model.leading.log.start_offset)
+                assert self.received[index] == (model.high_watermark, model.leading.log.start_offset)
 
 
 class Story:
@@ -168,7 +168,7 @@ class Story:
             self.fetch: 10,
             self.consume: 2,
             self.pass_time: 3,
-            self.keep_house: 1,
+            self.run_housekeeping: 1,
             self.answer_controller: 2,
             self.delete: 1,
             self.restart: 0.3,
@@ -190,7 +190,7 @@ class Story:
         replica = self.random.choice(self.replicas)
         if not replica.is_waiting and replica is not self.paused:
             replica.send(self.random.choice((0, WAIT_MS, WAIT_MS)))
-            for index, (offset, start) in replica.asked.items():
+            for index, (offset, start) in replica.sent.items():
                 self.models[index].fetched(replica.broker, offset, start, self.now)
 
     def consume(self) -> None:
@@ -205,11 +205,11 @@ class Story:
     def pass_time(self) -> None:
         self.led.harness.pass_time(self.random.choice((1, 100, WAIT_MS, 3000, 6000)))
 
-    def keep_house(self) -> None:
+    def run_housekeeping(self) -> None:
         self.led.harness.pass_time(LAG_MS_MAX // CHECKS_PER_LAG)  # So that the ISRs are due for a check.
         self.led.harness.keep_house()
         for model in self.models:
-            model.looked_at = self.now
+            model.checked_at = self.now
             model.in_sync.shrink(model.end, self.now)
             model.advance(self.now)
 
@@ -217,17 +217,20 @@ class Story:
         self.proposals += self.led.harness.broker.alter_partition.take_proposals()
         if not self.proposals:
             return
-        asked = self.proposals.pop(self.random.randrange(len(self.proposals)))
-        model = next(one for one in self.models if one.leading is asked.leading)
+        pending = self.proposals.pop(self.random.randrange(len(self.proposals)))
+        model = next(one for one in self.models if one.leading is pending.leading)
         if self.random.random() < 0.2:
             error, state = ErrorCode.INELIGIBLE_REPLICA, None
         else:
-            error, state = ErrorCode.NONE, asked.proposal._replace(partition_epoch=asked.proposal.partition_epoch + 1)
+            error, state = (
+                ErrorCode.NONE,
+                pending.proposal._replace(partition_epoch=pending.proposal.partition_epoch + 1),
+            )
         proposal = model.in_sync.pending
         assert proposal is not None
         model.in_sync.altered(proposal, error, state)
         model.advance(self.now)
-        self.led.harness.broker.alter_partition.on_proposal_answered(asked, error, state, self.led.harness.now)
+        self.led.harness.broker.alter_partition.on_proposal_answered(pending, error, state, self.led.harness.now)
         self.changed += 1
 
     def delete(self) -> None:
@@ -287,7 +290,7 @@ class Story:
     def _check_wait(self, replica: Replica) -> None:
         """Check that a follower waits only with all records, of which it was told when its fetch arrived."""
         is_waiting = is_parked(self.led, replica.outcome)
-        has_more = any(self.models[one].end > offset for one, (offset, _) in replica.asked.items())
+        has_more = any(self.models[one].end > offset for one, (offset, _) in replica.sent.items())
         assert not (is_waiting and has_more), "an append wakes it"
         if not is_waiting:
             if isinstance(replica.outcome, ParkedRequest):

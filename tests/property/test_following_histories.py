@@ -32,14 +32,14 @@ class Request(NamedTuple):
 
     sender: Replica
     following: Following
-    ask: Ask
+    query: Ask
 
 
 class Response(NamedTuple):
     """A response on its way back to the follower."""
 
     following: Following
-    ask: Ask
+    query: Ask
     answer: Answer
 
 
@@ -59,16 +59,16 @@ class History:
         self.responses: list[Response] = []
         self.committed: Contents = {}
         self.exposed = 0  # The greatest high watermark that anybody has seen.
-        self.gone: Contents = {}  # Compacted records of some replicas.
+        self.removed: Contents = {}  # Compacted records of some replicas.
         self.unclean_elections = 0
 
     def run(self) -> None:
         acts = {
             self.append: 20,
-            self.ask: 34,
+            self.send_request: 34,
             self.serve: 34,
             self.deliver: 34,
-            self.tell: 14,
+            self.notify_replica: 14,
             self.elect: 4,
             self.crash: 2,
             self.shrink: 2,
@@ -81,8 +81,8 @@ class History:
         weights = [weight * self.random.choice((0.3, 1, 3)) for weight in acts.values()]
         for act in self.random.choices(list(acts), weights, k=STEPS):
             act()
-            self.look()
-        self.look_closely()
+            self.check()
+        self.check_logs()
         self.calm()
 
     # What a cluster does.
@@ -92,10 +92,10 @@ class History:
         if leaders:
             self.random.choice(leaders).append(self.random)
 
-    def ask(self) -> None:
+    def send_request(self) -> None:
         one = self.random.choice(self.replicas)
-        if one.following is not None and (ask := one.following.next) is not None:
-            self.requests.append(Request(one, one.following, ask))
+        if one.following is not None and (query := one.following.next) is not None:
+            self.requests.append(Request(one, one.following, query))
 
     def serve(self) -> None:
         if not self.requests:
@@ -105,14 +105,14 @@ class History:
             return
         answer = self.answered(request)
         for _ in range(2 if self.random.random() < 0.1 else 1):
-            self.responses.append(Response(request.following, request.ask, self.spoilt(answer)))
+            self.responses.append(Response(request.following, request.query, self.damage(answer)))
 
     def answered(self, request: Request) -> Answer:
-        sender, following, ask = request
+        sender, following, query = request
         leader = self.replicas[following.leader]
         max_bytes = self.random.choice([1, 300, 3000])
         way = sender.diverging_in_fetch
-        answer = leader.answer(sender.number, ask, following.epoch, max_bytes, checks_divergence=way)
+        answer = leader.answer(sender.number, query, following.epoch, max_bytes, checks_divergence=way)
         if isinstance(answer, Fetched) and answer.error is ErrorCode.NONE and answer.diverging is None:
             self.expand(leader, sender)
             answer = answer._replace(records=self.compacted(answer.records, leader))
@@ -121,10 +121,10 @@ class History:
     def compacted(self, records: memoryview, leader: Replica) -> memoryview:
         """Return the records without compacted ones; the last batch stays, as in a log."""
         batches = list(iter_batches(records))
-        kept = [one for one in batches[:-1] if self.gone.get(one.base_offset) != bytes(one.view)] + batches[-1:]
+        kept = [one for one in batches[:-1] if self.removed.get(one.base_offset) != bytes(one.view)] + batches[-1:]
         return memoryview(bytearray(b"".join(one.view for one in kept)))
 
-    def spoilt(self, answer: Answer) -> Answer:
+    def damage(self, answer: Answer) -> Answer:
         """Truncate a response's last batch, or flip a bit that the checksum covers."""
         if not isinstance(answer, Fetched) or not answer.records or self.random.random() < 0.8:
             return answer
@@ -149,17 +149,17 @@ class History:
 
     @staticmethod
     def take_in(response: Response) -> None:
-        following, ask, answer = response
+        following, query, answer = response
         now = TimestampMs(1_700_000_000_000)
-        match ask, answer:
+        match query, answer:
             case Fetch(), Fetched():
-                following.fetched(ask, answer, now)
+                following.fetched(query, answer, now)
             case OffsetsForLeaderEpoch(), (error, end):
-                following.epoch_ended(ask, error, end, now)
+                following.epoch_ended(query, error, end, now)
             case LeaderOffsets(), (error, start, end):
-                following.leader_offsets(ask, error, start, end, now)
+                following.leader_offsets(query, error, start, end, now)
             case _:
-                raise AssertionError(f"{answer} is no answer to {ask}")
+                raise AssertionError(f"{answer} is no answer to {query}")
 
     def expand(self, leader: Replica, follower: Replica) -> None:
         """Add a follower to the ISR that has reached the high watermark and the start of the leader's epoch."""
@@ -179,14 +179,14 @@ class History:
             return
         behind = [one for one in led.isr - {leader.number} if led.ends.get(one, -1) < leader.log.end_offset]
         if behind:
-            gone = self.random.choice(behind)
-            led.isr.discard(gone)
-            self.isr.discard(gone)
+            removed = self.random.choice(behind)
+            led.isr.discard(removed)
+            self.isr.discard(removed)
             leader.advance()
 
     # What the controller does.
 
-    def tell(self) -> None:
+    def notify_replica(self) -> None:
         one = self.random.choice(self.replicas)
         if one.told.epoch < self.state.epoch:
             one.take(self.state, self.isr)
@@ -243,7 +243,7 @@ class History:
             batch = Batch.trusted(memoryview(self.committed[base]))
             is_first = epoch_of(self.committed[before]) != batch.leader_epoch
             if not is_first and not batch.is_control and self.random.random() < 0.2:
-                self.gone[base] = self.committed[base]
+                self.removed[base] = self.committed[base]
 
     def flush(self) -> None:
         one = self.random.choice(self.replicas)
@@ -259,7 +259,7 @@ class History:
 
     # What always holds.
 
-    def look(self) -> None:
+    def check(self) -> None:
         for one in self.replicas:
             positions, log = one.partition.positions, one.log
             assert positions.are_within(log.start_offset, log.end_offset)
@@ -269,7 +269,7 @@ class History:
         if not self.is_unclean:
             assert all(one.visible_end <= self.exposed for one in self.replicas), "a leader's comes before a follower's"
         if self.random.random() < 0.1:
-            self.look_closely()
+            self.check_logs()
 
     def expose(self, one: Replica) -> None:
         for base, raw in contents(one.log).items():
@@ -277,7 +277,7 @@ class History:
                 self.committed[base] = raw
         self.exposed = one.visible_end
 
-    def look_closely(self) -> None:
+    def check_logs(self) -> None:
         for one in self.replicas:
             check(one.log)
         logs = [contents(one.log) for one in self.replicas]
@@ -295,12 +295,12 @@ class History:
         common = [base for base in ours.keys() & theirs.keys() if epoch_of(ours[base]) == epoch_of(theirs[base])]
         if common:
             start = max(one.log.start_offset, other.log.start_offset)
-            assert are_equal_from(start, ours, theirs, self.gone, max(common) + 1), "log matching"
+            assert are_equal_from(start, ours, theirs, self.removed, max(common) + 1), "log matching"
 
     def has_committed(self, one: Replica, log: Contents, upto: int) -> None:
         ours = {base: raw for base, raw in log.items() if end_of(raw) <= upto}
         committed = {base: raw for base, raw in self.committed.items() if end_of(raw) <= upto}
-        assert are_equal_from(one.log.start_offset, ours, committed, self.gone, upto), "what was visible stays"
+        assert are_equal_from(one.log.start_offset, ours, committed, self.removed, upto), "what was visible stays"
 
     # The end.
 
@@ -315,7 +315,7 @@ class History:
         followers = [one for one in self.replicas if one is not leader]
         rounds = 0  # A round in which all replicas fetched, and are equal to the leader.
         for _ in range(ROUNDS_MAX):
-            fetches = [self.ask_once(one) for one in followers]
+            fetches = [self.fetch_once(one) for one in followers]
             is_level = all(self.is_level(one, leader) for one in self.replicas)
             rounds = rounds + 1 if is_level and all(fetches) else 0
             if rounds == 2:
@@ -323,19 +323,19 @@ class History:
         else:
             ends = [(one.log.start_offset, one.visible_end, one.log.end_offset) for one in self.replicas]
             pytest.fail(f"it never becomes calm: {ends}, led by {leader.number}")
-        self.look()
-        self.look_closely()
+        self.check()
+        self.check_logs()
         for one in followers:
             self.are_alike(one, leader)
 
-    def ask_once(self, one: Replica) -> bool:
+    def fetch_once(self, one: Replica) -> bool:
         """Make a follower send a request and handle the response; return True if it fetched."""
         following = one.following
         assert following is not None and following.next is not None, "nobody stops following"
         request = Request(one, following, following.next)
-        self.take_in(Response(following, request.ask, self.answered(request)))
-        assert not following.delay_ms or not isinstance(request.ask, Fetch), "an answer that is right is taken in"
-        return isinstance(request.ask, Fetch)
+        self.take_in(Response(following, request.query, self.answered(request)))
+        assert not following.delay_ms or not isinstance(request.query, Fetch), "an answer that is right is taken in"
+        return isinstance(request.query, Fetch)
 
     def is_level(self, one: Replica, leader: Replica) -> bool:
         starts_alike = one.log.start_offset >= leader.log.start_offset
@@ -344,14 +344,14 @@ class History:
     def are_alike(self, one: Replica, leader: Replica) -> None:
         start = max(one.log.start_offset, leader.log.start_offset)
         ours, theirs = contents(one.log), contents(leader.log)
-        assert are_equal_from(start, ours, theirs, self.gone, leader.log.end_offset)
+        assert are_equal_from(start, ours, theirs, self.removed, leader.log.end_offset)
         last: dict[int, Batch] = {}
         for raw in theirs.values():
             batch = Batch.trusted(memoryview(raw))
             if not batch.is_control and batch.base_offset >= start:
                 last[batch.producer_id] = batch
         for producer_id, batch in last.items():
-            if batch.base_offset in self.gone:  # Real compaction keeps a producer's last batch, if only its header.
+            if batch.base_offset in self.removed:  # Real compaction keeps a producer's last batch, if only its header.
                 continue
             known = one.log.producers.get(batch.producer_id)
             assert known is not None, f"what producer {producer_id} wrote is replicated"

@@ -240,7 +240,7 @@ class History(RuleBasedStateMachine):
     # ---------------------------------------------------------------- what always holds
 
     @invariant()
-    def reads_are_right(self) -> None:
+    def reads_are_correct(self) -> None:
         if not hasattr(self, "log"):
             return
         log = self.log
@@ -268,30 +268,30 @@ class History(RuleBasedStateMachine):
         assert len(data) <= max_bytes or len(got) == 1
 
     @invariant()
-    def all_of_it_agrees(self) -> None:
+    def log_is_consistent(self) -> None:
         if hasattr(self, "log"):
             check(self.log)
 
     @invariant()
     def times_are_found(self) -> None:
         if hasattr(self, "log") and self.batches:
-            wanted = self.random.randint(1_700_000_000_000 - 5, self.now + 20)
+            timestamp = self.random.randint(1_700_000_000_000 - 5, self.now + 20)
             records = [
                 (record.timestamp, record.offset)
                 for batch in self.batches
                 for record in decode(Batch.trusted(batch.raw))
                 if record.offset >= self.log.start_offset
             ]
-            expected = next((record for record in records if record[0] >= wanted), None)
-            found = lookup_timestamp(self.log, TimestampMs(wanted))
+            expected = next((record for record in records if record[0] >= timestamp), None)
+            found = lookup_timestamp(self.log, TimestampMs(timestamp))
             assert (found[:2] if found else None) == expected
-            self.times_are_found_below(Offset(self.random.choice(self.batches).base), records, wanted)
+            self.times_are_found_below(Offset(self.random.choice(self.batches).base), records, timestamp)
 
-    def times_are_found_below(self, end: Offset, records: list[tuple[TimestampMs, Offset]], wanted: int) -> None:
+    def times_are_found_below(self, end: Offset, records: list[tuple[TimestampMs, Offset]], timestamp: int) -> None:
         """Check that lookups by time see the log up to a batch's border."""
         below = [record for record in records if record[1] < end]
-        first = next((record for record in below if record[0] >= wanted), None)
-        assert searched(self.log, TimestampMs(wanted), end) == first
+        first = next((record for record in below if record[0] >= timestamp), None)
+        assert searched(self.log, TimestampMs(timestamp), end) == first
         greatest = max(below, key=lambda record: record[0], default=None)
         assert searched(self.log, None, end) == greatest
 
@@ -366,8 +366,8 @@ def one_history(seed: int) -> None:
     for name in random.choices(list(WEIGHTS), list(WEIGHTS.values()), k=STEPS):
         if name != "finish_flush" or history.begun:
             getattr(history, name)(**arguments.get(name, dict)())
-            history.all_of_it_agrees()
-            history.reads_are_right()
+            history.log_is_consistent()
+            history.reads_are_correct()
             history.times_are_found()
 
 

@@ -32,14 +32,14 @@ def written(answers: list[Answer]) -> bytes:
 
 @given(ANSWERS, st.binary(max_size=20))
 def test_multi_read_responses_are_decoded(answers: list[Answer], before: bytes) -> None:
-    asked = MultiRead([f"/{number}" for number in range(len(answers))])
-    read = asked.deserialize(before + written(answers), len(before))
+    multi_read = MultiRead([f"/{number}" for number in range(len(answers))])
+    read = multi_read.deserialize(before + written(answers), len(before))
     assert [one if isinstance(one, int) else (one[0], tuple(one[1])) for one in read] == answers
 
 
 @given(ANSWERS.filter(bool), st.data())
 def test_a_truncated_multi_read_response_is_an_error(answers: list[Answer], data: st.DataObject) -> None:
-    asked = MultiRead([f"/{number}" for number in range(len(answers))])
+    multi_read = MultiRead([f"/{number}" for number in range(len(answers))])
     frame = written(answers)[:-9]
     with pytest.raises(struct.error):
-        asked.deserialize(frame[: data.draw(st.integers(0, len(frame) - 1))], 0)
+        multi_read.deserialize(frame[: data.draw(st.integers(0, len(frame) - 1))], 0)

@@ -166,7 +166,7 @@ class Habits:
         self.metadata = random.choice([None, "", "", "some", "x" * 4096, "x" * 4097, ALL_SET])
         self.retention_ms = usually(-1, 0, 100_000) if self.version <= 4 else -1
         self.epoch_off = usually(0, -1, 1)
-        self.is_somebody_else = random.random() < 0.1
+        self.is_other_member = random.random() < 0.1
         self.instance_id = usually(0, 1) if self.version >= 7 else 0
         self.damage = Damage(random, 60, 0.5) if random.random() < 0.2 else None
         self.is_old = random.random() < 0.2  # It does not learn that the topic was recreated.
@@ -183,10 +183,10 @@ class Story:
         self.topic_ids = dict.fromkeys(TOPICS, ZERO_UUID)
         self.members: dict[str, tuple[str, int]] = {SIMPLE: ("", -1), "": ("", -1)}
         for group in (CLASSIC, CONSUMER):
-            self.members[group] = self.all_do(partial(Side.become_member, group=group))
+            self.members[group] = self.run_on_all(partial(Side.become_member, group=group))
         self.begin()
 
-    def all_do(self, work: Callable[[Side], T]) -> T:
+    def run_on_all(self, work: Callable[[Side], T]) -> T:
         done = [work(side) for side in self.sides]
         assert done[0] == done[1]
         return done[0]
@@ -209,8 +209,8 @@ class Story:
         self.compare()
 
     def compare(self) -> None:
-        self.all_do(Side.kept)
-        self.all_do(Side.logs)
+        self.run_on_all(Side.kept)
+        self.run_on_all(Side.logs)
 
     def step(self) -> None:
         match self.random.random():
@@ -250,7 +250,7 @@ class Story:
         group = self.random.choice([CLASSIC, CONSUMER])
         for side in self.sides:
             side.leave(group, self.members[group][0])
-        self.members[group] = self.all_do(partial(Side.become_member, group=group))
+        self.members[group] = self.run_on_all(partial(Side.become_member, group=group))
 
     def forget(self) -> None:
         name, index, whole = self.random.choice(TOPICS), self.random.choice([0, 1]), self.random.random() < 0.5
@@ -268,7 +268,7 @@ class Story:
         if self.habits.damage is not None:
             self.habits.damage.hit(frame)
         lengthen(frame, self.random)
-        self.all_do(lambda side: side.play(bytes(frame)))
+        self.run_on_all(lambda side: side.play(bytes(frame)))
 
     def request(self, version: int) -> OffsetCommitRequest:
         random, habits = self.random, self.habits
@@ -277,7 +277,7 @@ class Story:
         return OffsetCommitRequest(
             group_id=habits.group,
             generation_id_or_member_epoch=epoch + habits.epoch_off,
-            member_id="somebody else" if habits.is_somebody_else else member_id,
+            member_id="somebody else" if habits.is_other_member else member_id,
             group_instance_id="instance" if habits.instance_id else None,
             retention_time_ms=habits.retention_ms,
             topics=[
@@ -388,8 +388,8 @@ def test_a_recognised_commit_waits_until_it_is_durable(side: Side) -> None:
     assert answer is not None
     (chunk,) = answer
     assert isinstance(chunk, bytes)
-    (told,) = decode_response(OffsetCommitResponse, 9, chunk[4:])[1].topics
-    assert [part.error_code for part in told.partitions] == [ErrorCode.NOT_COORDINATOR] * 2
+    (result,) = decode_response(OffsetCommitResponse, 9, chunk[4:])[1].topics
+    assert [part.error_code for part in result.partitions] == [ErrorCode.NOT_COORDINATOR] * 2
 
 
 def test_a_recreated_topic_gets_no_former_offsets(side: Side) -> None:

@@ -360,10 +360,10 @@ class Story:
         assert read == expected[: len(read)]
         assert bool(read) == bool(expected)
         end = read[-1][1] + 1 if read else offset
-        told = {(one.producer_id, one.first_offset, one.last_offset) for one in readable.aborted}
+        listed = {(one.producer_id, one.first_offset, one.last_offset) for one in readable.aborted}
         aborted = [one for one in transactions(self.batches) if one.aborted and (one.last or 0) >= offset]
-        assert {one[:3] for one in aborted if one.first < end and read} <= told
-        assert told <= {one[:3] for one in aborted}
+        assert {one[:3] for one in aborted if one.first < end and read} <= listed
+        assert listed <= {one[:3] for one in aborted}
 
 
 WEIGHTS = {

@@ -92,7 +92,7 @@ class Leader:
         if ends:
             self.high_watermark = self.random.choice(ends)
 
-    def gives_way(self) -> None:
+    def fail_over(self) -> None:
         """Return the next leader, which has all committed records, and perhaps no others."""
         self.epoch += 1
         while self.log and self.log[-1].base >= self.high_watermark and self.random.random() < 0.7:
@@ -153,7 +153,7 @@ class Story:
             self.replicate: 6,
             self.elect: 1.5,
             self.delete: 0.4,
-            self.ask: 6,
+            self.fetch: 6,
         }
         for _ in range(STEPS):
             (step,) = self.random.choices([*chances], [*chances.values()])
@@ -182,7 +182,7 @@ class Story:
         self.cuts += 1
 
     def elect(self) -> None:
-        self.leader.gives_way()
+        self.leader.fail_over()
         self.followed.is_led_anew()
         for reader in self.readers:
             if reader.is_waiting and reader.epoch >= 0:
@@ -195,7 +195,7 @@ class Story:
         most = min(self.leader.high_watermark, *(reader.offset for reader in self.readers))
         self.leader.start = max(self.leader.start, self.random.randint(0, most))
 
-    def ask(self) -> None:
+    def fetch(self) -> None:
         reader = self.random.choice(self.readers)
         if not reader.is_waiting:
             reader.epoch = self.random.choice((-1, self.followed.epoch))
@@ -218,26 +218,26 @@ class Story:
                     self.take(reader, bound)
 
     def take(self, reader: Reader, bound: int) -> None:
-        told = self.followed.answered(reader.outcome, reader.version)
+        response = self.followed.answered(reader.outcome, reader.version)
         reader.is_waiting = False
-        assert not told.error_code
-        assert told.high_watermark == self.seen.high_watermark
-        assert told.last_stable_offset == self.seen.last_stable_offset
-        assert told.log_start_offset == self.seen.start
+        assert not response.error_code
+        assert response.high_watermark == self.seen.high_watermark
+        assert response.last_stable_offset == self.seen.last_stable_offset
+        assert response.log_start_offset == self.seen.start
         expected = [one for one in self.seen.log if reader.offset < one.end and one.base < bound]
-        assert offsets_of(told) == [one.base for one in expected]
+        assert offsets_of(response) == [one.base for one in expected]
         if reader.committed:
-            self.check_aborted(reader.offset, expected, told.aborted_transactions)
+            self.check_aborted(reader.offset, expected, response.aborted_transactions)
         reader.offset = expected[-1].end
         self.read += len(expected)
 
-    def check_aborted(self, offset: int, read: list[Stored], told: object) -> None:
+    def check_aborted(self, offset: int, read: list[Stored], aborted: object) -> None:
         overlapping = {
             (one.producer, one.first)
             for one in transactions(self.seen.log)
             if one.commits is False and one.marker is not None and one.marker >= offset and one.first < read[-1].end
         }
-        found = {(one.producer_id, one.first_offset) for one in told}  # type: ignore[attr-defined]
+        found = {(one.producer_id, one.first_offset) for one in aborted}  # type: ignore[attr-defined]
         assert found == overlapping
         self.aborted += len(found)
 

@@ -32,15 +32,15 @@ class Kernel:
     check: Any = None
 
 
-class Asked(NamedTuple):
+class Rules(NamedTuple):
     """Requirements of a topic for each record."""
 
-    wants_keys: bool
+    needs_keys: bool
     oldest: int
     latest: int
 
 
-ASKED = st.builds(Asked, st.booleans(), TIMES, TIMES)
+RULES = st.builds(Rules, st.booleans(), TIMES, TIMES)
 
 
 @pytest.fixture(params=LIVES)
@@ -50,7 +50,7 @@ def life(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
     return str(request.param)
 
 
-def by_hand(batch: Batch, asked: Asked) -> Outcome:
+def by_hand(batch: Batch, rules: Rules) -> Outcome:
     """Return the oracle's greatest time, or the error code and the records that it is for."""
     try:
         found = decode(batch)
@@ -58,21 +58,21 @@ def by_hand(batch: Batch, asked: Asked) -> Outcome:
         return ErrorCode.INVALID_RECORD, []
     if [record.offset for record in found] != list(range(len(found))):
         return ErrorCode.INVALID_RECORD, []
-    keyless = [record for record in found if asked.wants_keys and record.key is None]
-    untimely = [record for record in found if record not in keyless and is_untimely(record, asked)]
+    keyless = [record for record in found if rules.needs_keys and record.key is None]
+    untimely = [record for record in found if record not in keyless and is_untimely(record, rules)]
     if keyless or untimely:
         code = ErrorCode.INVALID_TIMESTAMP if untimely else ErrorCode.INVALID_RECORD
         return code, sorted(record.offset for record in keyless + untimely)
     return max(record.timestamp for record in found)
 
 
-def is_untimely(record: Record, asked: Asked) -> bool:
-    return record.timestamp != -1 and not asked.oldest <= record.timestamp <= asked.latest
+def is_untimely(record: Record, rules: Rules) -> bool:
+    return record.timestamp != -1 and not rules.oldest <= record.timestamp <= rules.latest
 
 
-def by_kernel(batch: Batch, asked: Asked) -> Outcome:
+def by_kernel(batch: Batch, rules: Rules) -> Outcome:
     try:
-        return check_records(NAME, batch, unpack(batch, INT32_MAX), Kernel.check(*asked))
+        return check_records(NAME, batch, unpack(batch, INT32_MAX), Kernel.check(*rules))
     except RecordsRefused as refused:
         return refused.code, [error.place for error in refused.errors(1_000)]
     except Refused as refused:
@@ -81,20 +81,20 @@ def by_kernel(batch: Batch, asked: Asked) -> Outcome:
 
 def test_validation_agrees_with_parsing(life: str) -> None:
     @settings(max_examples=200)
-    @given(records(TIMES), CODECS, ASKED)
-    def check(rows: list[RecordIn], codec: Codec, asked: Asked) -> None:
+    @given(records(TIMES), CODECS, RULES)
+    def check(rows: list[RecordIn], codec: Codec, rules: Rules) -> None:
         batch = Batch.checked(encode_batch(rows, codec))
-        assert by_kernel(batch, asked) == by_hand(batch, asked)
+        assert by_kernel(batch, rules) == by_hand(batch, rules)
 
     check()
 
 
 def test_validation_agrees_with_parsing_mangled_records(life: str) -> None:
     @settings(max_examples=400)
-    @given(records(TIMES), st.randoms(use_true_random=False), st.integers(-1, 1), ASKED)
-    def check(rows: list[RecordIn], random: Random, more: int, asked: Asked) -> None:
+    @given(records(TIMES), st.randoms(use_true_random=False), st.integers(-1, 1), RULES)
+    def check(rows: list[RecordIn], random: Random, more: int, rules: Rules) -> None:
         batch = mangled(rows, random, more)
-        assert by_kernel(batch, asked) == by_hand(batch, asked)
+        assert by_kernel(batch, rules) == by_hand(batch, rules)
 
     check()
 

@@ -89,13 +89,13 @@ def test_arrow_has_the_same_records(life: str) -> None:
         for rows in batches:
             views.append(Batch.verified(encode_batch(rows, codec, base_offset=Offset(base))))
             base += len(rows)
-        wanted = DecodeSelection(headers=True, start=start % (base + 1), stop=stop % (base + 2))
+        selection = DecodeSelection(headers=True, start=start % (base + 1), stop=stop % (base + 2))
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(arrow, "Decoder", decoder)
-            tables = list(decode_batches(views, "t", 0, wanted, RecordBatchLimits(rows=portion)))
+            tables = list(decode_batches(views, "t", 0, selection, RecordBatchLimits(rows=portion)))
         got = [row for table in tables for row in rows_of(table)]
         everything = [record for view in views for record in decode(view)]
-        assert got == [as_row(record) for record in everything if wanted.start <= record.offset < wanted.stop]
+        assert got == [as_row(record) for record in everything if selection.start <= record.offset < selection.stop]
 
     check()
 

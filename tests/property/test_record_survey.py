@@ -26,14 +26,14 @@ CODECS = st.sampled_from(Codec)
 TIMES = st.integers(0, 20) | INT64
 
 
-def by_hand(batch: Batch, wanted: int, start: int) -> BatchSummary | ErrorCode:
+def by_hand(batch: Batch, timestamp: int, start: int) -> BatchSummary | ErrorCode:
     """Return the oracle's result."""
     try:
         found = decode(batch)
     except Refused as refused:
         return refused.code
     times = [record.timestamp for record in found]
-    reaching = [each for each in found if each.timestamp >= wanted and each.offset >= start]
+    reaching = [each for each in found if each.timestamp >= timestamp and each.offset >= start]
     return BatchSummary(
         min(times, default=TimestampMs(INT64_MAX)),
         max(times, default=TimestampMs(-INT64_MAX - 1)),
@@ -42,9 +42,9 @@ def by_hand(batch: Batch, wanted: int, start: int) -> BatchSummary | ErrorCode:
     )
 
 
-def by_kernel(batch: Batch, wanted: int, start: int) -> BatchSummary | ErrorCode:
+def by_kernel(batch: Batch, timestamp: int, start: int) -> BatchSummary | ErrorCode:
     try:
-        return survey(batch, unpack(batch, INT32_MAX), timestamp=TimestampMs(wanted), start=Offset(start))
+        return survey(batch, unpack(batch, INT32_MAX), timestamp=TimestampMs(timestamp), start=Offset(start))
     except Refused as refused:
         return refused.code
 
@@ -64,14 +64,14 @@ def life(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
 def test_the_survey_agrees_with_parsing(life: str) -> None:
     @settings(max_examples=150)
     @given(records(TIMES), CODECS, TIMES, st.integers(-2, 14), st.booleans())
-    def check(rows: list[RecordIn], codec: Codec, wanted: int, start: int, stamped: bool) -> None:
+    def check(rows: list[RecordIn], codec: Codec, timestamp: int, start: int, stamped: bool) -> None:
         data = bytearray(encode_batch(rows, codec, base_offset=Offset(3)))
         batch = Batch.verified(data)
         if stamped:
             batch.stamp_log_append_time(TimestampMs(10))
-        told = by_kernel(batch, wanted, start)
-        assert not isinstance(told, ErrorCode)
-        assert told == by_hand(batch, wanted, start)
+        summary = by_kernel(batch, timestamp, start)
+        assert not isinstance(summary, ErrorCode)
+        assert summary == by_hand(batch, timestamp, start)
 
     check()
 
@@ -79,13 +79,13 @@ def test_the_survey_agrees_with_parsing(life: str) -> None:
 def test_the_survey_agrees_with_parsing_mangled_records(life: str) -> None:
     @settings(max_examples=300)
     @given(records(TIMES), st.randoms(use_true_random=False), st.integers(-1, 1), TIMES)
-    def check(rows: list[RecordIn], random: Random, more: int, wanted: int) -> None:
+    def check(rows: list[RecordIn], random: Random, more: int, timestamp: int) -> None:
         data = bytearray(encode_batch(rows))
         for _ in range(random.randint(0, 3)):
             data[random.randrange(61, len(data))] = random.choice([0, 1, 2, 0x7F, 0x80, 0xFF, random.randrange(256)])
         count = max(len(rows) + more, 1)
         batch = counting(data, count)
-        assert by_kernel(batch, wanted, 0) == by_hand(batch, wanted, 0)
+        assert by_kernel(batch, timestamp, 0) == by_hand(batch, timestamp, 0)
 
     check()
 

@@ -28,15 +28,15 @@ class Peer:
     """One connection and its unsent data. `receive` does what a shell does with a readable socket."""
 
     def __init__(self, budget: ReceiveBudget, sizes: list[int]) -> None:
-        self.share = budget.join(self.go_on, self.evict)
+        self.share = budget.join(self.resume, self.evict)
         self.wire = Connection(REQUEST_BYTES_MAX, BUFFER_BYTES, self.share)
         self.data = b"".join(map(frame, sizes))
-        self.wanted = len(sizes)
+        self.expected = len(sizes)
         self.received = 0
         self.is_paused = False
         self.is_evicted = False
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         self.is_paused = False
 
     def evict(self) -> None:
@@ -44,7 +44,7 @@ class Peer:
 
     @property
     def is_done(self) -> bool:
-        return self.received == self.wanted
+        return self.received == self.expected
 
     def receive(self, bytes_max: int) -> None:
         if self.is_paused or not self.data:
@@ -99,7 +99,7 @@ def test_an_idle_buffer_is_reclaimed_when_a_connection_waits() -> None:
     while not other.is_done:
         other.receive(LARGEST)
     assert not resting.share.held
-    resting.data, resting.wanted = frame(LARGEST), 2
+    resting.data, resting.expected = frame(LARGEST), 2
     while not resting.is_done:
         resting.receive(LARGEST)
 
@@ -161,8 +161,8 @@ def test_a_fast_connection_is_not_evicted() -> None:
     while not waiting.is_paused and not waiting.is_done:
         waiting.receive(LARGEST)
     for _ in range(25):
-        come = len(fast.data)
-        while come - len(fast.data) < RECEIVE_BYTES_PER_LOOK_MIN and fast.data:
+        remaining = len(fast.data)
+        while remaining - len(fast.data) < RECEIVE_BYTES_PER_LOOK_MIN and fast.data:
             fast.receive(RECEIVE_BYTES_PER_LOOK_MIN)
         budget.reclaim_buffers()
     assert fast.is_done and not fast.is_evicted

@@ -53,9 +53,9 @@ class Client(Harness):
         self.version = 0
 
     def may(self, *rules: Rule) -> None:
-        self.are(Granted(rules))
+        self.set_rights(Granted(rules))
 
-    def are(self, rights: Rights) -> None:
+    def set_rights(self, rights: Rights) -> None:
         """Change the rules, from the next request on."""
         self.version += 1
         self.peer.set_admission(Admission(rights=rights, version=self.version))
@@ -241,8 +241,8 @@ def test_only_writable_partitions_join_a_transaction(client: Client) -> None:
     make_topic(client, "others")
     producer = Transactional(client, "own")
     producer.begin()
-    who = {"producer_id": producer.producer.id, "producer_epoch": producer.producer.epoch}
-    records = bytes(encode_batch([(None, b"v", (), NOW_MS)], **who, base_sequence=0, is_transactional=True))
+    producer_fields = {"producer_id": producer.producer.id, "producer_epoch": producer.producer.epoch}
+    records = bytes(encode_batch([(None, b"v", (), NOW_MS)], **producer_fields, base_sequence=0, is_transactional=True))
     request = produce_request(records, "own")
     request.topic_data.append(TopicProduceData(name="others", partition_data=request.topic_data[0].partition_data))
     client.may(WRITES, Rule(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, "own"))
@@ -260,7 +260,7 @@ def test_refused_topics_do_not_count_towards_the_partition_limit(client: Client)
 
 
 def test_all_requests_create_templates_with_all_rights(client: Client) -> None:
-    client.are(EVERYTHING)
+    client.set_rights(EVERYTHING)
     client.produce(transactional_id="any")
     client.read()
     client.commit(1)

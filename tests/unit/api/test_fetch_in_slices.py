@@ -70,7 +70,7 @@ def fetch(
     )
 
 
-def ask(harness: Harness, request: FetchRequest) -> FetchResponse:
+def send_fetch(harness: Harness, request: FetchRequest) -> FetchResponse:
     return harness.ask(request, VERSION, FetchResponse)
 
 
@@ -100,7 +100,7 @@ def rest(harness: Harness, talk: Conversation) -> FetchResponse:
 
 def test_partitions_are_returned_in_request_order(harness: Harness) -> None:
     produce(harness, 0, 7, MANY - 1)
-    response = ask(harness, fetch([*range(MANY), MANY]))
+    response = send_fetch(harness, fetch([*range(MANY), MANY]))
     (topic,) = response.responses
     assert [part.partition_index for part in topic.partitions] == [*range(MANY + 1)]
     assert served(response) == [0, 7, MANY - 1]
@@ -109,13 +109,13 @@ def test_partitions_are_returned_in_request_order(harness: Harness) -> None:
 
 
 def test_session_returns_only_new_records(harness: Harness) -> None:
-    first = ask(harness, fetch(epoch=INITIAL_EPOCH, wait=0))
+    first = send_fetch(harness, fetch(epoch=INITIAL_EPOCH, wait=0))
     assert named(first) == MANY
     produce(harness, MANY - 1)
-    second = ask(harness, fetch([], session=first.session_id, epoch=1))
+    second = send_fetch(harness, fetch([], session=first.session_id, epoch=1))
     assert (second.session_id, served(second), named(second)) == (first.session_id, [MANY - 1], 1)
     rest_of_it = fetch([MANY - 1], session=first.session_id, epoch=2, forgotten=range(MANY - 1))
-    assert served(ask(harness, rest_of_it)) == [MANY - 1]
+    assert served(send_fetch(harness, rest_of_it)) == [MANY - 1]
     session = harness.broker.sessions.find_session(first.session_id)
     assert session is not None and len(session.wanted) == 1
 
@@ -124,10 +124,10 @@ def test_parked_fetch_completes_at_any_partition_and_delays_no_other(harness: Ha
     waiting = harness.send(fetch(), VERSION)
     assert isinstance(waiting, ParkedRequest) and isinstance(waiting.owner, Conversation)
     talk = waiting.owner
-    talk_has_more = harness.talk()
-    talk_has_more.receive_data(frame_of(fetch([0], wait=0), VERSION, 2, "c"))
-    harness.go_on(talk_has_more)
-    assert talk_has_more.data_to_send(), "another connection is answered"
+    other_talk = harness.talk()
+    other_talk.receive_data(frame_of(fetch([0], wait=0), VERSION, 2, "c"))
+    harness.go_on(other_talk)
+    assert other_talk.data_to_send(), "another connection is answered"
     produce(harness, MANY // 2)
     assert harness.broker.purgatory.take_completed() == [waiting]
     talk.answer_parked(waiting, harness.now)
@@ -183,12 +183,12 @@ def test_disconnect_between_two_slices_leaves_no_state(harness: Harness) -> None
 
 def test_session_partitions_are_bounded(harness: Harness) -> None:
     half = range(PARTITIONS_PER_FETCH_SESSION_MAX // 2)
-    first = ask(harness, fetch(half, topic="nobody's", epoch=INITIAL_EPOCH))
-    second = ask(harness, fetch(half, topic="nobody's, too", session=first.session_id, epoch=1))
+    first = send_fetch(harness, fetch(half, topic="nobody's", epoch=INITIAL_EPOCH))
+    second = send_fetch(harness, fetch(half, topic="nobody's, too", session=first.session_id, epoch=1))
     assert (first.error_code, second.error_code) == (ErrorCode.NONE, ErrorCode.NONE) and second.session_id
-    third = ask(harness, fetch([0], topic="one more", session=first.session_id, epoch=2))
+    third = send_fetch(harness, fetch([0], topic="one more", session=first.session_id, epoch=2))
     assert third.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND and not len(harness.broker.sessions)
-    whole = ask(harness, fetch(range(2 * len(half) + 1), topic="nobody's", epoch=INITIAL_EPOCH))
+    whole = send_fetch(harness, fetch(range(2 * len(half) + 1), topic="nobody's", epoch=INITIAL_EPOCH))
     assert (whole.error_code, whole.session_id, named(whole)) == (ErrorCode.NONE, SESSIONLESS, 2 * len(half) + 1)
 
 

@@ -101,7 +101,7 @@ def test_read_returns_nearly_as_much_as_fits() -> None:
         assert 5000 - CONFIG.index_interval_bytes - 200 < piece.size <= 5000
 
 
-class TellingDisk(SimDisk):
+class RecordingDisk(SimDisk):
     """A disk that records the ends of reads of .log files."""
 
     def __init__(self) -> None:
@@ -109,20 +109,20 @@ class TellingDisk(SimDisk):
         self.upto = list[int]()
 
     def open(self, path: str) -> File:
-        return TellingFile(self, path, cast(SimFile, super().open(path))._node)
+        return RecordingFile(self, path, cast(SimFile, super().open(path))._node)
 
 
-class TellingFile(SimFile):
+class RecordingFile(SimFile):
     def pread(self, position: int, size: int) -> bytes:
         if self.path.endswith(".log"):
-            cast(TellingDisk, self._disk).upto.append(position + size)
+            cast(RecordingDisk, self._disk).upto.append(position + size)
         return super().pread(position, size)
 
 
 @pytest.mark.parametrize("max_bytes", [2_000, 5_000, 30_000])
 def test_sequential_reads_look_no_further_than_their_end(max_bytes: int) -> None:
     """In an old segment Linux would otherwise start read-ahead for a reader that needs only the end of a slice."""
-    disk = TellingDisk()
+    disk = RecordingDisk()
     log = reopened(filled(disk=disk), disk)
     offset, slices = log.start_offset, 0
     while offset < log.end_offset:
@@ -279,8 +279,8 @@ def test_lookup_finds_the_first_record_at_or_after_a_timestamp() -> None:
     for state in (log, reopened(log, disk)):
         for number in range(0, 800, 13):
             base = number + number // 2
-            for wanted in (T0 + number * 10, T0 + number * 10 - 8):
-                found = lookup_timestamp(state, TimestampMs(wanted))
+            for timestamp in (T0 + number * 10, T0 + number * 10 - 8):
+                found = lookup_timestamp(state, TimestampMs(timestamp))
                 assert found is not None
                 assert (found.timestamp, found.offset, found.leader_epoch) == (T0 + number * 10, base, 0)
         assert lookup_timestamp(state, TimestampMs(T0 + 8000)) is None
@@ -291,8 +291,8 @@ def test_timestamps_need_not_ascend() -> None:
     for at in (50, 10, 90, 20, 90):
         put(log, b"x", at=T0 + at)
     times = {0: 0, 10: 0, 50: 0, 51: 2, 90: 2}
-    for wanted, offset in times.items():
-        found = lookup_timestamp(log, TimestampMs(T0 + wanted))
+    for timestamp, offset in times.items():
+        found = lookup_timestamp(log, TimestampMs(T0 + timestamp))
         assert found is not None
         assert found.offset == offset
     newest = lookup_timestamp(log, None)
@@ -348,9 +348,9 @@ def test_lookup_refuses_records_beyond_the_decompressed_limit(codec: Codec) -> N
     if codec is Codec.NONE:
         assert lookup_timestamp(log, TimestampMs(T0 + 5)) == before
         return
-    for wanted in (TimestampMs(T0 + 5), None):
+    for timestamp in (TimestampMs(T0 + 5), None):
         with pytest.raises(Refused, match="a record decompresses to more than") as refused:
-            lookup_timestamp(log, wanted)
+            lookup_timestamp(log, timestamp)
         assert refused.value.code is ErrorCode.INVALID_RECORD
 
 

@@ -26,34 +26,34 @@ class Never:
 class Owner:
     """A connection with parked requests."""
 
-    def __init__(self, desk: Desk, number: int) -> None:
-        self.desk = desk
+    def __init__(self, responder: Responder, number: int) -> None:
+        self.responder = responder
         self.number = number
 
     def answer_parked(self, parked: ParkedRequest[Encoded], now: Moment) -> None:
-        self.desk.answered.append(self.number)
+        self.responder.answered.append(self.number)
 
     def send(self) -> None:
-        self.desk.sent.append(self.number)
+        self.responder.sent.append(self.number)
 
 
-class Desk:
+class Responder:
     """Answering with a simulated clock and simulated later turns."""
 
-    def __init__(self, seconds_per_look: float) -> None:
+    def __init__(self, seconds_per_check: float) -> None:
         self.purgatory = Purgatory()
         self.answered: list[int] = []
         self.sent: list[int] = []
         self.turns: list[Callable[[], None]] = []
         self.settled = 0
-        self._per_look = seconds_per_look
+        self._per_check = seconds_per_check
         self._seconds = 0.0
         self.answering = CompletedRequests(
-            self.purgatory, lambda: NOW, self._settle, soon=self.turns.append, around=nullcontext(), seconds=self._look
+            self.purgatory, lambda: NOW, self._settle, soon=self.turns.append, around=nullcontext(), seconds=self._clock
         )
 
-    def _look(self) -> float:
-        self._seconds += self._per_look
+    def _clock(self) -> float:
+        self._seconds += self._per_check
         return self._seconds
 
     def _settle(self) -> None:
@@ -71,39 +71,39 @@ class Desk:
 
 
 def test_all_requests_are_answered_in_one_turn_if_time_allows() -> None:
-    desk = Desk(0.0)
-    desk.park(100)
-    desk.complete()
-    assert desk.answered == desk.sent == list(range(100))
-    assert not desk.turns and not desk.answering.is_under_way
+    responder = Responder(0.0)
+    responder.park(100)
+    responder.complete()
+    assert responder.answered == responder.sent == list(range(100))
+    assert not responder.turns and not responder.answering.is_under_way
 
 
 def test_remaining_requests_are_answered_in_later_turns() -> None:
-    desk = Desk(2 * ANSWERING_SECONDS)
-    desk.park(2 * ANSWERS_PER_CHECK + 1)
-    desk.complete()
-    assert desk.sent == list(range(ANSWERS_PER_CHECK)) and len(desk.turns) == 1
-    while desk.turns:
-        assert desk.answering.is_under_way
-        desk.turns.pop()()
-    assert desk.answered == desk.sent == list(range(2 * ANSWERS_PER_CHECK + 1))
-    assert desk.settled == 2 and not desk.answering.is_under_way
+    responder = Responder(2 * ANSWERING_SECONDS)
+    responder.park(2 * ANSWERS_PER_CHECK + 1)
+    responder.complete()
+    assert responder.sent == list(range(ANSWERS_PER_CHECK)) and len(responder.turns) == 1
+    while responder.turns:
+        assert responder.answering.is_under_way
+        responder.turns.pop()()
+    assert responder.answered == responder.sent == list(range(2 * ANSWERS_PER_CHECK + 1))
+    assert responder.settled == 2 and not responder.answering.is_under_way
 
 
 def test_finish_answers_all_requests_regardless_of_time() -> None:
-    desk = Desk(2 * ANSWERING_SECONDS)
-    desk.park(3 * ANSWERS_PER_CHECK)
-    desk.complete()
-    desk.answering.finish()
-    assert desk.sent == list(range(3 * ANSWERS_PER_CHECK))
-    desk.turns.pop()()
-    assert desk.settled == 0
+    responder = Responder(2 * ANSWERING_SECONDS)
+    responder.park(3 * ANSWERS_PER_CHECK)
+    responder.complete()
+    responder.answering.finish()
+    assert responder.sent == list(range(3 * ANSWERS_PER_CHECK))
+    responder.turns.pop()()
+    assert responder.settled == 0
 
 
 def test_stop_drops_unanswered_requests() -> None:
-    desk = Desk(2 * ANSWERING_SECONDS)
-    desk.park(2 * ANSWERS_PER_CHECK)
-    desk.complete()
-    desk.answering.stop()
-    desk.turns.pop()()
-    assert desk.sent == list(range(ANSWERS_PER_CHECK)) and desk.settled == 0
+    responder = Responder(2 * ANSWERING_SECONDS)
+    responder.park(2 * ANSWERS_PER_CHECK)
+    responder.complete()
+    responder.answering.stop()
+    responder.turns.pop()()
+    assert responder.sent == list(range(ANSWERS_PER_CHECK)) and responder.settled == 0
