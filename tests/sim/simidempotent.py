@@ -73,9 +73,9 @@ class IdempotentProducer:
         self._later()
 
     def _later(self) -> None:
-        self._clients.cluster.clients.after(self._clients.random.randrange(1, PAUSE_US), self._go_on)
+        self._clients.cluster.clients.after(self._clients.random.randrange(1, PAUSE_US), self._continue)
 
-    def _go_on(self) -> None:
+    def _continue(self) -> None:
         """Resend the batches that need it, or else send a new one."""
         clients = self._clients
         if self.at is None:
@@ -144,7 +144,7 @@ class IdempotentProducer:
                 self._take(pipe.broker, batch, ErrorCode(part.error_code), part.base_offset)
 
         request = self._clients.produce_request(topic_id, partition, batch.records, ALL)
-        pipe.ask(RequestBuilder.of(request, ProduceResponse, self._clients.produce_version), answered)
+        pipe.send_request(RequestBuilder.of(request, ProduceResponse, self._clients.produce_version), answered)
 
     def _take(self, broker: BrokerId, batch: Numbered, error: ErrorCode, base_offset: int) -> None:
         clients, at = self._clients, self.at

@@ -155,7 +155,7 @@ def test_election_request_to_another_broker_returns_not_controller() -> None:
     (controller,) = world.cluster.controllers
     other = next(member for member in world.cluster.alive if member is not controller)
     ask = ElectLeaders(PREFERRED, [name_of(0)])
-    other.tell(ask)
+    other.put_event(ask)
     world.calm()
     assert (ask.answer, ask.error) == (None, ErrorCode.NOT_CONTROLLER)
 
