@@ -16,7 +16,7 @@ import pytest
 
 from odradek.testing import Broker
 from support.asking import created
-from support.loop_time import Timing, nobody_is_held_up, timed_loops
+from support.loop_time import Timing, no_long_callbacks, timed_loops
 from support.many_topics import delete_topics, grow_topic, partition_counts
 from support.raw_client import RawClient
 from support.timed_serve import TimedServing
@@ -43,7 +43,7 @@ class Timed:
         self.client = RawClient(port)
 
     def nobody_is_held_up(self) -> AbstractContextManager[None]:
-        return nobody_is_held_up(self._timing, counts_collections=self._owns_process)
+        return no_long_callbacks(self._timing, counts_collections=self._owns_process)
 
 
 @pytest.fixture(params=["testing", "serve"])

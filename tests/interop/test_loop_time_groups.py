@@ -15,7 +15,7 @@ from odradek.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from odradek.wire.messages.join_group import JoinGroupRequestProtocol, JoinGroupResponse
 from odradek.wire.messages.sync_group import SyncGroupRequestAssignment, SyncGroupResponse
 from support.crowd import need_files
-from support.loop_time import nobody_is_held_up
+from support.loop_time import no_long_callbacks
 from support.members import OLD, joining, syncing
 from support.raw_client import RawClient, frame
 from support.timed_serve import TimedServing
@@ -70,7 +70,7 @@ def test_a_thousand_joining_members_do_not_block_the_loop(tmp_path: Path) -> Non
     need_files(4 * MANY)
     with TimedServing(tmp_path, **CONFIGS) as broker, ExitStack() as stack:
         clients = connected(broker, stack, MANY)
-        with nobody_is_held_up(broker):
+        with no_long_callbacks(broker):
             for client in clients:
                 join(client)
             for generation in (1, 2):
@@ -87,7 +87,7 @@ def test_a_join_response_of_thirty_megabytes_does_not_block_the_loop(tmp_path: P
     members = 300
     with TimedServing(tmp_path, **CONFIGS) as broker, ExitStack() as stack:
         clients = connected(broker, stack, members)
-        with nobody_is_held_up(broker):
+        with no_long_callbacks(broker):
             for client in clients:
                 join(client, protocols=large)
             answers = [told(client) for client in clients]

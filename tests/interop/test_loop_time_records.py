@@ -37,7 +37,7 @@ from odradek.wire.messages.list_offsets import (
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from support.asking import CREATE_TOPICS, FETCH, PRODUCE, fetch_request, produced
 from support.crowd import need_files
-from support.loop_time import nobody_is_held_up
+from support.loop_time import no_long_callbacks
 from support.raw_client import RawClient, frame
 from support.timed_serve import TimedServing
 
@@ -76,7 +76,7 @@ def test_a_record_for_a_thousand_parked_fetches_does_not_block_the_loop(broker: 
         waiting = [leaving.enter_context(RawClient(broker.port)) for _ in range(MANY)]
         for one in waiting:
             one.send(frame(fetch_request("t", 0, wait_ms=60_000), FETCH))
-        with nobody_is_held_up(broker):
+        with no_long_callbacks(broker):
             produced(producer, "t", b"a record")
             for one in waiting:
                 (part,) = decode_response(FetchResponse, FETCH, one.read_frame())[1].responses[0].partitions
@@ -94,7 +94,7 @@ def test_a_parked_fetch_of_many_partitions_does_not_block_the_loop(broker: Timed
             topics=[FetchTopic(topic="t", partitions=asked)],
             forgotten_topics_data=[],
         )
-        with nobody_is_held_up(broker):
+        with no_long_callbacks(broker):
             consumer.send(frame(request, FETCH))
             producer.ping()
             produced(producer, "t", b"a record", partition=MANY // 2)
@@ -108,7 +108,7 @@ def test_retention_of_many_partitions_does_not_block_the_loop(broker: TimedServi
     request = ProduceRequest(acks=1, timeout_ms=60_000, topic_data=[TopicProduceData(name="t", partition_data=parts)])
     with RawClient(broker.port) as client:
         create(client, "t", MANY, retention_ms="1000")
-        with nobody_is_held_up(broker):
+        with no_long_callbacks(broker):
             (answer,) = client.ask(request, PRODUCE, ProduceResponse).responses
             assert not any(part.error_code for part in answer.partition_responses)
             wait_until_all_is_gone(client)
@@ -123,7 +123,7 @@ def test_deletion_in_many_partitions_does_not_block_the_loop(broker: TimedServin
     with RawClient(broker.port) as client:
         create(client, "t", MANY)
         client.ask(produce, PRODUCE, ProduceResponse)
-        with nobody_is_held_up(broker):
+        with no_long_callbacks(broker):
             (deleted,) = client.ask(delete, 2, DeleteRecordsResponse).topics
             assert {(part.low_watermark, part.error_code) for part in deleted.partitions} == {(1, 0)}
             (described,) = client.ask(DescribeLogDirsRequest(topics=None), 5, DescribeLogDirsResponse).results

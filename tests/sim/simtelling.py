@@ -14,7 +14,7 @@ from odradek.core.broker.effects import Change, Changed
 from odradek.core.kernel.cluster_view import TopicInfo
 from odradek.core.kernel.moment import Moment
 from sim.simthreads import CHANGES, SimThreads
-from support.told import OneController, Telling
+from support.told import OneController, PreparedRequest
 
 
 class SimControllerUpdates:
@@ -34,13 +34,13 @@ class SimControllerUpdates:
         self._now = now
         self._add_slices = add_slices
         self._changes: deque[Changed] = deque()  # The controller has not checked them yet.
-        self._requests: deque[Telling] = deque()  # The requests for a change, or for the start.
+        self._requests: deque[PreparedRequest] = deque()  # The requests for a change, or for the start.
         self._under_way: Changed | None = None
         self._is_sending = False
 
     def begin(self, topics: Iterable[TopicInfo]) -> None:
         """Send the initial requests to a broker that has started."""
-        self._requests.extend(self._controller.everything(map(self._led, topics)))
+        self._requests.extend(self._controller.initial_requests(map(self._led, topics)))
         self._continue()
 
     def _led(self, topic: TopicInfo) -> TopicInfo:
@@ -68,7 +68,9 @@ class SimControllerUpdates:
                 return
             self._under_way = self._changes.popleft()
             topics = self._under_way.topics.items()
-            self._requests.extend(self._controller.change({name: topic and self._led(topic) for name, topic in topics}))
+            self._requests.extend(
+                self._controller.requests_for({name: topic and self._led(topic) for name, topic in topics})
+            )
         self._is_sending = True
         request = self._requests.popleft()
         self._threads.submit(
@@ -77,7 +79,7 @@ class SimControllerUpdates:
             lambda _: self._add_slices(self._apply(request)),
         )
 
-    def _apply(self, request: Telling) -> Iterator[None]:
-        yield from request.take_in(self._broker, self._now())
+    def _apply(self, request: PreparedRequest) -> Iterator[None]:
+        yield from request.apply(self._broker, self._now())
         self._is_sending = False
         self._continue()

@@ -113,8 +113,8 @@ def produced(
 def fetch_request(
     topic: str, offset: int, *, partition: int = 0, wait_ms: int = 0, bytes_max: int = 50 * MIB
 ) -> FetchRequest:
-    asked = [FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=bytes_max)]
-    topics = [FetchTopic(topic=topic, partitions=asked)]
+    partitions = [FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=bytes_max)]
+    topics = [FetchTopic(topic=topic, partitions=partitions)]
     return FetchRequest(max_wait_ms=wait_ms, min_bytes=1, max_bytes=bytes_max, topics=topics, forgotten_topics_data=[])
 
 

@@ -50,7 +50,7 @@ def describe(kind: int, name: str, *keys: str) -> DescribeConfigsRequest:
     return DescribeConfigsRequest(resources=[resource])
 
 
-def told(answer: DescribeConfigsResponse) -> dict[str, tuple[str | None, int]]:
+def configs_in(answer: DescribeConfigsResponse) -> dict[str, tuple[str | None, int]]:
     """Return value and source by key."""
     (result,) = answer.results
     assert not result.error_code, result.error_message
@@ -65,4 +65,4 @@ def altered(client: RawClient, kind: int, name: str, *edits: tuple[str, int, str
 
 
 def described(client: RawClient, kind: int, name: str, *keys: str) -> dict[str, tuple[str | None, int]]:
-    return told(client.ask(describe(kind, name, *keys), 4, DescribeConfigsResponse))
+    return configs_in(client.ask(describe(kind, name, *keys), 4, DescribeConfigsResponse))

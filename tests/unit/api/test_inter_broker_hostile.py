@@ -101,7 +101,7 @@ def test_large_leader_and_isr_request_is_handled_in_slices(between: BetweenBroke
     become = BecomeLeaderOrFollower({one: AssignedState(STATE, BROKERS) for one in NAMES}, IDS, ())
     message = leader_and_isr.to_message(sent(become), become, version, "PLAINTEXT")
     told = Fails(between)
-    answer = between.ask(message, version, LeaderAndIsrResponse, told=told)
+    answer = between.ask(message, version, LeaderAndIsrResponse, respond=told)
     assert leader_and_isr.errors(become, answer) == FAILED
     assert told.names == become.partitions.keys()
     check_holds(between)
@@ -113,7 +113,7 @@ def test_large_stop_replica_request_is_handled_in_slices(between: BetweenBrokers
     stop = StopReplicas(dict.fromkeys(NAMES, LeaderEpoch(3)), deletes=True)
     message = stop_replica.to_message(sent(stop), stop, version)
     told = Fails(between)
-    answer = between.ask(message, version, StopReplicaResponse, told=told)
+    answer = between.ask(message, version, StopReplicaResponse, respond=told)
     assert stop_replica.errors(answer) == FAILED and len(answer.partition_errors) == MANY
     assert told.names == stop.partitions.keys()
     check_holds(between)
@@ -125,7 +125,7 @@ def test_large_update_metadata_request_is_handled_in_slices(between: BetweenBrok
     update = UpdateMetadata({one: PartitionMetadata(STATE, BROKERS, ()) for one in NAMES}, IDS, (), is_full=True)
     message = update_metadata.to_message(sent(update), update, version)
     told = Fails(between)
-    assert between.ask(message, version, UpdateMetadataResponse, told=told).error_code == 0
+    assert between.ask(message, version, UpdateMetadataResponse, respond=told).error_code == 0
     assert told.names == update.partitions.keys()
     check_holds(between)
 

@@ -45,7 +45,7 @@ class Shell(AtOnce):
 
     def in_order(self, work: Callable[[], Any], then: Callable[[Future[Any]], None]) -> None:
         """Return the failure of a thread in its future, as a broker does."""
-        self._tell(done_here(work), then)
+        self._notify(done_here(work), then)
 
 
 class Unanswered:
