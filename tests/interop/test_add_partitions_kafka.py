@@ -42,7 +42,7 @@ class Ask(Protocol):
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawClient]:
     with KafkaBroker(tmp_path_factory.mktemp("kafka"), settings=ONE_PARTITION) as broker:
         client = RawClient(broker.port)
-        make_topic(client.ask)
+        make_topic(client.request)
         yield client
 
 
@@ -112,5 +112,5 @@ def test_both_coordinators_return_the_same_responses(kafka: RawClient, tmp_path:
     harness = Harness(tmp_path, transaction_state_log_num_partitions="1")
     make_topic(harness.ask)
     ours = story(harness.ask, version)
-    assert ours == story(kafka.ask, version)
+    assert ours == story(kafka.request, version)
     assert ours[2] == {(f"one-{version}", T0): ErrorCode.NONE}

@@ -65,7 +65,7 @@ def test_lone_broker_registers_and_becomes_controller_in_one_change(broker: Brok
 
 def test_lone_broker_offers_no_inter_broker_apis(broker: Broker) -> None:
     with RawClient(broker.port) as client:
-        answer = client.ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
+        answer = client.request(ApiVersionsRequest(), 0, ApiVersionsResponse)
         assert BETWEEN_BROKERS.isdisjoint(one.api_key for one in answer.api_keys)
 
 

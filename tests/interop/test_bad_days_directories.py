@@ -326,12 +326,12 @@ def test_a_failing_checkpoint_takes_its_directory_offline(tmp_path: Path, failin
 
 def test_groups_of_an_offline_directory_have_no_coordinator(tmp_path: Path, failing: Serving, faults: Faults) -> None:
     def find() -> ErrorCode:
-        answer = client.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 4, FindCoordinatorResponse)
+        answer = client.request(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 4, FindCoordinatorResponse)
         return ErrorCode(answer.coordinators[0].error_code)
 
     def beat(group: str) -> ErrorCode:
         request = HeartbeatRequest(group_id=group, generation_id=1, member_id="nobody")
-        return ErrorCode(client.ask(request, 4, HeartbeatResponse).error_code)
+        return ErrorCode(client.request(request, 4, HeartbeatResponse).error_code)
 
     groups = [f"group-{number}" for number in range(20)]
     with RawClient(failing.port) as client:

@@ -41,7 +41,7 @@ def create(client: RawClient, *names: str) -> None:
     topics = [
         CreatableTopic(name=name, num_partitions=1, replication_factor=1, assignments=[], configs=[]) for name in names
     ]
-    made = client.ask(CreateTopicsRequest(topics=topics), 7, CreateTopicsResponse).topics
+    made = client.request(CreateTopicsRequest(topics=topics), 7, CreateTopicsResponse).topics
     assert {topic.error_code for topic in made} == {ErrorCode.NONE}
 
 
@@ -52,7 +52,7 @@ def produce_request(topic: str, value: bytes) -> ProduceRequest:
 
 
 def produce(client: RawClient, topic: str, value: bytes) -> ErrorCode:
-    answer = client.ask(produce_request(topic, value), 9, ProduceResponse)
+    answer = client.request(produce_request(topic, value), 9, ProduceResponse)
     return ErrorCode(answer.responses[0].partition_responses[0].error_code)
 
 

@@ -182,9 +182,9 @@ def test_a_hanging_transaction_is_found_and_aborted(address: str) -> None:
 def write_unknown_to_the_coordinator(address: str, topic: str, transactional_id: str) -> None:
     with RawClient(int(address.rpartition(":")[2])) as raw:
         find = FindCoordinatorRequest(key=transactional_id, key_type=1)
-        until(lambda: raw.ask(find, 3, FindCoordinatorResponse).error_code == ErrorCode.NONE)
+        until(lambda: raw.request(find, 3, FindCoordinatorResponse).error_code == ErrorCode.NONE)
         initial = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=60_000)
-        mine = raw.ask(initial, 4, InitProducerIdResponse)
+        mine = raw.request(initial, 4, InitProducerIdResponse)
         assert mine.error_code == ErrorCode.NONE
         records = encode_batch(
             [(None, b"hanging", (), NOW_MS - HOUR_MS)],
@@ -195,7 +195,7 @@ def write_unknown_to_the_coordinator(address: str, topic: str, transactional_id:
         )
         topics = [TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=records)])]
         request = ProduceRequest(transactional_id=transactional_id, acks=-1, timeout_ms=20_000, topic_data=topics)
-        (part,) = raw.ask(request, 9, ProduceResponse).responses[0].partition_responses
+        (part,) = raw.request(request, 9, ProduceResponse).responses[0].partition_responses
         assert part.error_code == ErrorCode.NONE
 
 

@@ -48,7 +48,7 @@ def client(broker: Serving) -> Iterator[RawClient]:
 
 def create(client: RawClient, name: str) -> None:
     topic = CreatableTopic(name=name, num_partitions=2, replication_factor=1, assignments=[], configs=[])
-    answer = client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=5_000), 5, CreateTopicsResponse)
+    answer = client.request(CreateTopicsRequest(topics=[topic], timeout_ms=5_000), 5, CreateTopicsResponse)
     assert answer.topics[0].error_code == ErrorCode.NONE
 
 
@@ -160,9 +160,9 @@ def transactional(topic: str, who: InitProducerIdResponse | EndTxnResponse, sequ
 
 def test_first_batches_of_a_transaction_may_be_pipelined(client: RawClient) -> None:
     create(client, "txn")
-    client.ask(FindCoordinatorRequest(key="txn", key_type=1), 3, FindCoordinatorResponse)
+    client.request(FindCoordinatorRequest(key="txn", key_type=1), 3, FindCoordinatorResponse)
     begin = InitProducerIdRequest(transactional_id="txn", transaction_timeout_ms=60_000)
-    who: InitProducerIdResponse | EndTxnResponse = client.ask(begin, 5, InitProducerIdResponse)
+    who: InitProducerIdResponse | EndTxnResponse = client.request(begin, 5, InitProducerIdResponse)
     assert who.error_code == ErrorCode.NONE
     offset = 0
     for _ in range(3):
@@ -174,6 +174,6 @@ def test_first_batches_of_a_transaction_may_be_pipelined(client: RawClient) -> N
         end = EndTxnRequest(
             transactional_id="txn", producer_id=who.producer_id, producer_epoch=who.producer_epoch, committed=True
         )
-        who = client.ask(end, 5, EndTxnResponse)
+        who = client.request(end, 5, EndTxnResponse)
         assert who.error_code == ErrorCode.NONE
         offset += 6  # And its marker.

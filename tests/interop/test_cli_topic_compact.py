@@ -118,7 +118,7 @@ def test_compaction_on_request_waits_for_no_periodic_round(tmp_path: Path, monke
         topics = [CompactPartitionsTopic(name="table", partitions=[0])]
         with RawClient(int(broker.address.rpartition(":")[2])) as client:
             request = CompactPartitionsRequest(topics=topics, timeout_ms=SECONDS_MAX * 1_000)
-            (part,) = client.ask(request, 0, CompactPartitionsResponse).topics[0].partitions
+            (part,) = client.request(request, 0, CompactPartitionsResponse).topics[0].partitions
         assert (part.error_code, part.removed_records) == (ErrorCode.NONE, KEYS * (TIMES - 1))
 
 
@@ -209,7 +209,7 @@ def test_disconnected_clients_leave_nothing_behind(broker: Broker, run: Run) -> 
         for _ in range(20):
             with RawClient(port) as gone:
                 gone.send(frame(request, 0))
-        (part,) = waiting.ask(request, 0, CompactPartitionsResponse).topics[0].partitions
+        (part,) = waiting.request(request, 0, CompactPartitionsResponse).topics[0].partitions
     assert part.error_code == ErrorCode.NONE
     assert part.removed_records in (0, KEYS * (TIMES - 1)), "who comes later gets the next compaction"
     assert len(read(broker, "table")) == KEYS

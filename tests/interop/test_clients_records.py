@@ -105,7 +105,7 @@ def _batches(address: str, written: Written) -> Iterator[Batch]:
     told = Librdkafka(address)
     leader = told.describe_cluster().brokers[told.describe_topic(written.topic).leaders[0]]
     with RawClient(int(leader.rpartition(":")[2])) as raw:
-        answer = raw.ask(request, 12, FetchResponse)
+        answer = raw.request(request, 12, FetchResponse)
         records = answer.responses[0].partitions[0].records
         assert isinstance(records, memoryview)
         yield from iter_batches(records)

@@ -206,7 +206,7 @@ class Attacker:
         assert key is not None
         host, _, port = broker.address.rpartition(":")
         with RawClient(int(port), host=host) as client, suppress(Closed):
-            client.ask(message, version, APIS[key][1])
+            client.request(message, version, APIS[key][1])
             return True
         return False
 

@@ -125,12 +125,12 @@ def test_only_the_fetch_that_needs_a_cold_index_waits(directory: Path, dropped: 
     with Broker(SMALL, directory=directory) as broker, RawClient(broker.port) as one, RawClient(broker.port) as other:
         created(other, "other")
         expected, found = Reader(), Reader()
-        told = expected.take(one.ask(fetch_of(0), FETCH, FetchResponse))
+        told = expected.take(one.request(fetch_of(0), FETCH, FetchResponse))
         assert 0 in told, "the long transaction, which the last index tells of"
     with Broker(SMALL, directory=directory) as broker, RawClient(broker.port) as one, RawClient(broker.port) as other:
         drop(directory, dropped)
         with ThreadPoolExecutor(1) as beside, HeldUp(broker, Pool.READS) as held:
-            asked = beside.submit(one.ask, fetch_of(0), FETCH, FetchResponse)
+            asked = beside.submit(one.request, fetch_of(0), FETCH, FetchResponse)
             for number in range(20):
                 assert produced(other, "other", b"served") == number
             assert not asked.done()
@@ -164,7 +164,7 @@ def test_all_committed_records_are_read_with_cold_indexes(
         while len(reader.values) < len(committed):
             before = reader.offset
             drop(directory, "")
-            reader.take(client.ask(fetch_of(before), FETCH, FetchResponse))
+            reader.take(client.request(fetch_of(before), FETCH, FetchResponse))
             assert reader.offset > before
         assert reader.values == committed
         assert not read_on_the_loop

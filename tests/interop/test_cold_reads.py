@@ -101,7 +101,7 @@ def test_only_the_fetch_of_cold_records_waits(tmp_path: Path, partitions: int, i
         named = [BATCHES // 2] * min(partitions, FILLED_MAX) + [0] * (partitions - FILLED_MAX)
         drop(tmp_path)
         with ThreadPoolExecutor(1) as beside, HeldUp(broker, Pool.READS) as held:
-            asked = beside.submit(one.ask, fetch_of(named, isolation=isolation), FETCH, FetchResponse)
+            asked = beside.submit(one.request, fetch_of(named, isolation=isolation), FETCH, FetchResponse)
             for number in range(20):
                 assert produced(other, "other", b"served") == number
             assert not asked.done()
@@ -120,7 +120,7 @@ def test_cold_records_are_read_in_order(tmp_path: Path, partitions: int, is_sess
         rounds = 0
         while min(offsets) < BATCHES:
             drop(tmp_path)
-            answer = client.ask(fetch_of(offsets, session, epoch), FETCH, FetchResponse)
+            answer = client.request(fetch_of(offsets, session, epoch), FETCH, FetchResponse)
             if is_session:
                 session, epoch = answer.session_id, epoch + 1
             assert answer.error_code == 0
@@ -156,7 +156,7 @@ def test_a_file_truncated_during_a_cold_read_is_an_error(tmp_path: Path) -> None
         drop(tmp_path)
         first = min(tmp_path.glob("t-0/*.log"))
         with ThreadPoolExecutor(1) as beside, HeldUp(broker, Pool.READS) as held:
-            asked = beside.submit(client.ask, fetch_of([50]), FETCH, FetchResponse)
+            asked = beside.submit(client.request, fetch_of([50]), FETCH, FetchResponse)
             other.ping()
             os.truncate(first, 0)
             held.gate.set()

@@ -94,7 +94,7 @@ def test_odradek_reads_the_records_of_kafka(tmp_path: Path) -> None:
 def describe(port: int) -> DescribedGroup:
     with RawClient(port) as client:
         request = ConsumerGroupDescribeRequest(group_ids=[GROUP], include_authorized_operations=False)
-        (group,) = client.ask(request, 1, ConsumerGroupDescribeResponse).groups
+        (group,) = client.request(request, 1, ConsumerGroupDescribeResponse).groups
     return group
 
 

@@ -26,7 +26,7 @@ QUICK = {**FEW, "group.initial.rebalance.delay.ms": "0", "group.min.session.time
 def coordinator(cluster: ServingCluster, key: str, kind: int, asked: int = 1) -> int:
     """Return the coordinator of a group or a transactional id as one of the brokers knows it, or -1."""
     with RawClient(cluster.port + asked - 1) as client:
-        return client.ask(FindCoordinatorRequest(key=key, key_type=kind), 3, FindCoordinatorResponse).node_id
+        return client.request(FindCoordinatorRequest(key=key, key_type=kind), 3, FindCoordinatorResponse).node_id
 
 
 def until_coordinated(cluster: ServingCluster, key: str, kind: int, asked: int = 1) -> int:

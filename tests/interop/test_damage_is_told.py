@@ -92,7 +92,7 @@ def told(broker: Serving, capfd: pytest.CaptureFixture[str]) -> list[str]:
 
 
 def error_at(client: RawClient, offset: int) -> ErrorCode:
-    (part,) = client.ask(fetch_request("bad", offset, bytes_max=SIZE), FETCH, FetchResponse).responses[0].partitions
+    (part,) = client.request(fetch_request("bad", offset, bytes_max=SIZE), FETCH, FetchResponse).responses[0].partitions
     batches = list(iter_batches(part.records or b""))  # type: ignore[arg-type]  # What was received is bytes.
     assert bool(part.error_code) == (not batches)
     return ErrorCode(part.error_code)

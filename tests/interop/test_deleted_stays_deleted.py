@@ -97,7 +97,7 @@ def delete_request(topic: str, partitions: list[int], offset: int = -1) -> Delet
 def starts(client: RawClient, topic: str) -> list[int]:
     parts = [ListOffsetsPartition(partition_index=index, timestamp=EARLIEST) for index in range(PARTITIONS)]
     topics = [ListOffsetsTopic(name=topic, partitions=parts)]
-    answer = client.ask(ListOffsetsRequest(replica_id=-1, topics=topics), 7, ListOffsetsResponse)
+    answer = client.request(ListOffsetsRequest(replica_id=-1, topics=topics), 7, ListOffsetsResponse)
     return [part.offset for part in answer.topics[0].partitions]
 
 

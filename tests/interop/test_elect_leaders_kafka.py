@@ -95,7 +95,7 @@ class Cluster:
             topics = [TopicPartitions(topic=name, partitions=list(indexes)) for name, indexes in named.items()]
         request = ElectLeadersRequest(election_type=kind if version else 0, topic_partitions=topics, timeout_ms=60_000)
         with RawClient(self.brokers[broker].port) as client:
-            answer = client.ask(request, version, ElectLeadersResponse)
+            answer = client.request(request, version, ElectLeadersResponse)
         partitions = [
             (topic.topic, one.partition_id, ErrorCode(one.error_code).name, one.error_message)
             for topic in answer.replica_election_results
@@ -107,7 +107,7 @@ class Cluster:
         """Return the leader as a broker reports it to clients."""
         request = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
         with RawClient(self.brokers[broker].port) as client:
-            (topic,) = client.ask(request, 8, MetadataResponse).topics
+            (topic,) = client.request(request, 8, MetadataResponse).topics
         return next((one.leader_id for one in topic.partitions if one.partition_index == index), -1)
 
     def shown(self, broker: int, leader: int, name: str, index: int = 0) -> None:

@@ -127,14 +127,14 @@ def answers(port: int) -> dict[tuple[int, ...], tuple[object, ...]]:
     with RawClient(port) as client:
         for replica in (CONSUMER, STRANGER):
             for asked in ASKED:
-                (part,) = client.ask(fetch(replica, *asked), 12, FetchResponse).responses[0].partitions
+                (part,) = client.request(fetch(replica, *asked), 12, FetchResponse).responses[0].partitions
                 parted = part.diverging_epoch.epoch, part.diverging_epoch.end_offset
                 ends = part.high_watermark, part.last_stable_offset, part.log_start_offset
                 records = len(part.records or b"")  # type: ignore[arg-type]  # What was received is bytes.
                 told[replica, *asked] = part.error_code, parted, ends, records, part.aborted_transactions
         for replica in (CONSUMER, STRANGER, DEBUGGING):
             for timestamp in (LATEST, EARLIEST):
-                (one,) = client.ask(offset_of(replica, timestamp), 6, ListOffsetsResponse).topics[0].partitions
+                (one,) = client.request(offset_of(replica, timestamp), 6, ListOffsetsResponse).topics[0].partitions
                 told[replica, timestamp] = one.error_code, one.offset, one.leader_epoch
     return told
 

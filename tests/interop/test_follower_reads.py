@@ -159,7 +159,7 @@ def answers(port: int, topic: str, end: int) -> list[tuple[int, int, int, bool]]
                     )
                     topics = [FetchTopic(topic=topic, partitions=[part])]
                     request = FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=1, topics=topics)
-                    answer = client.ask(request, version, FetchResponse)
+                    answer = client.request(request, version, FetchResponse)
                     (told,) = answer.responses[0].partitions
                     found.append((told.error_code, told.high_watermark, told.log_start_offset, bool(told.records)))
     return found

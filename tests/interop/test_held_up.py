@@ -21,9 +21,9 @@ SESSION_MS = 2_000  # Another half passes: enough to be late, and too little for
 
 def test_a_heartbeat_pending_in_the_socket_renews_the_session() -> None:
     with Broker(group_min_session_timeout_ms=100) as broker, RawClient(broker.port) as member:
-        member.ask(FindCoordinatorRequest(key="g"), 3, FindCoordinatorResponse)
-        joined = member.ask(joining(session_timeout_ms=SESSION_MS), 3, JoinGroupResponse)
-        assert joined.error_code == member.ask(syncing(joined), 3, SyncGroupResponse).error_code == ErrorCode.NONE
+        member.request(FindCoordinatorRequest(key="g"), 3, FindCoordinatorResponse)
+        joined = member.request(joining(session_timeout_ms=SESSION_MS), 3, JoinGroupResponse)
+        assert joined.error_code == member.request(syncing(joined), 3, SyncGroupResponse).error_code == ErrorCode.NONE
         heartbeat = HeartbeatRequest(group_id="g", generation_id=1, member_id=joined.member_id)
 
         def hold_up() -> None:

@@ -74,7 +74,7 @@ def controller(cluster: TwoListeners) -> int:
 
 
 def code_of(client: RawClient, message: object, version: int, answer: type) -> ErrorCode:
-    return ErrorCode(client.ask(message, version, answer).error_code)
+    return ErrorCode(client.request(message, version, answer).error_code)
 
 
 def codes(client: RawClient, broker: int) -> list[ErrorCode]:
@@ -98,13 +98,13 @@ def test_inter_broker_requests_are_accepted_on_their_listener_only(cluster: TwoL
         assert ErrorCode.CLUSTER_AUTHORIZATION_FAILED not in codes(inner, leader)
 
         # As in Apache Kafka, both listeners list the same APIs; and an admin may end a transaction that hangs.
-        told = [one.ask(ApiVersionsRequest(), 0, ApiVersionsResponse).api_keys for one in (outer, inner)]
+        told = [one.request(ApiVersionsRequest(), 0, ApiVersionsResponse).api_keys for one in (outer, inner)]
         assert told[0] == told[1]
         assert ApiKey.LEADER_AND_ISR in {one.api_key for one in told[0]}
-        assert outer.ask(WriteTxnMarkersRequest(markers=[]), 1, WriteTxnMarkersResponse).markers == []
+        assert outer.request(WriteTxnMarkersRequest(markers=[]), 1, WriteTxnMarkersResponse).markers == []
 
         asked = DescribeClusterRequest(include_cluster_authorized_operations=True)
-        may = [one.ask(asked, 0, DescribeClusterResponse).cluster_authorized_operations for one in (outer, inner)]
+        may = [one.request(asked, 0, DescribeClusterResponse).cluster_authorized_operations for one in (outer, inner)]
         assert may[1] - may[0] == CLUSTER_ACTION
 
 
@@ -138,7 +138,7 @@ def test_clients_that_use_all_connections_keep_no_broker_out(cluster: TwoListene
             assert is_let_in(one)
         with cluster.client(3 - leader) as other:  # This broker sends a request to the controller.
             asked = MetadataRequest(topics=[MetadataRequestTopic(name="on-sight")], allow_auto_topic_creation=True)
-            assert other.ask(asked, 4, MetadataResponse).topics[0].error_code == ErrorCode.NONE
+            assert other.request(asked, 4, MetadataResponse).topics[0].error_code == ErrorCode.NONE
 
 
 def is_let_in(client: RawClient) -> bool:

@@ -91,7 +91,7 @@ def test_request_lines_contain_errors_and_waiting_times(tmp_path: Path) -> None:
         missing = MetadataRequest(
             topics=[MetadataRequestTopic(name=name) for name in ("b", "c")], allow_auto_topic_creation=False
         )
-        client.ask(missing, 4, MetadataResponse)
+        client.request(missing, 4, MetadataResponse)
         wanted = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1)
         beyond = FetchPartition(partition=0, fetch_offset=9, partition_max_bytes=1)
         for partition in (wanted, beyond):
@@ -157,7 +157,7 @@ def test_an_undecodable_client_id_is_logged(tmp_path: Path) -> None:
 
 def test_requests_are_not_logged_by_default(tmp_path: Path) -> None:
     with serving(tmp_path) as broker, RawClient(broker.port) as client:
-        assert client.ask(ApiVersionsRequest(), 0, ApiVersionsResponse).error_code == 0
+        assert client.request(ApiVersionsRequest(), 0, ApiVersionsResponse).error_code == 0
         assert broker.errors() == ""
 
 

@@ -101,7 +101,7 @@ def test_the_principal_of_a_certificate_is_logged(tmp_path: Path) -> None:
 
 def test_creation_of_internal_topics_is_logged(tmp_path: Path) -> None:
     with serving(tmp_path, "--log-format=json") as broker, RawClient(broker.port) as client:
-        client.ask(FindCoordinatorRequest(key="group"), 0, FindCoordinatorResponse)
+        client.request(FindCoordinatorRequest(key="group"), 0, FindCoordinatorResponse)
         (event,) = told(broker)
         text = "internal topic __consumer_offsets was created with 50 partitions, cleanup.policy=compact"
         assert str(event["message"]).startswith(text)
@@ -123,8 +123,8 @@ def test_each_of_a_thousand_topics_is_logged(tmp_path: Path) -> None:
     with serving(tmp_path, "--log-format=json") as broker, RawClient(broker.port) as client:
         one = {"num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}
         new = [CreatableTopic(name=name, **one) for name in names]  # type: ignore[arg-type]
-        client.ask(CreateTopicsRequest(topics=new, timeout_ms=1000 * SECONDS_MAX), 7, CreateTopicsResponse)
+        client.request(CreateTopicsRequest(topics=new, timeout_ms=1000 * SECONDS_MAX), 7, CreateTopicsResponse)
         assert messages(broker) == [f"topic {name} was created with 1 partition" for name in names]
         old = [DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in names]
-        client.ask(DeleteTopicsRequest(topics=old, timeout_ms=1000 * SECONDS_MAX), 6, DeleteTopicsResponse)
+        client.request(DeleteTopicsRequest(topics=old, timeout_ms=1000 * SECONDS_MAX), 6, DeleteTopicsResponse)
         assert sorted(messages(broker)[1000:]) == sorted(f"topic {name} was deleted" for name in names)

@@ -42,7 +42,7 @@ def join_again(clients: list[RawClient], members: list[JoinGroupResponse]) -> No
     join(leader, its.member_id)
     client, one = others[0]
     beat = HeartbeatRequest(group_id="g", generation_id=one.generation_id, member_id=one.member_id)
-    until(lambda: client.ask(beat, HEARTBEAT, HeartbeatResponse).error_code == ErrorCode.REBALANCE_IN_PROGRESS)
+    until(lambda: client.request(beat, HEARTBEAT, HeartbeatResponse).error_code == ErrorCode.REBALANCE_IN_PROGRESS)
     for client, one in others:
         join(client, one.member_id)
 
@@ -62,7 +62,7 @@ def synced(clients: list[RawClient], members: list[JoinGroupResponse]) -> list[S
 def connected(broker: TimedServing, stack: ExitStack, count: int) -> list[RawClient]:
     clients = [stack.enter_context(RawClient(broker.port)) for _ in range(count)]
     asked = FindCoordinatorRequest(key="g", key_type=0)
-    until(lambda: not clients[0].ask(asked, FIND_COORDINATOR, FindCoordinatorResponse).error_code)
+    until(lambda: not clients[0].request(asked, FIND_COORDINATOR, FindCoordinatorResponse).error_code)
     return clients
 
 

@@ -66,7 +66,7 @@ def create(client: RawClient, name: str, partitions: int, **configs: str) -> Non
         assignments=[],
         configs=[CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()],
     )
-    answer = client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=60_000), CREATE_TOPICS, CreateTopicsResponse)
+    answer = client.request(CreateTopicsRequest(topics=[topic], timeout_ms=60_000), CREATE_TOPICS, CreateTopicsResponse)
     assert not answer.topics[0].error_code
 
 
@@ -109,7 +109,7 @@ def test_retention_of_many_partitions_does_not_block_the_loop(broker: TimedServi
     with RawClient(broker.port) as client:
         create(client, "t", MANY, retention_ms="1000")
         with no_long_callbacks(broker):
-            (answer,) = client.ask(request, PRODUCE, ProduceResponse).responses
+            (answer,) = client.request(request, PRODUCE, ProduceResponse).responses
             assert not any(part.error_code for part in answer.partition_responses)
             wait_until_all_is_gone(client)
 
@@ -122,11 +122,11 @@ def test_deletion_in_many_partitions_does_not_block_the_loop(broker: TimedServin
     delete = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="t", partitions=ends)], timeout_ms=60_000)
     with RawClient(broker.port) as client:
         create(client, "t", MANY)
-        client.ask(produce, PRODUCE, ProduceResponse)
+        client.request(produce, PRODUCE, ProduceResponse)
         with no_long_callbacks(broker):
-            (deleted,) = client.ask(delete, 2, DeleteRecordsResponse).topics
+            (deleted,) = client.request(delete, 2, DeleteRecordsResponse).topics
             assert {(part.low_watermark, part.error_code) for part in deleted.partitions} == {(1, 0)}
-            (described,) = client.ask(DescribeLogDirsRequest(topics=None), 5, DescribeLogDirsResponse).results
+            (described,) = client.request(DescribeLogDirsRequest(topics=None), 5, DescribeLogDirsResponse).results
             assert sum(len(topic.partitions) for topic in described.topics) == MANY
 
 
@@ -135,7 +135,7 @@ def wait_until_all_is_gone(client: RawClient) -> None:
     request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=asked)])
     deadline = time.monotonic() + GONE_SECONDS_MAX
     while True:
-        (topic,) = client.ask(request, LIST_OFFSETS, ListOffsetsResponse).topics
+        (topic,) = client.request(request, LIST_OFFSETS, ListOffsetsResponse).topics
         if {part.offset for part in topic.partitions} == {1}:
             return
         assert time.monotonic() < deadline, "retention does not end"

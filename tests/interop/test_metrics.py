@@ -197,7 +197,7 @@ def test_gauges_count_connections_and_parked_requests(broker: Serving) -> None:
         assert now(connections) == 1
     until(lambda: now(connections) == 0)
     with RawClient(broker.port) as client:
-        assert client.ask(session_of_its_own(), 7, FetchResponse).session_id
+        assert client.request(session_of_its_own(), 7, FetchResponse).session_id
     assert now("kafka_server_fetch_session_cache_num_incremental_fetch_sessions") == 1
     until(lambda: now(connections) == 0)
     assert now("kafka_server_delayed_operation_purgatory_size") == 0

@@ -62,20 +62,20 @@ class RawMember:
         fields = {"member_id": self.member_id, "protocol_type": "consumer", "protocols": [protocol]}
         with self._asking() as client:
             joining = JoinGroupRequest(group_id=GROUP, **fields, **LASTING)  # type: ignore[arg-type]
-            joined = client.ask(joining, 2, JoinGroupResponse)
+            joined = client.request(joining, 2, JoinGroupResponse)
             assert joined.error_code == 0
             self.member_id, self.generation = joined.member_id, joined.generation_id
             all_of_it = [SyncGroupRequestAssignment(member_id=self.member_id, assignment=b"all")]
             syncing = SyncGroupRequest(
                 group_id=GROUP, generation_id=self.generation, member_id=self.member_id, assignments=all_of_it
             )
-            synced = client.ask(syncing, 1, SyncGroupResponse)
+            synced = client.request(syncing, 1, SyncGroupResponse)
             assert (synced.error_code, bytes(synced.assignment)) == (0, b"all")
 
     def heartbeat(self) -> int:
         with self._asking() as client:
             beat = HeartbeatRequest(group_id=GROUP, generation_id=self.generation, member_id=self.member_id)
-            return client.ask(beat, 1, HeartbeatResponse).error_code
+            return client.request(beat, 1, HeartbeatResponse).error_code
 
     def commit(self, offset: int) -> int:
         at = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata="as of")
@@ -86,7 +86,7 @@ class RawMember:
                 member_id=self.member_id,
                 topics=[OffsetCommitRequestTopic(name=SOURCE, partitions=[at])],
             )
-            return client.ask(request, 3, OffsetCommitResponse).topics[0].partitions[0].error_code
+            return client.request(request, 3, OffsetCommitResponse).topics[0].partitions[0].error_code
 
 
 def coordinator(cluster: MixedCluster, key: str = GROUP, kind: int = 0) -> int:
@@ -98,7 +98,7 @@ def coordinator(cluster: MixedCluster, key: str = GROUP, kind: int = 0) -> int:
         for number in cluster.registered():
             with RawClient(cluster.places[number].port) as client:
                 found.add(
-                    client.ask(FindCoordinatorRequest(key=key, key_type=kind), 1, FindCoordinatorResponse).node_id
+                    client.request(FindCoordinatorRequest(key=key, key_type=kind), 1, FindCoordinatorResponse).node_id
                 )
         return len(found) == 1 and -1 not in found and found <= cluster.registered()
 
@@ -119,7 +119,7 @@ def committed(cluster: MixedCluster, group: str) -> tuple[int, str | None]:
         nonlocal answer
         topics = [OffsetFetchRequestTopic(name=SOURCE, partition_indexes=[0])]
         with RawClient(cluster.places[coordinator(cluster, group)].port) as client:
-            answer = client.ask(OffsetFetchRequest(group_id=group, topics=topics), 3, OffsetFetchResponse)
+            answer = client.request(OffsetFetchRequest(group_id=group, topics=topics), 3, OffsetFetchResponse)
         return answer.error_code not in MOVING
 
     until(is_loaded)

@@ -44,7 +44,7 @@ def broker(tmp_path: Path) -> Iterator[Serving]:
 def alter(client: RawClient, path: Path | str, *partitions: int, topic: str = "t", version: int = 2) -> list[ErrorCode]:
     topics = [AlterReplicaLogDirTopic(name=topic, partitions=list(partitions))]
     request = AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=str(path), topics=topics)])
-    answer = client.ask(request, version, AlterReplicaLogDirsResponse)
+    answer = client.request(request, version, AlterReplicaLogDirsResponse)
     return [ErrorCode(one.error_code) for one in answer.results[0].partitions]
 
 

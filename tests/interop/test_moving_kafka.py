@@ -141,11 +141,11 @@ def check_configs(ours: Serving, *, is_known: bool) -> None:
 def check_transactions(port: int) -> None:
     with RawClient(port) as client:
         request = ListTransactionsRequest(state_filters=[], producer_id_filters=[])
-        listed = client.ask(request, 0, ListTransactionsResponse).transaction_states
+        listed = client.request(request, 0, ListTransactionsResponse).transaction_states
         states = {one.transactional_id: one.transaction_state for one in listed}
         assert states == {SENDER: "CompleteCommit", OPEN: "Ongoing"}
         asked = DescribeTransactionsRequest(transactional_ids=[OPEN])
-        (told,) = client.ask(asked, 0, DescribeTransactionsResponse).transaction_states
+        (told,) = client.request(asked, 0, DescribeTransactionsResponse).transaction_states
         assert {topic.topic: topic.partitions for topic in told.topics} == {
             "transactions": [0],
             "__consumer_offsets": [0],
@@ -156,7 +156,7 @@ def check_sequences(port: int) -> None:
     """Check that the idempotent producer's next batch fits, a repeated one is known, and a gap is refused."""
     with RawClient(port) as client:
         request = DescribeProducersRequest(topics=[TopicRequest(name="segments", partition_indexes=[0])])
-        (part,) = client.ask(request, 0, DescribeProducersResponse).topics[0].partitions
+        (part,) = client.request(request, 0, DescribeProducersResponse).topics[0].partitions
         (known,) = part.active_producers
         assert known.last_sequence == NUMBERED - 1
         answers = [produced(client, ProducerId(known.producer_id), NUMBERED + step) for step in (-1, 0, 0, 2)]
@@ -168,7 +168,9 @@ def produced(client: RawClient, producer: ProducerId, sequence: int) -> tuple[in
     records = [(None, b"on", (), now)]
     batch = encode_batch(records, producer_id=producer, producer_epoch=ProducerEpoch(0), base_sequence=sequence)
     data = TopicProduceData(name="segments", partition_data=[PartitionProduceData(index=0, records=bytes(batch))])
-    part = client.ask(ProduceRequest(acks=-1, timeout_ms=60_000, topic_data=[data]), 9, ProduceResponse).responses[0]
+    part = client.request(ProduceRequest(acks=-1, timeout_ms=60_000, topic_data=[data]), 9, ProduceResponse).responses[
+        0
+    ]
     return part.partition_responses[0].error_code, part.partition_responses[0].base_offset
 
 

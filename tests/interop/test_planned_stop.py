@@ -65,7 +65,7 @@ class Idempotent:
 
     def __init__(self, client: RawClient) -> None:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
-        self._id = ProducerId(client.ask(request, 4, InitProducerIdResponse).producer_id)
+        self._id = ProducerId(client.request(request, 4, InitProducerIdResponse).producer_id)
 
     def request(self, sequence: int) -> ProduceRequest:
         records = encode_batch(

@@ -62,7 +62,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[KafkaBro
             topic = CreatableTopic(
                 name=NAME.topic, num_partitions=1, replication_factor=1, assignments=[], configs=[segments]
             )
-            client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 5, CreateTopicsResponse)
+            client.request(CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 5, CreateTopicsResponse)
         command = ["java", "-cp", f"{client_jars('4.4.0')}/*", str(PROGRAM), kafka.address, NAME.topic]
         subprocess.run(command, check=True, timeout=SECONDS_MAX)
         states, aborted = asked(kafka)
@@ -72,7 +72,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[KafkaBro
 def asked(kafka: KafkaBroker) -> tuple[States, AbortedOnes]:
     with RawClient(kafka.port) as client:
         request = DescribeProducersRequest(topics=[TopicRequest(name=NAME.topic, partition_indexes=[0])])
-        (part,) = client.ask(request, 0, DescribeProducersResponse).topics[0].partitions
+        (part,) = client.request(request, 0, DescribeProducersResponse).topics[0].partitions
         assert part.error_code == 0
         states = sorted(
             (
@@ -88,7 +88,7 @@ def asked(kafka: KafkaBroker) -> tuple[States, AbortedOnes]:
         wanted = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
         topic = FetchTopic(topic=NAME.topic, partitions=[wanted])
         fetch = FetchRequest(max_wait_ms=0, min_bytes=0, isolation_level=1, session_epoch=-1, topics=[topic])
-        found = client.ask(fetch, 11, FetchResponse).responses[0].partitions[0]
+        found = client.request(fetch, 11, FetchResponse).responses[0].partitions[0]
         told = {(one.producer_id, one.first_offset) for one in found.aborted_transactions or []}
         return states, {one for one in told if one[1] < STABLE}
 
@@ -202,7 +202,7 @@ def test_kafka_loads_our_producer_state(
 def produced(client: RawClient, records: bytes) -> tuple[int, int]:
     data = TopicProduceData(name=NAME.topic, partition_data=[PartitionProduceData(index=0, records=records)])
     request = ProduceRequest(acks=-1, timeout_ms=60_000, topic_data=[data])
-    part = client.ask(request, 9, ProduceResponse).responses[0].partition_responses[0]
+    part = client.request(request, 9, ProduceResponse).responses[0].partition_responses[0]
     return part.error_code, part.base_offset
 
 

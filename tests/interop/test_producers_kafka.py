@@ -246,7 +246,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
 
 def test_all_responses_equal_kafkas(kafka: KafkaBroker, tmp_path: Path) -> None:
     with RawClient(kafka.port) as client:
-        theirs = Side(client.ask)
+        theirs = Side(client.request)
         theirs.create()
         harness = Harness(tmp_path, **{key.replace(".", "_"): value for key, value in SETTINGS.items()})
 

@@ -347,7 +347,7 @@ def test_the_default_broker_configuration_is_altered(cluster: Cluster) -> None:
     for_all = AlterConfigsResource(resource_type=BROKER, resource_name="", configs=[small])
     with RawClient(cluster[2].port) as client:
         request = IncrementalAlterConfigsRequest(resources=[for_all], validate_only=False)
-        assert client.ask(request, 1, IncrementalAlterConfigsResponse).responses[0].error_code == 0
+        assert client.request(request, 1, IncrementalAlterConfigsResponse).responses[0].error_code == 0
     for broker in cluster:
         until(lambda broker=broker: message_bytes_max(broker) == "500")
     cluster.create_topic("orders", partitions=3)

@@ -138,7 +138,7 @@ def create_topic(broker: Member, name: str) -> int:
     topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1, assignments=[], configs=[])
     with RawClient(broker.port) as client:
         request = CreateTopicsRequest(topics=[topic], timeout_ms=30_000, validate_only=False)
-        return client.ask(request, 4, CreateTopicsResponse).topics[0].error_code
+        return client.request(request, 4, CreateTopicsResponse).topics[0].error_code
 
 
 def test_changes_of_the_controller_wait_for_the_tree(cluster: Cluster) -> None:
@@ -282,7 +282,7 @@ def test_a_transactional_produce_waits_for_its_coordinator(cluster: Cluster) -> 
 def coordinator_of(cluster: Cluster, transactional_id: str) -> Member:
     with RawClient(cluster[1].port) as client:
         request = FindCoordinatorRequest(key=transactional_id, key_type=TRANSACTION)
-        return cluster[client.ask(request, 3, FindCoordinatorResponse).node_id]
+        return cluster[client.request(request, 3, FindCoordinatorResponse).node_id]
 
 
 def stable(cluster: Cluster, partition: int) -> int:

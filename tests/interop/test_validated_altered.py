@@ -53,7 +53,7 @@ def client(broker: Serving) -> Iterator[RawClient]:
 def topic(client: RawClient) -> str:
     name = f"altered-{uuid4().hex[:8]}"
     creatable = CreatableTopic(name=name, num_partitions=1, replication_factor=1, assignments=[], configs=[])
-    (made,) = client.ask(CreateTopicsRequest(topics=[creatable]), 7, CreateTopicsResponse).topics
+    (made,) = client.request(CreateTopicsRequest(topics=[creatable]), 7, CreateTopicsResponse).topics
     assert made.error_code == ErrorCode.NONE
     return name
 
@@ -63,7 +63,7 @@ def alter(client: RawClient, kind: int, name: str, configs: Mapping[str, str | N
     altered = [AlterableConfig(name=key, config_operation=value is None, value=value) for key, value in configs.items()]
     resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=altered)
     request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
-    (done,) = client.ask(request, 1, IncrementalAlterConfigsResponse).responses
+    (done,) = client.request(request, 1, IncrementalAlterConfigsResponse).responses
     return done.error_message
 
 
@@ -71,13 +71,13 @@ def produce(client: RawClient, topic: str, size: int, codec: Codec, key: bytes |
     records: list[RecordIn] = [(key, bytes(size), (), time.time_ns() // 1_000_000)]
     parts = [PartitionProduceData(index=0, records=encode_batch(records, codec))]
     request = ProduceRequest(acks=-1, timeout_ms=9000, topic_data=[TopicProduceData(name=topic, partition_data=parts)])
-    answer = client.ask(request, 9, ProduceResponse).responses[0].partition_responses[0]
+    answer = client.request(request, 9, ProduceResponse).responses[0].partition_responses[0]
     return ErrorCode(answer.error_code)
 
 
 def look_up(client: RawClient, topic: str) -> ErrorCode:
     asked = ListOffsetsTopic(name=topic, partitions=[ListOffsetsPartition(partition_index=0, timestamp=1)])
-    answer = client.ask(ListOffsetsRequest(replica_id=-1, topics=[asked]), 7, ListOffsetsResponse)
+    answer = client.request(ListOffsetsRequest(replica_id=-1, topics=[asked]), 7, ListOffsetsResponse)
     return ErrorCode(answer.topics[0].partitions[0].error_code)
 
 

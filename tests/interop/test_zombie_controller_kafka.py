@@ -147,7 +147,7 @@ class Zombie:
     def last(self, key: ApiKey) -> int:
         lasts = []
         for client in self._clients.values():
-            ranges = client.ask(ApiVersionsRequest(), 0, ApiVersionsResponse).api_keys
+            ranges = client.request(ApiVersionsRequest(), 0, ApiVersionsResponse).api_keys
             (found,) = [one for one in ranges if one.api_key == key]
             assert found.min_version == 0
             lasts.append(found.max_version)
@@ -208,7 +208,7 @@ class Zombie:
     def _metadata(self, number: int) -> tuple[object, Any]:
         topics = [MetadataRequestTopic(name=LED)]
         asked = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
-        told = self._clients[number].ask(asked, METADATA_VERSION, MetadataResponse)
+        told = self._clients[number].request(asked, METADATA_VERSION, MetadataResponse)
         brokers = sorted((one.node_id, one.host, one.port) for one in told.brokers)
         (topic,) = told.topics
         return (told.controller_id, brokers), sorted(topic.partitions, key=lambda one: one.partition_index)
@@ -225,5 +225,5 @@ class Zombie:
         request = ListOffsetsRequest(
             replica_id=-1, isolation_level=0, topics=[ListOffsetsTopic(name=LED, partitions=[asked])]
         )
-        answer = self._clients[number].ask(request, OFFSETS_VERSION, ListOffsetsResponse)
+        answer = self._clients[number].request(request, OFFSETS_VERSION, ListOffsetsResponse)
         return ErrorCode(answer.topics[0].partitions[0].error_code)

@@ -87,7 +87,7 @@ class PatternIsResolved(NamedTuple):
 
     def is_over(self, client: RawClient) -> bool:
         request = base_groups.describe_consumers(self.group)
-        (group,) = client.ask(request, 1, ConsumerGroupDescribeResponse).groups
+        (group,) = client.request(request, 1, ConsumerGroupDescribeResponse).groups
         return group.group_epoch >= self.epoch or any(one.assignment.topic_partitions for one in group.members)
 
 

@@ -91,7 +91,7 @@ class _Watching(Player):
         ]
 
     def _ask(self, message: object, version: int) -> Any:
-        return self._known.ask(message, version, dict(APIS.values())[type(message)])
+        return self._known.request(message, version, dict(APIS.values())[type(message)])
 
 
 def _is_others(name: str) -> bool:
