@@ -196,8 +196,8 @@ class Player:
             return answer.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if len(answer.topics[0].partitions) != ready.partitions:
             return False
-        asked = [ListOffsetsPartition(partition_index=index, timestamp=-1) for index in range(ready.partitions)]
-        ends = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=ready.topic, partitions=asked)])
+        partitions = [ListOffsetsPartition(partition_index=index, timestamp=-1) for index in range(ready.partitions)]
+        ends = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=ready.topic, partitions=partitions)])
         found = self._known.request(ends, 7, ListOffsetsResponse)
         return all(part.error_code == ErrorCode.NONE for part in found.topics[0].partitions)
 
