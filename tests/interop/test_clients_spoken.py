@@ -38,15 +38,19 @@ def test_clients_use_the_documented_versions(tmp_path: Path, name: str) -> None:
     with watched(tmp_path) as seen, closing(Opened(seen.address)) as clients:
         if clients[name].version.removeprefix("v").split()[0] != page.version_of(name):
             pytest.skip(f"the page tells of {page.version_of(name)}")
-        told = page.spoken(name)
+        documented = page.spoken(name)
         _write_and_read(clients[name], None if name in NEVER_IDEMPOTENT else True)
-        _join(clients[name], {WAYS[name][0], WAYS[name][-1]}, lambda: told.keys() & HEARTBEATS <= seen.spoken().keys())
+        _join(
+            clients[name],
+            {WAYS[name][0], WAYS[name][-1]},
+            lambda: documented.keys() & HEARTBEATS <= seen.spoken().keys(),
+        )
         if name not in WITHOUT_TRANSACTIONS:
             _transact(clients.transactional(name))
         if name in ADMINISTRATORS:
             _administer(clients.administrator(name))
-        _wait(lambda: seen.spoken() == told)
-        assert seen.spoken() == told
+        _wait(lambda: seen.spoken() == documented)
+        assert seen.spoken() == documented
 
 
 def _write_and_read(client: Client, idempotent: bool | None) -> None:
