@@ -196,13 +196,13 @@ def test_random_broker_requests_leave_the_controller_working(version: int) -> No
         request = forge.message(AlterPartitionRequest, version)
         assert isinstance(request, AlterPartitionRequest)
         proposal = alter_partition.from_message(request, version, names).ask  # type: ignore[arg-type]
-        cluster.controllers[0].tell(proposal)
+        cluster.controllers[0].put_event(proposal)
         cluster.run(0.2)
         assert proposal.error or proposal.answer is not None
     for broker in (*EXTREMES, 99):
         if broker not in cluster.members:
             stop = controlled_shutdown.from_message(ControlledShutdownRequest(broker_id=broker, broker_epoch=-1))
-            cluster.controllers[0].tell(stop)
+            cluster.controllers[0].put_event(stop)
             cluster.run(0.2)
             assert stop.error is ErrorCode.BROKER_NOT_AVAILABLE
     cluster.run(1)

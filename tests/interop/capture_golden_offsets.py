@@ -67,7 +67,7 @@ def main() -> None:
     folder = Path(tempfile.mkdtemp())
     with KafkaBroker(folder) as broker, RawClient(broker.port) as client:
         story = Story(client)
-        story.tell()
+        story.play()
         kept = {"committed": story.committed(), "unstable": story.unstable(), "groups": story.groups()}
     GOLDEN.mkdir(parents=True, exist_ok=True)
     log = (folder / "data" / "__consumer_offsets-0" / LOG).read_bytes()
@@ -80,13 +80,15 @@ class Story:
     def __init__(self, client: RawClient) -> None:
         self.client = client
 
-    def tell(self) -> None:
+    def play(self) -> None:
         for name in ("t", "u", "gone"):
             self.make_topic(name)
         for key_type in (0, 1):
             request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=["any"])
-            self.until_fine(lambda asked=request: self.client.ask(asked, 4, FindCoordinatorResponse).coordinators[0])
-        self.until_fine(lambda: self.commit("first", "t", {0: 1}).topics[0].partitions[0])
+            self.retry_until_successful(
+                lambda find=request: self.client.request(find, 4, FindCoordinatorResponse).coordinators[0]
+            )
+        self.retry_until_successful(lambda: self.commit("first", "t", {0: 1}).topics[0].partitions[0])
         for version in range(2, 10):
             self.commit(f"v{version}", "t", {0: version, 1: 1 << 40}, version=version)
         self.commit("timed", "t", {0: 5}, version=4, retention_ms=HOUR_MS)
@@ -94,12 +96,12 @@ class Story:
         self.commit("", "t", {0: 7})
         self.commit("dropped", "t", {0: 1, 1: 2})
         dropped = OffsetDeleteRequestTopic(name="t", partitions=[OffsetDeleteRequestPartition(partition_index=0)])
-        self.client.ask(OffsetDeleteRequest(group_id="dropped", topics=[dropped]), 0, OffsetDeleteResponse)
+        self.client.request(OffsetDeleteRequest(group_id="dropped", topics=[dropped]), 0, OffsetDeleteResponse)
         self.commit("deleted", "t", {0: 1})
-        self.client.ask(DeleteGroupsRequest(groups_names=["deleted"]), 2, DeleteGroupsResponse)
+        self.client.request(DeleteGroupsRequest(groups_names=["deleted"]), 2, DeleteGroupsResponse)
         self.commit("half", "gone", {0: 1})
         self.commit("half", "t", {0: 1})
-        self.client.ask(DeleteTopicsRequest(topic_names=["gone"], timeout_ms=5000), 5, DeleteTopicsResponse)
+        self.client.request(DeleteTopicsRequest(topic_names=["gone"], timeout_ms=5000), 5, DeleteTopicsResponse)
         self.join()
         self.transact()
         time.sleep(1)  # Markers, and tombstones of the topic.
@@ -129,21 +131,21 @@ class Story:
             protocol_type="worker",
             protocols=protocols,
         )
-        joined = self.client.ask(request, 3, JoinGroupResponse)
+        joined = self.client.request(request, 3, JoinGroupResponse)
         sync = SyncGroupRequest(
             group_id="members",
             generation_id=joined.generation_id,
             member_id=joined.member_id,
             assignments=[SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"all")],
         )
-        assert self.client.ask(sync, 3, SyncGroupResponse).error_code == ErrorCode.NONE
+        assert self.client.request(sync, 3, SyncGroupResponse).error_code == ErrorCode.NONE
         self.commit("members", "t", {0: 9}, generation=joined.generation_id, member_id=joined.member_id)
 
     # One request each.
 
     def make_topic(self, name: str) -> None:
         topic = CreatableTopic(name=name, num_partitions=2, replication_factor=1, assignments=[], configs=[])
-        self.client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=5000), 7, CreateTopicsResponse)
+        self.client.request(CreateTopicsRequest(topics=[topic], timeout_ms=5000), 7, CreateTopicsResponse)
 
     def commit(
         self,
@@ -172,11 +174,11 @@ class Story:
             retention_time_ms=retention_ms,
             topics=[OffsetCommitRequestTopic(name=topic, partitions=partitions)],
         )
-        return self.client.ask(request, version, OffsetCommitResponse)
+        return self.client.request(request, version, OffsetCommitResponse)
 
     def begin(self, name: str) -> tuple[int, int]:
         request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=600_000)
-        begun = self.until_fine(lambda: self.client.ask(request, 5, InitProducerIdResponse))
+        begun = self.retry_until_successful(lambda: self.client.request(request, 5, InitProducerIdResponse))
         return begun.producer_id, begun.producer_epoch
 
     def commit_in(self, name: str, producer: tuple[int, int], group: str, offsets: dict[int, int]) -> None:
@@ -191,21 +193,23 @@ class Story:
             producer_epoch=producer[1],
             topics=[TxnOffsetCommitRequestTopic(name="t", partitions=partitions)],
         )
-        self.until_fine(lambda: self.client.ask(request, 5, TxnOffsetCommitResponse).topics[0].partitions[0])
+        self.retry_until_successful(
+            lambda: self.client.request(request, 5, TxnOffsetCommitResponse).topics[0].partitions[0]
+        )
 
     def end(self, name: str, producer: tuple[int, int], *, commit: bool) -> tuple[int, int]:
         request = EndTxnRequest(
             transactional_id=name, producer_id=producer[0], producer_epoch=producer[1], committed=commit
         )
-        ended = self.client.ask(request, 5, EndTxnResponse)
+        ended = self.client.request(request, 5, EndTxnResponse)
         assert ended.error_code == ErrorCode.NONE
         return ended.producer_id, ended.producer_epoch
 
-    def until_fine(self, ask: Callable[[], Answer]) -> Answer:
+    def retry_until_successful(self, send: Callable[[], Answer]) -> Answer:
         """Retry until the coordinator is ready, at first and after each transaction."""
         deadline = time.monotonic() + SECONDS_MAX
         while True:
-            answer = ask()
+            answer = send()
             code = ErrorCode(answer.error_code)  # type: ignore[attr-defined]
             if code == ErrorCode.NONE or time.monotonic() > deadline:
                 assert code == ErrorCode.NONE
@@ -215,7 +219,7 @@ class Story:
     # The state at the end.
 
     def groups(self) -> list[str]:
-        return sorted(one.group_id for one in self.client.ask(ListGroupsRequest(), 5, ListGroupsResponse).groups)
+        return sorted(one.group_id for one in self.client.request(ListGroupsRequest(), 5, ListGroupsResponse).groups)
 
     def committed(self) -> list[tuple[str, str, int, int, int, str | None]]:
         return sorted(
@@ -235,9 +239,9 @@ class Story:
         )
 
     def fetched(self, group: str, *, is_stable: bool) -> list[OffsetFetchResponseTopics]:
-        asked = OffsetFetchRequestGroup(group_id=group, topics=None)
-        request = OffsetFetchRequest(groups=[asked], require_stable=is_stable)
-        return self.client.ask(request, 9, OffsetFetchResponse).groups[0].topics
+        group_request = OffsetFetchRequestGroup(group_id=group, topics=None)
+        request = OffsetFetchRequest(groups=[group_request], require_stable=is_stable)
+        return self.client.request(request, 9, OffsetFetchResponse).groups[0].topics
 
 
 if __name__ == "__main__":

@@ -64,7 +64,7 @@ class Load:
         else:
             self.acknowledged[message.partition()] += 1  # type: ignore[attr-defined]
 
-    def goes_on(self) -> None:
+    def wait_for_progress(self) -> None:
         """Wait until more records are acknowledged in each partition."""
         before = list(self.acknowledged)
         until(lambda: all(now > then + 10 for now, then in zip(self.acknowledged, before, strict=True)))
@@ -97,7 +97,7 @@ class Cluster:
         """Return each partition's leader and ISR according to broker 2, which has no faults."""
         with RawClient(self.brokers[2].port) as client:
             request = MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)])
-            (topic,) = client.ask(request, 4, MetadataResponse).topics
+            (topic,) = client.request(request, 4, MetadataResponse).topics
         known = sorted(topic.partitions, key=lambda one: one.partition_index)
         return [(one.leader_id, set(one.isr_nodes)) for one in known]
 

@@ -78,7 +78,7 @@ def client(broker: Serving) -> Iterator[RawClient]:
 def create_with(client: RawClient, name: str, **configs: str) -> None:
     entries = [CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()]
     topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1, assignments=[], configs=entries)
-    (made,) = client.ask(CreateTopicsRequest(topics=[topic]), CREATE_TOPICS, CreateTopicsResponse).topics
+    (made,) = client.request(CreateTopicsRequest(topics=[topic]), CREATE_TOPICS, CreateTopicsResponse).topics
     assert made.error_code == ErrorCode.NONE
 
 
@@ -145,7 +145,7 @@ def test_log_append_time_goes_back_and_offsets_do_not(broker: Serving, client: R
     times: list[int] = []
     for shift in (0, HOUR_SECONDS, 0, -HOUR_SECONDS, 0):
         faults.shift_clock(shift)
-        answer = client.ask(produce_request("t", b"x"), PRODUCE, ProduceResponse)
+        answer = client.request(produce_request("t", b"x"), PRODUCE, ProduceResponse)
         times.append(answer.responses[0].partition_responses[0].log_append_time_ms)
     assert [round((at - times[0]) / HOUR_MS) for at in times] == [0, 1, 0, -1, 0]
     assert [offset for offset, _ in fetch_all(client, "t")] == list(range(5))
@@ -159,9 +159,9 @@ def test_log_append_time_goes_back_and_offsets_do_not(broker: Serving, client: R
 
 
 def offset_at(client: RawClient, timestamp: int) -> int:
-    asked = [ListOffsetsPartition(partition_index=0, timestamp=timestamp)]
-    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=asked)])
-    return client.ask(request, 7, ListOffsetsResponse).topics[0].partitions[0].offset
+    partitions = [ListOffsetsPartition(partition_index=0, timestamp=timestamp)]
+    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=partitions)])
+    return client.request(request, 7, ListOffsetsResponse).topics[0].partitions[0].offset
 
 
 def test_a_long_poll_is_woken_after_a_jump(broker: Serving, client: RawClient, faults: Faults) -> None:

@@ -39,7 +39,7 @@ def idle_connections(broker: Serving) -> Iterator[None]:
     with Crowd(broker.port, IDLE, frame(ApiVersionsRequest(), 0)) as crowd:
         crowd.work_until(lambda: crowd.answered == IDLE, SECONDS_MAX)
         yield
-        assert not crowd.gone
+        assert not crowd.closed
 
 
 def test_idle_connections_cost_no_processor_time(tmp_path: Path) -> None:

@@ -129,7 +129,7 @@ def test_log_verify_runs_beside_the_broker_and_repair_needs_it_stopped(
 def in_detail(client: RawClient, offset: int) -> tuple[ErrorCode, list[int]]:
     """Return the error, and the offsets of batches from `offset` on whose checksums are right."""
     request = fetch_request("bad", offset, bytes_max=3 * SIZE)
-    (part,) = client.ask(request, FETCH, FetchResponse).responses[0].partitions
+    (part,) = client.request(request, FETCH, FetchResponse).responses[0].partitions
     batches = iter_batches(part.records or b"")  # type: ignore[arg-type]  # What was received is bytes.
     return ErrorCode(part.error_code), [one.base_offset for one in batches if one.is_intact]
 
@@ -148,7 +148,7 @@ def test_known_damage_is_not_served(broker: Serving) -> None:
         part = ListOffsetsPartition(partition_index=0, timestamp=times[damaged])
         request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="bad", partitions=[part])])
         for _ in range(2):
-            (topic,) = client.ask(request, 5, ListOffsetsResponse).topics
+            (topic,) = client.request(request, 5, ListOffsetsResponse).topics
             assert ErrorCode(topic.partitions[0].error_code) == ErrorCode.CORRUPT_MESSAGE
             assert in_detail(client, damaged) == (ErrorCode.CORRUPT_MESSAGE, [])
         assert in_detail(client, damaged - 1) == (ErrorCode.NONE, [damaged - 1]), "it ends before the damage"

@@ -74,7 +74,7 @@ class Fuzzer(threading.Thread):
 
     def _learn(self, client: RawClient) -> None:
         """Collect existing names and ids, so that some requests hit them."""
-        found = client.ask(MetadataRequest(topics=None), 12, MetadataResponse).topics
+        found = client.request(MetadataRequest(topics=None), 12, MetadataResponse).topics
         self._topics = {
             topic.name: topic.topic_id for topic in found if topic.name is not None and topic.name != WITNESS
         }

@@ -61,8 +61,8 @@ def in_members(plain: bytes, member_bytes: int) -> bytes:
 def lookup(topic: str, number: int) -> ListOffsetsRequest:
     """Return a lookup of a time of its own, so that lookups are not shared."""
     part = ListOffsetsPartition(partition_index=0, current_leader_epoch=-1, timestamp=AT - number)
-    asked = ListOffsetsTopic(name=topic, partitions=[part])
-    return ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=[asked])
+    topic_request = ListOffsetsTopic(name=topic, partitions=[part])
+    return ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=[topic_request])
 
 
 def loop_ms(broker: Serving) -> float:
@@ -93,10 +93,10 @@ def bomb() -> bytes:
 def written(broker: Serving, topic: str, raw: bytes) -> None:
     with RawClient(broker.port) as client:
         creatable = CreatableTopic(name=topic, num_partitions=1, replication_factor=1, assignments=[], configs=[])
-        client.ask(CreateTopicsRequest(topics=[creatable]), 7, CreateTopicsResponse)
+        client.request(CreateTopicsRequest(topics=[creatable]), 7, CreateTopicsResponse)
         data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=raw)])
         sent = ProduceRequest(acks=1, timeout_ms=10_000, topic_data=[data])
-        answer = client.ask(sent, 9, ProduceResponse)
+        answer = client.request(sent, 9, ProduceResponse)
         assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE
 
 
@@ -111,7 +111,7 @@ def test_repeated_lookups_of_ten_connections_stay_cheap(
     assert len(raw) <= BATCH_BYTES_MAX
     written(broker, topic, raw)
     with RawClient(broker.port) as client:
-        answer = client.ask(lookup(topic, 0), 7, ListOffsetsResponse).topics[0].partitions[0]
+        answer = client.request(lookup(topic, 0), 7, ListOffsetsResponse).topics[0].partitions[0]
         assert answer.error_code == code
     connections = [RawClient(broker.port) for _ in range(CONNECTIONS)]
     loop_before = loop_ms(broker)

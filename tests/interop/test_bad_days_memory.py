@@ -41,7 +41,7 @@ def create(client: RawClient, *names: str) -> None:
     topics = [
         CreatableTopic(name=name, num_partitions=1, replication_factor=1, assignments=[], configs=[]) for name in names
     ]
-    made = client.ask(CreateTopicsRequest(topics=topics), 7, CreateTopicsResponse).topics
+    made = client.request(CreateTopicsRequest(topics=topics), 7, CreateTopicsResponse).topics
     assert {topic.error_code for topic in made} == {ErrorCode.NONE}
 
 
@@ -52,7 +52,7 @@ def produce_request(topic: str, value: bytes) -> ProduceRequest:
 
 
 def produce(client: RawClient, topic: str, value: bytes) -> ErrorCode:
-    answer = client.ask(produce_request(topic, value), 9, ProduceResponse)
+    answer = client.request(produce_request(topic, value), 9, ProduceResponse)
     return ErrorCode(answer.responses[0].partition_responses[0].error_code)
 
 
@@ -78,7 +78,7 @@ def send_the_largest(broker: Serving, largest: int, budget: int, seconds_max: fl
         before = peak_bytes(broker)
         with Crowd(broker.port, CLIENTS, data) as crowd:
             crowd.work_until(lambda: all(one.answers for one in crowd.members), seconds_max)
-            assert not crowd.gone
+            assert not crowd.closed
             assert produce(client, "t", b"small") == ErrorCode.NONE
         # While the last one grows, its old buffer is copied into the new one.
         bound = budget + largest * 3 // 2 + CLIENTS * RECEIVE_BUFFER_BYTES_MIN + SLACK_BYTES
@@ -98,7 +98,7 @@ def test_stuck_requests_are_closed_when_others_need_their_memory(tmp_path: Path)
                 assert produce(client, "t", b"needs none of it") == ErrorCode.NONE
                 with Crowd(broker.port, 5, data) as honest:
                     honest.work_until(lambda: all(one.answers for one in honest.members), SECONDS_MAX)
-                    assert not honest.gone
+                    assert not honest.closed
                 stuck.work_for(0.1)
         assert "it reads too slowly" in broker.errors()
 
@@ -109,18 +109,18 @@ def test_memory_with_200_clients_that_do_not_read_fetched_records(tmp_path: Path
         create(client, "t")
         for _ in range(32):
             assert produce(client, "t", bytes(MIB - 100)) == ErrorCode.NONE
-        asked = [FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=50 * MIB)]
+        partitions = [FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=50 * MIB)]
         request = FetchRequest(
             max_wait_ms=0,
             min_bytes=1,
-            topics=[FetchTopic(topic="t", partitions=asked)],
+            topics=[FetchTopic(topic="t", partitions=partitions)],
             forgotten_topics_data=[],
         )
         before = peak_bytes(broker)
         with Crowd(broker.port, CLIENTS, frame(request, 12), repeats=200, reads=False, receive_buffer=4096) as crowd:
             crowd.work_for(3)
             assert produce(client, "t", b"small") == ErrorCode.NONE
-            assert not crowd.gone
+            assert not crowd.closed
         assert peak_bytes(broker) - before < CLIENTS * 256 * KIB + SLACK_BYTES
 
 
@@ -132,7 +132,7 @@ def test_memory_with_200_clients_that_do_not_read_large_responses(tmp_path: Path
         with Crowd(broker.port, CLIENTS, data, repeats=10_000, reads=False, receive_buffer=4096) as crowd:
             crowd.work_for(5)
             client.ping()
-            assert not crowd.gone
+            assert not crowd.closed
         assert peak_bytes(broker) - before < CLIENTS * 2 * MIB + SLACK_BYTES
 
 
@@ -149,7 +149,7 @@ def test_memory_with_200_clients_that_pipeline_small_requests(tmp_path: Path) ->
         with Crowd(broker.port, CLIENTS, data, reads=False, receive_buffer=4096) as crowd:
             crowd.work_for(5)
             client.ping()
-            assert not crowd.gone
+            assert not crowd.closed
         assert peak_bytes(broker) - before < RECEIVE_BUDGET_BYTES + CLIENTS * 2 * MIB + SLACK_BYTES
 
 
@@ -180,7 +180,7 @@ def test_memory_with_concurrent_requests_of_many_elements(tmp_path: Path) -> Non
             before, peak_before = resident_bytes(broker), peak_bytes(broker)
             with Crowd(broker.port, 6, data) as crowd:
                 crowd.work_until(lambda: all(one.answers for one in crowd.members), SECONDS_MAX)
-                assert not crowd.gone
+                assert not crowd.closed
         assert peak_bytes(broker) - peak_before < 6 * 2 * len(data) + 80 * MIB
         until(lambda: resident_bytes(broker) - before < 64 * MIB)
 
@@ -197,6 +197,6 @@ def test_memory_with_ten_requests_of_100000_batches_each(tmp_path: Path) -> None
             before = resident_bytes(broker)
             with Crowd(broker.port, 10, data) as crowd:
                 crowd.work_until(lambda: all(one.answers for one in crowd.members), SECONDS_MAX)
-                assert not crowd.gone
+                assert not crowd.closed
         assert peak_bytes(broker) - before < 200 * MIB
         until(lambda: resident_bytes(broker) - before < 64 * MIB)

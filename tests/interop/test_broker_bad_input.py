@@ -60,19 +60,19 @@ def client(broker: Broker, bystander: RawClient, caplog: pytest.LogCaptureFixtur
 
 def create(client: RawClient, name: str) -> int:
     topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1, assignments=[], configs=[])
-    return client.ask(CreateTopicsRequest(topics=[topic]), 7, CreateTopicsResponse).topics[0].error_code
+    return client.request(CreateTopicsRequest(topics=[topic]), 7, CreateTopicsResponse).topics[0].error_code
 
 
 def produce(client: RawClient, topic: str, records: bytes | bytearray | None) -> int:
     parts = [PartitionProduceData(index=0, records=records)]
     topics = [TopicProduceData(name=topic, partition_data=parts)]
-    answer = client.ask(ProduceRequest(acks=-1, timeout_ms=5000, topic_data=topics), 9, ProduceResponse)
+    answer = client.request(ProduceRequest(acks=-1, timeout_ms=5000, topic_data=topics), 9, ProduceResponse)
     return answer.responses[0].partition_responses[0].error_code
 
 
 def metadata(client: RawClient, topic: str) -> int:
     request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=True)
-    return client.ask(request, 12, MetadataResponse).topics[0].error_code
+    return client.request(request, 12, MetadataResponse).topics[0].error_code
 
 
 def batch(value: bytes = b"v") -> bytearray:
@@ -238,9 +238,9 @@ def test_disconnects_in_the_middle_of_a_request_are_harmless(broker: Broker, cli
 
 
 def test_disconnects_during_a_long_poll_are_harmless(broker: Broker, client: RawClient) -> None:
-    asked = FetchPartition(partition=0, fetch_offset=1_000_000, partition_max_bytes=1)
-    asked.fetch_offset = end_of(client, "t")
-    topics = [FetchTopic(topic="t", partitions=[asked])]
+    partition = FetchPartition(partition=0, fetch_offset=1_000_000, partition_max_bytes=1)
+    partition.fetch_offset = end_of(client, "t")
+    topics = [FetchTopic(topic="t", partitions=[partition])]
     poll = FetchRequest(max_wait_ms=60_000, min_bytes=1, topics=topics, forgotten_topics_data=[])
     for _ in range(20):
         with RawClient(broker.port) as other:
@@ -253,7 +253,7 @@ def test_disconnects_during_a_long_poll_are_harmless(broker: Broker, client: Raw
 def end_of(client: RawClient, topic: str) -> int:
     topics = [FetchTopic(topic=topic, partitions=[FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1)])]
     request = FetchRequest(max_wait_ms=0, min_bytes=0, topics=topics, forgotten_topics_data=[])
-    return client.ask(request, 12, FetchResponse).responses[0].partitions[0].high_watermark
+    return client.request(request, 12, FetchResponse).responses[0].partitions[0].high_watermark
 
 
 def test_unread_responses_take_bounded_memory(broker: Broker, client: RawClient) -> None:

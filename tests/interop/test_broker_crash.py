@@ -68,21 +68,21 @@ def test_a_kill_during_creation_leaves_whole_topics_or_none(tmp_path: Path) -> N
             with RawClient(broker.port) as client:
                 created(client, f"kept-{number}", partitions=5)
                 state = DeleteTopicState(name=f"kept-{number - 1}", topic_id=ZERO_UUID)
-                client.ask(DeleteTopicsRequest(topics=[state], timeout_ms=5000), 6, DeleteTopicsResponse)
+                client.request(DeleteTopicsRequest(topics=[state], timeout_ms=5000), 6, DeleteTopicsResponse)
                 for more in range(20):
-                    wanted = CreatableTopic(
+                    creatable = CreatableTopic(
                         name=f"half-{number}-{more}",
                         num_partitions=20,
                         replication_factor=1,
                         assignments=[],
                         configs=[],
                     )
-                    client.send(frame(CreateTopicsRequest(topics=[wanted]), 7))
+                    client.send(frame(CreateTopicsRequest(topics=[creatable]), 7))
                 time.sleep(0.02 * number)
                 broker.kill()
             broker.start()
             with RawClient(broker.port) as client:
-                topics = client.ask(MetadataRequest(topics=None), 12, MetadataResponse).topics
+                topics = client.request(MetadataRequest(topics=None), 12, MetadataResponse).topics
                 names = {topic.name for topic in topics}
                 assert f"kept-{number}" in names
                 assert f"kept-{number - 1}" not in names
@@ -96,14 +96,14 @@ def test_a_clean_stop_leaves_its_marker_and_keeps_everything(tmp_path: Path) -> 
     with serving(tmp_path) as broker:
         with RawClient(broker.port) as client:
             created(client, TOPIC)
-            client.ask(numbers_request(range(100), LEADER), PRODUCE, ProduceResponse)
+            client.request(numbers_request(range(100), LEADER), PRODUCE, ProduceResponse)
         assert broker.stop() == 0
         assert (tmp_path / "data" / MARKER).exists()
         broker.start()
         assert not (tmp_path / "data" / MARKER).exists()
         with RawClient(broker.port) as client:
             assert read_all(client, 0) == list(range(100))
-            client.ask(numbers_request(range(100, 101), ALL), PRODUCE, ProduceResponse)
+            client.request(numbers_request(range(100, 101), ALL), PRODUCE, ProduceResponse)
             assert read_all(client, 0) == list(range(101))
         broker.kill()
         assert not (tmp_path / "data" / MARKER).exists()
@@ -118,10 +118,13 @@ def test_ctrl_c_stops_at_once_despite_open_connections(tmp_path: Path) -> None:
                 value = [(None, b"x" * 1_000_000, (), 1)]
                 parts = [PartitionProduceData(index=0, records=encode_batch(value))]
                 topics = [TopicProduceData(name=TOPIC, partition_data=parts)]
-                client.ask(ProduceRequest(acks=LEADER, timeout_ms=1000, topic_data=topics), 9, ProduceResponse)
-        asked = [FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=50 << 20)]
+                client.request(ProduceRequest(acks=LEADER, timeout_ms=1000, topic_data=topics), 9, ProduceResponse)
+        partitions = [FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=50 << 20)]
         slow = FetchRequest(
-            max_wait_ms=0, min_bytes=1, topics=[FetchTopic(topic=TOPIC, partitions=asked)], forgotten_topics_data=[]
+            max_wait_ms=0,
+            min_bytes=1,
+            topics=[FetchTopic(topic=TOPIC, partitions=partitions)],
+            forgotten_topics_data=[],
         )
         ends = [FetchPartition(partition=0, fetch_offset=20, partition_max_bytes=1)]
         poll = FetchRequest(

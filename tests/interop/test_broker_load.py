@@ -45,8 +45,8 @@ def client(broker: Serving) -> Iterator[RawClient]:
 @pytest.fixture
 def topic(client: RawClient) -> str:
     name = f"load-{uuid4().hex[:12]}"
-    wanted = CreatableTopic(name=name, num_partitions=1, replication_factor=1, assignments=[], configs=[])
-    (made,) = client.ask(CreateTopicsRequest(topics=[wanted]), 7, CreateTopicsResponse).topics
+    creatable = CreatableTopic(name=name, num_partitions=1, replication_factor=1, assignments=[], configs=[])
+    (made,) = client.request(CreateTopicsRequest(topics=[creatable]), 7, CreateTopicsResponse).topics
     assert made.error_code == ErrorCode.NONE
     return name
 
@@ -58,13 +58,13 @@ def produce_request(topic: str, value: bytes, acks: int = ALL) -> ProduceRequest
 
 
 def fetch_request(topic: str, offset: int, *, wait_ms: int = 0, max_bytes: int = 50 * MIB) -> FetchRequest:
-    asked = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=max_bytes)
-    topics = [FetchTopic(topic=topic, partitions=[asked])]
+    partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=max_bytes)
+    topics = [FetchTopic(topic=topic, partitions=[partition])]
     return FetchRequest(max_wait_ms=wait_ms, min_bytes=1, max_bytes=max_bytes, topics=topics, forgotten_topics_data=[])
 
 
 def produce(client: RawClient, topic: str, value: bytes, acks: int = ALL) -> int:
-    answer = client.ask(produce_request(topic, value, acks), 9, ProduceResponse)
+    answer = client.request(produce_request(topic, value, acks), 9, ProduceResponse)
     (part,) = answer.responses[0].partition_responses
     assert part.error_code == ErrorCode.NONE
     return part.base_offset
@@ -131,7 +131,7 @@ def test_slow_readers_slow_only_themselves(broker: Serving, client: RawClient, t
     started = time.monotonic()
     offset = 0
     while offset < end:
-        answer = client.ask(fetch_request(topic, offset, max_bytes=8 * MIB), 12, FetchResponse)
+        answer = client.request(fetch_request(topic, offset, max_bytes=8 * MIB), 12, FetchResponse)
         records = answer.responses[0].partitions[0].records
         assert isinstance(records, memoryview)
         offset = max(batch.next_offset for batch in iter_batches(records))
@@ -203,8 +203,8 @@ def test_idle_connections_are_closed(tmp_path: Path) -> None:
     """A connection is idle without requests, or if it does not read responses; not during a long poll."""
     with serving(tmp_path, connections_max_idle_ms="1000") as broker:
         with RawClient(broker.port) as client:
-            wanted = CreatableTopic(name="t", num_partitions=1, replication_factor=1, assignments=[], configs=[])
-            client.ask(CreateTopicsRequest(topics=[wanted]), 7, CreateTopicsResponse)
+            creatable = CreatableTopic(name="t", num_partitions=1, replication_factor=1, assignments=[], configs=[])
+            client.request(CreateTopicsRequest(topics=[creatable]), 7, CreateTopicsResponse)
             filled(client, "t", 8)
         idle, waiting = RawClient(broker.port), RawClient(broker.port)
         slow = RawClient(broker.port, receive_buffer=4096)

@@ -53,7 +53,7 @@ def test_start_takes_little_processor_time_and_memory(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "host"),
     [
         ({}, "127.0.0.1"),
         ({"listeners": "PLAINTEXT://localhost:0"}, "localhost"),
@@ -62,11 +62,11 @@ def test_start_takes_little_processor_time_and_memory(tmp_path: Path) -> None:
         ({"advertised.listeners": "PLAINTEXT://kafka.example.org:9094"}, "kafka.example.org"),
     ],
 )
-def test_clients_get_a_reachable_address(tmp_path: Path, settings: dict[str, str], told: str) -> None:
+def test_clients_get_a_reachable_address(tmp_path: Path, settings: dict[str, str], host: str) -> None:
     """That is the advertised host, else the listener's; for a wildcard, the address that the client connected to."""
     with Serving(tmp_path, "--insecure", **settings) as broker, RawClient(broker.port) as client:
-        (known,) = client.ask(MetadataRequest(topics=[]), 12, MetadataResponse).brokers
-        assert (known.host, known.port) == (told, 9094 if "example" in told else broker.port)
+        (known,) = client.request(MetadataRequest(topics=[]), 12, MetadataResponse).brokers
+        assert (known.host, known.port) == (host, 9094 if "example" in host else broker.port)
 
 
 def overrides(directory: Path, port: int = 0) -> list[str]:
@@ -180,7 +180,7 @@ def test_a_corrupt_metadata_file_ends_the_start(tmp_path: Path) -> None:
             topic = CreatableTopic(
                 name=f"topic-{number}", num_partitions=1, replication_factor=1, assignments=[], configs=[]
             )
-            (made,) = client.ask(CreateTopicsRequest(topics=[topic]), 7, CreateTopicsResponse).topics
+            (made,) = client.request(CreateTopicsRequest(topics=[topic]), 7, CreateTopicsResponse).topics
             assert made.error_code == ErrorCode.NONE
     path = tmp_path / "data" / "metadata.sqlite"
     data = bytearray(path.read_bytes())
@@ -286,7 +286,7 @@ def test_an_unreadable_znode_fails_only_changes_that_depend_on_it(tmp_path: Path
             tree.set(path, b"rubbish")
         topics = [CreatePartitionsTopic(name=name, count=2, assignments=None) for name in ("bad", "good")]
         request = CreatePartitionsRequest(topics=topics, timeout_ms=20_000, validate_only=False)
-        bad, good = client.ask(request, 3, CreatePartitionsResponse).results
+        bad, good = client.request(request, 3, CreatePartitionsResponse).results
         assert good.error_code == ErrorCode.NONE
         assert partitions_of(client, "bad") == (ErrorCode.NONE, 1 if stops else 2)
         if stops:
@@ -306,7 +306,7 @@ def find_coordinator(client: RawClient) -> ErrorCode:
     end = time.monotonic() + WAIT_SECONDS_MAX
     request = FindCoordinatorRequest(key_type=0, coordinator_keys=["g"])
     while True:
-        (found,) = client.ask(request, 4, FindCoordinatorResponse).coordinators
+        (found,) = client.request(request, 4, FindCoordinatorResponse).coordinators
         if found.error_code == ErrorCode.NONE or time.monotonic() > end or "can't" in (found.error_message or ""):
             return ErrorCode(found.error_code)
         time.sleep(0.05)
@@ -314,12 +314,12 @@ def find_coordinator(client: RawClient) -> ErrorCode:
 
 def partitions_of(client: RawClient, topic: str) -> tuple[ErrorCode, int]:
     request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=True)
-    (told,) = client.ask(request, 12, MetadataResponse).topics
-    return ErrorCode(told.error_code), len(told.partitions)
+    (topic_found,) = client.request(request, 12, MetadataResponse).topics
+    return ErrorCode(topic_found.error_code), len(topic_found.partitions)
 
 
 @pytest.mark.parametrize(
-    ("topic", "path", "told"),
+    ("topic", "path", "error"),
     [
         ("bad", "/brokers/topics/bad", ErrorCode.LEADER_NOT_AVAILABLE),
         ("bad", "/brokers/topics/bad/partitions/0/state", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),  # As in Kafka.
@@ -327,7 +327,7 @@ def partitions_of(client: RawClient, topic: str) -> tuple[ErrorCode, int]:
     ],
 )
 def test_an_unreadable_znode_makes_only_its_topic_unavailable(
-    tmp_path: Path, topic: str, path: str, told: ErrorCode
+    tmp_path: Path, topic: str, path: str, error: ErrorCode
 ) -> None:
     """The topic is back unchanged once the znode can be read again; other topics are served."""
     with serving(tmp_path, offsets_topic_num_partitions="2") as broker:
@@ -344,7 +344,7 @@ def test_an_unreadable_znode_makes_only_its_topic_unavailable(
         assert f"failed to read {path}" in broker.errors()
         with RawClient(broker.port) as client:
             produced(client, "good", b"a")
-            assert partitions_of(client, topic) == (told, 0), "and it is not made anew"
+            assert partitions_of(client, topic) == (error, 0), "and it is not made anew"
             if topic == "bad":
                 assert create(client, topic) == [ErrorCode.TOPIC_ALREADY_EXISTS]
             else:

@@ -46,12 +46,12 @@ class Case:
             value = b"%d" % self._sent
             self._sent += 1
 
-            def told(error: KafkaError | None, _: object, value: bytes = value) -> None:
+            def on_delivery(error: KafkaError | None, _: object, value: bytes = value) -> None:
                 answers.add("acknowledged" if error is None else error.name())
                 if error is None:
                     self.kept[topic].add(value)
 
-            producer.produce(topic, value, partition=self._sent % PARTITIONS, on_delivery=told)
+            producer.produce(topic, value, partition=self._sent % PARTITIONS, on_delivery=on_delivery)
         assert producer.flush(SECONDS_MAX) == 0
         return answers
 
@@ -60,12 +60,12 @@ class Case:
         for number in numbers:
             admin = AdminClient({"bootstrap.servers": self.brokers[number].address, "log_level": 0})
 
-            def is_so(admin: AdminClient = admin) -> bool:
+            def condition(admin: AdminClient = admin) -> bool:
                 topics = admin.list_topics(timeout=SECONDS_MAX).topics
                 states = [one for name in self.kept for one in topics[name].partitions.values()]
                 return all(sorted(one.isrs) == sorted(numbers) and one.leader in numbers for one in states)
 
-            until(is_so)
+            until(condition)
 
     def check(self) -> None:
         """Check that all replicas are in sync and equal, and contain every acknowledged record once."""

@@ -59,9 +59,9 @@ def test_a_topic_is_created_altered_and_deleted(admin: Administrator) -> None:
     assert grown.keys() == set(range(5))
     assert set(grown.values()) == set(cluster.brokers)
     admin.delete_topic(topic)
-    with pytest.raises(ClientError) as gone:
+    with pytest.raises(ClientError) as missing:
         admin.delete_topic(topic)
-    assert gone.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert missing.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _settled(admin: Administrator, topic: str, partitions: int) -> Mapping[int, int]:
@@ -80,14 +80,14 @@ def test_the_cluster_is_described(clients: Opened, admin: Administrator) -> None
     cluster = admin.describe_cluster()
     assert clients.address in cluster.brokers.values()
     assert cluster.controller in cluster.brokers
-    told = Librdkafka(clients.address).describe_cluster()
-    assert cluster.brokers == told.brokers
-    assert told.id and cluster.id in (told.id, None if admin.name in SAYS_NO_CLUSTER_ID else told.id)
+    described = Librdkafka(clients.address).describe_cluster()
+    assert cluster.brokers == described.brokers
+    assert described.id and cluster.id in (described.id, None if admin.name in WITHOUT_CLUSTER_ID else described.id)
 
 
 # These are gaps of the clients with any broker: the same tests find them with Apache Kafka.
-SAYS_NO_CLUSTER_ID = {"sarama"}
-SAYS_THE_END_FOR_A_TIME_TO_COME = {"franz-go"}
+WITHOUT_CLUSTER_ID = {"sarama"}
+RETURNS_END_FOR_LATER_TIMES = {"franz-go"}
 GAPS = {
     ("aiokafka", "describe what is unknown"): "its description creates the topic",
     ("kafka-python", "configs of what is unknown"): "it does not look at the error",
@@ -180,11 +180,11 @@ def kcat(clients: Opened) -> Kcat:
 
 @pytest.mark.parametrize("name", [parameter("kcat")])
 def test_kcat_lists_topics_and_offsets(clients: Opened, kcat: Kcat, existing: str, timed: str, name: str) -> None:
-    told = kcat.list_topic(existing)
-    brokers = {broker["id"]: broker["name"] for broker in told["brokers"]}
+    listed = kcat.list_topic(existing)
+    brokers = {broker["id"]: broker["name"] for broker in listed["brokers"]}
     assert clients.address in brokers.values()
-    assert told["controllerid"] in brokers
-    (topic,) = told["topics"]
+    assert listed["controllerid"] in brokers
+    (topic,) = listed["topics"]
     assert topic["topic"] == existing
     assert [(one["partition"], one["isrs"]) for one in topic["partitions"]] == [
         (index, [{"id": one["leader"]}]) for index, one in enumerate(topic["partitions"])

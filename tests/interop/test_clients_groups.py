@@ -44,7 +44,7 @@ def test_members_join_and_leave_without_losing_records(clients: Opened, name: st
         owned = group.settled()
         group.write(EACH)
         assert group.has_read_all() == Counter(group.written), "each of them once"
-        assert {who: frozenset(one.partition for one in group.places(who)) for who in owned} == owned
+        assert {member: frozenset(one.partition for one in group.places(member)) for member in owned} == owned
         with group.writing():
             group.join(client, way)
             group.settled()
@@ -53,7 +53,7 @@ def test_members_join_and_leave_without_losing_records(clients: Opened, name: st
                 group.settled()
         group.has_read_all()
         group.leave_all()
-        goes_on_where_it_was(clients, group, name, way)
+        check_resumes(clients, group, name, way)
 
 
 # Its leave request does not name its instance, so the broker refuses it, and keeps the member's place.
@@ -70,13 +70,13 @@ STATIC_WAYS = [
 def test_a_static_member_returns_to_its_partitions(clients: Opened, name: str, way: Way) -> None:
     client = clients[name]
     with Group(clients.address, PARTITIONS) as group:
-        stays, goes = group.join(client, way, "stays"), group.join(client, way, "goes")
+        stays, leaves = group.join(client, way, "stays"), group.join(client, way, "goes")
         owned = group.settled()
         group.write(EACH)
         assert group.has_read_all() == Counter(group.written)
-        group.leave(goes)
+        group.leave(leaves)
         group.write(EACH)
-        assert group.join(client, way, goes) == goes
+        assert group.join(client, way, leaves) == leaves
         assert group.has_read_all() == Counter(group.written), "each of them once"
         assert group.settled() == owned
         assert {place.partition for place in group.places(stays)} == owned[stays]
@@ -94,7 +94,7 @@ def test_different_clients_share_a_group(clients: Opened, way: Way) -> None:
         owned = group.settled()
         group.write(EACH)
         assert group.has_read_all() == Counter(group.written), "each of them once"
-        assert {who: frozenset(one.partition for one in group.places(who)) for who in owned} == owned
+        assert {member: frozenset(one.partition for one in group.places(member)) for member in owned} == owned
         with group.writing():
             group.leave(members[0])
             group.settled()
@@ -132,17 +132,17 @@ def test_a_consumer_with_manual_assignment_commits_on_close(clients: Opened) -> 
         began = time.monotonic()
         consumer.close()
         assert time.monotonic() - began < CLOSE_SECONDS_MAX
-        told = clients.administrator("confluent-kafka").committed(group.name, group.topic)
-        assert told[0].offset == EACH
+        committed = clients.administrator("confluent-kafka").committed(group.name, group.topic)
+        assert committed[0].offset == EACH
 
 
-def goes_on_where_it_was(clients: Opened, group: Group, name: str, way: Way) -> None:
+def check_resumes(clients: Opened, group: Group, name: str, way: Way) -> None:
     """Check that the next member begins exactly at the committed offsets."""
     teller = clients.administrator(name) if name in ADMINISTRATORS else Librdkafka(clients.address)
     committed = teller.committed(group.name, group.topic)
     assert committed.keys() == group.partitions
     if name not in WITHOUT_METADATA:
-        assert {one.metadata for one in committed.values()} <= {f"read by {who}" for who in group.names}
+        assert {one.metadata for one in committed.values()} <= {f"read by {member}" for member in group.names}
     group.write(1)
     next_one = group.join(clients[name], way)
     group.has_read_all()

@@ -18,7 +18,7 @@ LOST = 2  # Responses.
 VALUES = [b"%d" % number for number in range(50)]
 RECORDS = [Record(b"key", value) for value in VALUES]
 # It ends when its connection does.
-GIVES_UP = {"kcat"}
+NEVER_RETRIES = {"kcat"}
 # These are idempotent unless they are told not to be.
 BY_THEMSELVES = ["kafka-python", "java-4.4.0", "franz-go"]
 
@@ -47,7 +47,9 @@ def written(broker: Broker, clients: Opened, name: str, idempotent: bool | None)
     return [one.record.value for one in found]
 
 
-@pytest.mark.parametrize("name", [parameter(name) for name in CLIENTS if name not in {*NEVER_IDEMPOTENT, *GIVES_UP}])
+@pytest.mark.parametrize(
+    "name", [parameter(name) for name in CLIENTS if name not in {*NEVER_IDEMPOTENT, *NEVER_RETRIES}]
+)
 def test_an_idempotent_producer_writes_each_record_once(broker: Broker, clients: Opened, name: str) -> None:
     assert written(broker, clients, name, idempotent=True) == VALUES
 
@@ -57,7 +59,7 @@ def test_a_producer_with_default_settings_writes_each_record_once(broker: Broker
     assert written(broker, clients, name, idempotent=None) == VALUES
 
 
-@pytest.mark.parametrize("name", [parameter(name) for name in CLIENTS if name not in GIVES_UP])
+@pytest.mark.parametrize("name", [parameter(name) for name in CLIENTS if name not in NEVER_RETRIES])
 def test_a_producer_without_idempotence_writes_duplicates(broker: Broker, clients: Opened, name: str) -> None:
     found = Counter(written(broker, clients, name, idempotent=False))
     assert found.keys() == set(VALUES)

@@ -73,12 +73,12 @@ def test_reading_starts_at_the_requested_position(
 
 @pytest.mark.parametrize("name", CLIENT_PARAMETERS)
 def test_reading_from_the_end_returns_later_records_only(clients: Opened, name: str) -> None:
-    _comes_later(clients, name, END)
+    check_only_later_records(clients, name, END)
 
 
 @pytest.mark.parametrize("name", RESETTING)
 def test_an_offset_outside_the_log_is_reset_to_the_latest(clients: Opened, name: str) -> None:
-    _comes_later(clients, name, Start("offset", PAST_THE_END, "latest"))
+    check_only_later_records(clients, name, Start("offset", PAST_THE_END, "latest"))
 
 
 @pytest.mark.parametrize("name", RESETTING)
@@ -110,7 +110,7 @@ def test_a_reader_at_the_end_gets_new_records(clients: Opened, name: str, codec:
         assert reading.result() == [Read(2, RECORDS[2]), Read(3, RECORDS[3])]
 
 
-def _comes_later(clients: Opened, name: str, start: Start) -> None:
+def check_only_later_records(clients: Opened, name: str, start: Start) -> None:
     """Check that the reader gets later records only; write until it reads, as its start is not known."""
     topic, writer = new_topic(clients.address), Librdkafka(clients.address)
     writer.produce(topic, "none", RECORDS)

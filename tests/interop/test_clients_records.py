@@ -99,13 +99,13 @@ def test_the_broker_keeps_the_codec_of_the_client(clients: Opened, written: Writ
 
 
 def _batches(address: str, written: Written) -> Iterator[Batch]:
-    asked = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=100 * MIB)
-    topics = [FetchTopic(topic=written.topic, partitions=[asked])]
+    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=100 * MIB)
+    topics = [FetchTopic(topic=written.topic, partitions=[partition])]
     request = FetchRequest(max_wait_ms=100, min_bytes=1, max_bytes=100 * MIB, topics=topics, forgotten_topics_data=[])
-    told = Librdkafka(address)
-    leader = told.describe_cluster().brokers[told.describe_topic(written.topic).leaders[0]]
+    admin = Librdkafka(address)
+    leader = admin.describe_cluster().brokers[admin.describe_topic(written.topic).leaders[0]]
     with RawClient(int(leader.rpartition(":")[2])) as raw:
-        answer = raw.ask(request, 12, FetchResponse)
+        answer = raw.request(request, 12, FetchResponse)
         records = answer.responses[0].partitions[0].records
         assert isinstance(records, memoryview)
         yield from iter_batches(records)

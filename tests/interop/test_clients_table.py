@@ -21,7 +21,7 @@ from clients.registry import (
 )
 
 TOOLS = "kafka-tools"
-NOBODY = "127.0.0.1:1"
+NO_BROKER = "127.0.0.1:1"
 # Their versions are chosen here; the others come from pip or Debian.
 PINNED = {TOOLS: kafka_peer.VERSION, f"java-{JAVA_NEW}": JAVA_NEW, f"java-{JAVA_OLD}": JAVA_OLD}
 CHOSEN_HERE = {"franz-go", "sarama", "kafka-go", "kafkajs"}
@@ -42,11 +42,11 @@ def test_rows_with_all_tests_include_administration() -> None:
 
 
 def test_rows_name_group_protocols_and_transactions() -> None:
-    assert {name: told.split(", ") for name, (told, _, _) in groups().items()} == {
+    assert {name: protocols.split(", ") for name, (protocols, _, _) in groups().items()} == {
         name: list(ways) for name, ways in WAYS.items()
     }
-    assert {name for name, (_, told, _) in groups().items() if told == "no"} == WITHOUT_INSTANCES
-    assert {name for name, (_, _, told) in groups().items() if told == "no"} == WITHOUT_TRANSACTIONS
+    assert {name for name, (_, protocols, _) in groups().items() if protocols == "no"} == WITHOUT_INSTANCES
+    assert {name for name, (_, _, protocols) in groups().items() if protocols == "no"} == WITHOUT_TRANSACTIONS
 
 
 def test_pinned_versions_equal_the_table() -> None:
@@ -56,7 +56,7 @@ def test_pinned_versions_equal_the_table() -> None:
 @pytest.mark.parametrize("name", [parameter(name) for name in sorted(CHOSEN_HERE)])
 def test_installed_versions_equal_the_lock_files(name: str) -> None:
     assert lacks(name) is None
-    opened = Opened(NOBODY)
+    opened = Opened(NO_BROKER)
     try:
         assert version_of(name) == opened[name].version.removeprefix("v").split()[0]
     finally:

@@ -45,9 +45,9 @@ def filled(address: str, **configs: str) -> str:
 
 def by_librdkafka(address: str, topic: str, offset: int) -> int | ErrorCode:
     admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
-    (told,) = admin.delete_records([TopicPartition(topic, 0, offset)]).values()
+    (result,) = admin.delete_records([TopicPartition(topic, 0, offset)]).values()
     try:
-        return int(told.result(SECONDS_MAX).low_watermark)
+        return int(result.result(SECONDS_MAX).low_watermark)
     except KafkaException as error:
         return ErrorCode(error.args[0].code())
 
@@ -55,8 +55,8 @@ def by_librdkafka(address: str, topic: str, offset: int) -> int | ErrorCode:
 def by_kafka_python(address: str, topic: str, offset: int) -> int | ErrorCode:
     admin: Any = KafkaAdminClient(bootstrap_servers=address)
     try:
-        told = admin.delete_records({TopicPartitionOfKafkaPython(topic, 0): offset})
-        return int(next(iter(told.values()))["low_watermark"])
+        result = admin.delete_records({TopicPartitionOfKafkaPython(topic, 0): offset})
+        return int(next(iter(result.values()))["low_watermark"])
     except Exception as error:
         return ErrorCode(error.errno)  # type: ignore[attr-defined]
     finally:
@@ -107,13 +107,13 @@ def test_kafkas_tools_delete_records_and_describe_log_dirs(
     address: str, ran: Callable[..., str], tmp_path: Path
 ) -> None:
     topic = filled(address)
-    wanted = tmp_path / "offsets.json"
-    wanted_parts = [{"topic": topic, "partition": 0, "offset": 7}, {"topic": topic, "partition": 1, "offset": -1}]
-    wanted.write_text(json.dumps({"version": 1, "partitions": wanted_parts}))
+    offsets_file = tmp_path / "offsets.json"
+    partitions = [{"topic": topic, "partition": 0, "offset": 7}, {"topic": topic, "partition": 1, "offset": -1}]
+    offsets_file.write_text(json.dumps({"version": 1, "partitions": partitions}))
     at = ("--bootstrap-server", address)
-    told = ran(tmp_path, DELETE_RECORDS, *at, "--offset-json-file", str(wanted))
-    assert f"partition: {topic}-0\tlow_watermark: 7" in told
-    assert f"partition: {topic}-1\tlow_watermark: 0" in told
+    output = ran(tmp_path, DELETE_RECORDS, *at, "--offset-json-file", str(offsets_file))
+    assert f"partition: {topic}-0\tlow_watermark: 7" in output
+    assert f"partition: {topic}-1\tlow_watermark: 0" in output
     described = ran(tmp_path, LOG_DIRS, *at, "--describe", "--topic-list", topic)
     (line,) = [line for line in described.splitlines() if line.startswith("{")]
     folders = [folder for one in json.loads(line)["brokers"] for folder in one["logDirs"]]
@@ -129,6 +129,6 @@ def test_kafkas_tools_delete_records_and_describe_log_dirs(
 def test_kafka_python_describes_the_folders(address: str) -> None:
     topic = filled(address)
     admin: Any = KafkaAdminClient(bootstrap_servers=address)
-    told = repr(admin.describe_log_dirs())
+    output = repr(admin.describe_log_dirs())
     admin.close()
-    assert topic in told
+    assert topic in output

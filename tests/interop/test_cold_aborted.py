@@ -20,7 +20,7 @@ from odradek.record.records import decode
 from odradek.testing import Broker
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from support.asking import FETCH, MIB, created, produced
-from support.held_up import SECONDS_MAX, HeldUp
+from support.held_up import SECONDS_MAX, BlockedPool
 from support.raw_client import RawClient
 
 SMALL = {"log.segment.bytes": str(MIB), "log.index.interval.bytes": "16384"}
@@ -106,17 +106,17 @@ class Reader:
         (part,) = answer.responses[0].partitions
         assert not part.error_code
         assert isinstance(part.records, bytes | memoryview)
-        told = part.aborted_transactions or []
-        begun = {one.producer_id: one.first_offset for one in sorted(told, key=lambda one: -one.first_offset)}
+        aborted = part.aborted_transactions or []
+        begun = {one.producer_id: one.first_offset for one in sorted(aborted, key=lambda one: -one.first_offset)}
         for batch in iter_batches(bytes(part.records)):
             self.offset = batch.next_offset
             first = begun.get(batch.producer_id)
             if batch.is_control:
-                later = [one.first_offset for one in told if one.producer_id == batch.producer_id]
+                later = [one.first_offset for one in aborted if one.producer_id == batch.producer_id]
                 begun[batch.producer_id] = min((one for one in later if one > batch.base_offset), default=1 << 60)
             elif first is None or batch.base_offset < first:
                 self.values += [bytes(record.value or b"") for record in decode(batch)]
-        return [one.first_offset for one in told]
+        return [one.first_offset for one in aborted]
 
 
 @pytest.mark.parametrize("dropped", [TRANSACTION_INDEX, ""])
@@ -125,17 +125,17 @@ def test_only_the_fetch_that_needs_a_cold_index_waits(directory: Path, dropped: 
     with Broker(SMALL, directory=directory) as broker, RawClient(broker.port) as one, RawClient(broker.port) as other:
         created(other, "other")
         expected, found = Reader(), Reader()
-        told = expected.take(one.ask(fetch_of(0), FETCH, FetchResponse))
-        assert 0 in told, "the long transaction, which the last index tells of"
+        expected_offsets = expected.take(one.request(fetch_of(0), FETCH, FetchResponse))
+        assert 0 in expected_offsets, "the long transaction, which the last index tells of"
     with Broker(SMALL, directory=directory) as broker, RawClient(broker.port) as one, RawClient(broker.port) as other:
         drop(directory, dropped)
-        with ThreadPoolExecutor(1) as beside, HeldUp(broker, Pool.READS) as held:
-            asked = beside.submit(one.ask, fetch_of(0), FETCH, FetchResponse)
+        with ThreadPoolExecutor(1) as beside, BlockedPool(broker, Pool.READS) as held:
+            pending = beside.submit(one.request, fetch_of(0), FETCH, FetchResponse)
             for number in range(20):
                 assert produced(other, "other", b"served") == number
-            assert not asked.done()
+            assert not pending.done()
             held.gate.set()
-            assert found.take(asked.result(SECONDS_MAX)) == told
+            assert found.take(pending.result(SECONDS_MAX)) == expected_offsets
         assert (found.offset, found.values) == (expected.offset, expected.values)
 
 
@@ -164,7 +164,7 @@ def test_all_committed_records_are_read_with_cold_indexes(
         while len(reader.values) < len(committed):
             before = reader.offset
             drop(directory, "")
-            reader.take(client.ask(fetch_of(before), FETCH, FetchResponse))
+            reader.take(client.request(fetch_of(before), FETCH, FetchResponse))
             assert reader.offset > before
         assert reader.values == committed
         assert not read_on_the_loop

@@ -19,7 +19,7 @@ from odradek.record.record_batch import iter_batches
 from odradek.testing import Broker
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from support.asking import FETCH, MIB, created, produced
-from support.held_up import SECONDS_MAX, HeldUp
+from support.held_up import SECONDS_MAX, BlockedPool
 from support.raw_client import RawClient
 
 # Segments of which each has an index of some pages, and a walk from an entry of it goes to another page.
@@ -100,13 +100,13 @@ def test_only_the_fetch_of_cold_records_waits(tmp_path: Path, partitions: int, i
         created(other, "other")
         named = [BATCHES // 2] * min(partitions, FILLED_MAX) + [0] * (partitions - FILLED_MAX)
         drop(tmp_path)
-        with ThreadPoolExecutor(1) as beside, HeldUp(broker, Pool.READS) as held:
-            asked = beside.submit(one.ask, fetch_of(named, isolation=isolation), FETCH, FetchResponse)
+        with ThreadPoolExecutor(1) as beside, BlockedPool(broker, Pool.READS) as held:
+            pending = beside.submit(one.request, fetch_of(named, isolation=isolation), FETCH, FetchResponse)
             for number in range(20):
                 assert produced(other, "other", b"served") == number
-            assert not asked.done()
+            assert not pending.done()
             held.gate.set()
-            answer = asked.result(SECONDS_MAX)
+            answer = pending.result(SECONDS_MAX)
         assert set(ends(answer)) == set(range(min(partitions, FILLED_MAX)))
 
 
@@ -120,7 +120,7 @@ def test_cold_records_are_read_in_order(tmp_path: Path, partitions: int, is_sess
         rounds = 0
         while min(offsets) < BATCHES:
             drop(tmp_path)
-            answer = client.ask(fetch_of(offsets, session, epoch), FETCH, FetchResponse)
+            answer = client.request(fetch_of(offsets, session, epoch), FETCH, FetchResponse)
             if is_session:
                 session, epoch = answer.session_id, epoch + 1
             assert answer.error_code == 0
@@ -155,12 +155,12 @@ def test_a_file_truncated_during_a_cold_read_is_an_error(tmp_path: Path) -> None
     with Broker(SMALL, directory=tmp_path) as broker, RawClient(broker.port) as client, RawClient(broker.port) as other:
         drop(tmp_path)
         first = min(tmp_path.glob("t-0/*.log"))
-        with ThreadPoolExecutor(1) as beside, HeldUp(broker, Pool.READS) as held:
-            asked = beside.submit(client.ask, fetch_of([50]), FETCH, FetchResponse)
+        with ThreadPoolExecutor(1) as beside, BlockedPool(broker, Pool.READS) as held:
+            pending = beside.submit(client.request, fetch_of([50]), FETCH, FetchResponse)
             other.ping()
             os.truncate(first, 0)
             held.gate.set()
-            (part,) = asked.result(SECONDS_MAX).responses[0].partitions
+            (part,) = pending.result(SECONDS_MAX).responses[0].partitions
         assert part.error_code
         created(other, "another")
         assert produced(other, "another", b"served") == 0

@@ -81,7 +81,7 @@ def test_cached_request_templates_use_the_new_value(client: RawClient) -> None:
         assert altered(client, kind, name, (key, DELETE, None)) == DONE
     assert produce(client, "known", b"x" * 500)[0] == ErrorCode.NONE
     assert altered(client, TOPIC, "known", ("message.timestamp.type", SET, "LogAppendTime")) == DONE
-    (part,) = client.ask(produce_request("known", b"x" * 500), 9, ProduceResponse).responses[0].partition_responses
+    (part,) = client.request(produce_request("known", b"x" * 500), 9, ProduceResponse).responses[0].partition_responses
     assert part.log_append_time_ms > 0
 
 

@@ -149,7 +149,7 @@ def test_a_static_member_returns_to_its_partitions(group: Group, command: Comman
     share([again, second], group.partitions)
     assert again.assigned == had
     assert second.assigned == others
-    assert sum(line.startswith("revoked") for line in second.said) <= 1  # The half that the first one received.
+    assert sum(line.startswith("revoked") for line in second.output) <= 1  # The half that the first one received.
 
 
 @pytest.mark.parametrize("command", CLIENTS)

@@ -41,7 +41,7 @@ def test_each_record_is_copied_once(tmp_path: Path, name: str, program: Program)
             sink.read(3 * RECORDS // 5, instances)
             instances.kill(1)
             sink.read(RECORDS, instances)
-        print(f"{instances.restarts} instances ended by themselves:\n{instances.said()}")
+        print(f"{instances.restarts} instances ended by themselves:\n{instances.output()}")
         with Sink(clients) as sink:
             sink.read_to_the_end()
         assert sink.values == expected
@@ -61,9 +61,9 @@ def fill(clients: Clients) -> dict[int, list[int]]:
 
 def committed(clients: Clients) -> dict[int, int]:
     """Return the group's offsets in the source, by partition."""
-    asked = [TopicPartition(SOURCE, partition) for partition in range(PARTITIONS)]
+    partitions = [TopicPartition(SOURCE, partition) for partition in range(PARTITIONS)]
     with closing(Consumer(clients.member(GROUP, "classic"))) as consumer:
-        return {one.partition: one.offset for one in consumer.committed(asked, SECONDS_MAX)}
+        return {one.partition: one.offset for one in consumer.committed(partitions, SECONDS_MAX)}
 
 
 class Sink:
@@ -86,7 +86,7 @@ class Sink:
         """Read at least so many records."""
         until = time.monotonic() + SECONDS_MAX
         while (copied := sum(map(len, self.values.values()))) < count:
-            assert time.monotonic() < until, f"{copied} of {count}; {instances.restarts} ended: {instances.said()}"
+            assert time.monotonic() < until, f"{copied} of {count}; {instances.restarts} ended: {instances.output()}"
             self._read()
 
     def read_to_the_end(self) -> None:

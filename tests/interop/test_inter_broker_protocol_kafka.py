@@ -135,7 +135,7 @@ def seen(port: int, connect: str) -> Seen:
     records = {topic: kinds(port, topic) for topic in STATE_TOPICS}
     client = RawClient(port)
     request = ApiVersionsRequest(client_software_name="tests", client_software_version="1")
-    answer = client.ask(request, 3, ApiVersionsResponse)
+    answer = client.request(request, 3, ApiVersionsResponse)
     client.socket.close()
     tree = open_zookeeper(connect)
     try:

@@ -47,9 +47,9 @@ def timed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Timed]:
     with TimedServing(directory) as serving, RawClient(serving.port) as client:
         created(client, TOPIC, partitions=PARTITIONS)
         for kind in range(2):
-            client.ask(FindCoordinatorRequest(key="tx", key_type=kind), 3, FindCoordinatorResponse)
+            client.request(FindCoordinatorRequest(key="tx", key_type=kind), 3, FindCoordinatorResponse)
         topics = [MetadataRequestTopic(name=TOPIC)]
-        (topic,) = client.ask(MetadataRequest(topics=topics), 12, MetadataResponse).topics
+        (topic,) = client.request(MetadataRequest(topics=topics), 12, MetadataResponse).topics
         known = Known(TOPIC, Uuid(topic.topic_id), PARTITIONS, _producer_id(client))
         yield Timed(serving, client, known)
 
@@ -57,7 +57,7 @@ def timed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Timed]:
 def _producer_id(client: RawClient) -> int:
     request = InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=600_000)
     while True:
-        answer = client.ask(request, 3, InitProducerIdResponse)
+        answer = client.request(request, 3, InitProducerIdResponse)
         if not answer.error_code:
             return answer.producer_id
         time.sleep(0.05)

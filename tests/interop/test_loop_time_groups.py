@@ -15,7 +15,7 @@ from odradek.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from odradek.wire.messages.join_group import JoinGroupRequestProtocol, JoinGroupResponse
 from odradek.wire.messages.sync_group import SyncGroupRequestAssignment, SyncGroupResponse
 from support.crowd import need_files
-from support.loop_time import nobody_is_held_up
+from support.loop_time import no_long_callbacks
 from support.members import OLD, joining, syncing
 from support.raw_client import RawClient, frame
 from support.timed_serve import TimedServing
@@ -31,7 +31,7 @@ def join(client: RawClient, member_id: str = "", protocols: list[JoinGroupReques
     client.send(frame(joining(member_id, protocols=protocols, session_timeout_ms=60_000), OLD))
 
 
-def told(client: RawClient) -> JoinGroupResponse:
+def read_join_response(client: RawClient) -> JoinGroupResponse:
     return decode_response(JoinGroupResponse, OLD, client.read_frame())[1]
 
 
@@ -42,7 +42,7 @@ def join_again(clients: list[RawClient], members: list[JoinGroupResponse]) -> No
     join(leader, its.member_id)
     client, one = others[0]
     beat = HeartbeatRequest(group_id="g", generation_id=one.generation_id, member_id=one.member_id)
-    until(lambda: client.ask(beat, HEARTBEAT, HeartbeatResponse).error_code == ErrorCode.REBALANCE_IN_PROGRESS)
+    until(lambda: client.request(beat, HEARTBEAT, HeartbeatResponse).error_code == ErrorCode.REBALANCE_IN_PROGRESS)
     for client, one in others:
         join(client, one.member_id)
 
@@ -61,8 +61,8 @@ def synced(clients: list[RawClient], members: list[JoinGroupResponse]) -> list[S
 
 def connected(broker: TimedServing, stack: ExitStack, count: int) -> list[RawClient]:
     clients = [stack.enter_context(RawClient(broker.port)) for _ in range(count)]
-    asked = FindCoordinatorRequest(key="g", key_type=0)
-    until(lambda: not clients[0].ask(asked, FIND_COORDINATOR, FindCoordinatorResponse).error_code)
+    request = FindCoordinatorRequest(key="g", key_type=0)
+    until(lambda: not clients[0].request(request, FIND_COORDINATOR, FindCoordinatorResponse).error_code)
     return clients
 
 
@@ -70,11 +70,11 @@ def test_a_thousand_joining_members_do_not_block_the_loop(tmp_path: Path) -> Non
     need_files(4 * MANY)
     with TimedServing(tmp_path, **CONFIGS) as broker, ExitStack() as stack:
         clients = connected(broker, stack, MANY)
-        with nobody_is_held_up(broker):
+        with no_long_callbacks(broker):
             for client in clients:
                 join(client)
             for generation in (1, 2):
-                members = [told(client) for client in clients]
+                members = [read_join_response(client) for client in clients]
                 assert {(one.error_code, one.generation_id) for one in members} == {(ErrorCode.NONE, generation)}
                 assert [len(one.members) for one in members if leads(one)] == [MANY]
                 shares = synced(clients, members)
@@ -87,9 +87,9 @@ def test_a_join_response_of_thirty_megabytes_does_not_block_the_loop(tmp_path: P
     members = 300
     with TimedServing(tmp_path, **CONFIGS) as broker, ExitStack() as stack:
         clients = connected(broker, stack, members)
-        with nobody_is_held_up(broker):
+        with no_long_callbacks(broker):
             for client in clients:
                 join(client, protocols=large)
-            answers = [told(client) for client in clients]
+            answers = [read_join_response(client) for client in clients]
             (leading,) = (one for one in answers if leads(one))
             assert [len(one.metadata) for one in leading.members] == [100_000] * members

@@ -37,13 +37,13 @@ from odradek.wire.messages.list_offsets import (
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from support.asking import CREATE_TOPICS, FETCH, PRODUCE, fetch_request, produced
 from support.crowd import need_files
-from support.loop_time import nobody_is_held_up
+from support.loop_time import no_long_callbacks
 from support.raw_client import RawClient, frame
 from support.timed_serve import TimedServing
 
 MANY = 1_000
 LIST_OFFSETS, EARLIEST = 7, -2
-GONE_SECONDS_MAX = 60
+DELETED_SECONDS_MAX = 60
 CONFIGS = {
     "log.retention.check.interval.ms": "300",
     "log.initial.task.delay.ms": "0",
@@ -66,7 +66,7 @@ def create(client: RawClient, name: str, partitions: int, **configs: str) -> Non
         assignments=[],
         configs=[CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()],
     )
-    answer = client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=60_000), CREATE_TOPICS, CreateTopicsResponse)
+    answer = client.request(CreateTopicsRequest(topics=[topic], timeout_ms=60_000), CREATE_TOPICS, CreateTopicsResponse)
     assert not answer.topics[0].error_code
 
 
@@ -76,7 +76,7 @@ def test_a_record_for_a_thousand_parked_fetches_does_not_block_the_loop(broker: 
         waiting = [leaving.enter_context(RawClient(broker.port)) for _ in range(MANY)]
         for one in waiting:
             one.send(frame(fetch_request("t", 0, wait_ms=60_000), FETCH))
-        with nobody_is_held_up(broker):
+        with no_long_callbacks(broker):
             produced(producer, "t", b"a record")
             for one in waiting:
                 (part,) = decode_response(FetchResponse, FETCH, one.read_frame())[1].responses[0].partitions
@@ -86,15 +86,17 @@ def test_a_record_for_a_thousand_parked_fetches_does_not_block_the_loop(broker: 
 def test_a_parked_fetch_of_many_partitions_does_not_block_the_loop(broker: TimedServing) -> None:
     with RawClient(broker.port) as producer, RawClient(broker.port) as consumer:
         create(producer, "t", MANY)
-        asked = [FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1000) for index in range(MANY)]
+        partitions = [
+            FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1000) for index in range(MANY)
+        ]
         request = FetchRequest(
             max_wait_ms=60_000,
             min_bytes=1,
             max_bytes=1_000_000,
-            topics=[FetchTopic(topic="t", partitions=asked)],
+            topics=[FetchTopic(topic="t", partitions=partitions)],
             forgotten_topics_data=[],
         )
-        with nobody_is_held_up(broker):
+        with no_long_callbacks(broker):
             consumer.send(frame(request, FETCH))
             producer.ping()
             produced(producer, "t", b"a record", partition=MANY // 2)
@@ -108,10 +110,10 @@ def test_retention_of_many_partitions_does_not_block_the_loop(broker: TimedServi
     request = ProduceRequest(acks=1, timeout_ms=60_000, topic_data=[TopicProduceData(name="t", partition_data=parts)])
     with RawClient(broker.port) as client:
         create(client, "t", MANY, retention_ms="1000")
-        with nobody_is_held_up(broker):
-            (answer,) = client.ask(request, PRODUCE, ProduceResponse).responses
+        with no_long_callbacks(broker):
+            (answer,) = client.request(request, PRODUCE, ProduceResponse).responses
             assert not any(part.error_code for part in answer.partition_responses)
-            wait_until_all_is_gone(client)
+            wait_until_all_is_deleted(client)
 
 
 def test_deletion_in_many_partitions_does_not_block_the_loop(broker: TimedServing) -> None:
@@ -122,20 +124,20 @@ def test_deletion_in_many_partitions_does_not_block_the_loop(broker: TimedServin
     delete = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="t", partitions=ends)], timeout_ms=60_000)
     with RawClient(broker.port) as client:
         create(client, "t", MANY)
-        client.ask(produce, PRODUCE, ProduceResponse)
-        with nobody_is_held_up(broker):
-            (deleted,) = client.ask(delete, 2, DeleteRecordsResponse).topics
+        client.request(produce, PRODUCE, ProduceResponse)
+        with no_long_callbacks(broker):
+            (deleted,) = client.request(delete, 2, DeleteRecordsResponse).topics
             assert {(part.low_watermark, part.error_code) for part in deleted.partitions} == {(1, 0)}
-            (described,) = client.ask(DescribeLogDirsRequest(topics=None), 5, DescribeLogDirsResponse).results
+            (described,) = client.request(DescribeLogDirsRequest(topics=None), 5, DescribeLogDirsResponse).results
             assert sum(len(topic.partitions) for topic in described.topics) == MANY
 
 
-def wait_until_all_is_gone(client: RawClient) -> None:
-    asked = [ListOffsetsPartition(partition_index=index, timestamp=EARLIEST) for index in range(MANY)]
-    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=asked)])
-    deadline = time.monotonic() + GONE_SECONDS_MAX
+def wait_until_all_is_deleted(client: RawClient) -> None:
+    partitions = [ListOffsetsPartition(partition_index=index, timestamp=EARLIEST) for index in range(MANY)]
+    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=partitions)])
+    deadline = time.monotonic() + DELETED_SECONDS_MAX
     while True:
-        (topic,) = client.ask(request, LIST_OFFSETS, ListOffsetsResponse).topics
+        (topic,) = client.request(request, LIST_OFFSETS, ListOffsetsResponse).topics
         if {part.offset for part in topic.partitions} == {1}:
             return
         assert time.monotonic() < deadline, "retention does not end"

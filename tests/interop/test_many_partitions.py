@@ -34,7 +34,7 @@ def write_to_each(client: RawClient) -> None:
         data = [PartitionProduceData(index=index, records=one) for index in range(start, start + AT_ONCE)]
         topics = [TopicProduceData(name="t", partition_data=data)]
         request = ProduceRequest(acks=LEADER, timeout_ms=20_000, topic_data=topics)
-        answer = client.ask(request, PRODUCE, ProduceResponse)
+        answer = client.request(request, PRODUCE, ProduceResponse)
         assert {part.error_code for part in answer.responses[0].partition_responses} == {0}
 
 

@@ -53,14 +53,14 @@ class Scrape:
 
     def total(self, name: str, **labels: str) -> float:
         """Return the sum over all samples that have these labels."""
-        wanted = labels.items()
-        return sum(value for (one, of), value in self.samples.items() if one == name and wanted <= of)
+        expected = labels.items()
+        return sum(value for (one, of), value in self.samples.items() if one == name and expected <= of)
 
     def of(self, name: str, label: str, **labels: str) -> dict[str, float]:
         """Return values by one label, of samples that match the other labels."""
-        wanted = labels.items()
+        expected = labels.items()
         samples = ((dict(of), value) for (one, of), value in self.samples.items() if one == name)
-        return {of[label]: value for of, value in samples if wanted <= of.items()}
+        return {of[label]: value for of, value in samples if expected <= of.items()}
 
 
 def metrics_port(broker: Serving) -> int:
@@ -73,9 +73,9 @@ def scrape(broker: Serving) -> Scrape:
     return Scrape(metrics_port(broker))
 
 
-def until(is_so: Callable[[], bool]) -> None:
+def until(condition: Callable[[], bool]) -> None:
     end = time.monotonic() + SECONDS_MAX
-    while not is_so():
+    while not condition():
         assert time.monotonic() < end
         time.sleep(0.02)
 
@@ -197,7 +197,7 @@ def test_gauges_count_connections_and_parked_requests(broker: Serving) -> None:
         assert now(connections) == 1
     until(lambda: now(connections) == 0)
     with RawClient(broker.port) as client:
-        assert client.ask(session_of_its_own(), 7, FetchResponse).session_id
+        assert client.request(session_of_its_own(), 7, FetchResponse).session_id
     assert now("kafka_server_fetch_session_cache_num_incremental_fetch_sessions") == 1
     until(lambda: now(connections) == 0)
     assert now("kafka_server_delayed_operation_purgatory_size") == 0

@@ -53,40 +53,40 @@ class RawMember:
         self.member_id, self.generation = "", -1
 
     @contextmanager
-    def _asking(self) -> Iterator[RawClient]:
+    def _connected(self) -> Iterator[RawClient]:
         with RawClient(self._cluster.places[coordinator(self._cluster)].port) as client:
             yield client
 
     def join(self) -> None:
         protocol = JoinGroupRequestProtocol(name="range", metadata=SUBSCRIPTION)
         fields = {"member_id": self.member_id, "protocol_type": "consumer", "protocols": [protocol]}
-        with self._asking() as client:
+        with self._connected() as client:
             joining = JoinGroupRequest(group_id=GROUP, **fields, **LASTING)  # type: ignore[arg-type]
-            joined = client.ask(joining, 2, JoinGroupResponse)
+            joined = client.request(joining, 2, JoinGroupResponse)
             assert joined.error_code == 0
             self.member_id, self.generation = joined.member_id, joined.generation_id
             all_of_it = [SyncGroupRequestAssignment(member_id=self.member_id, assignment=b"all")]
             syncing = SyncGroupRequest(
                 group_id=GROUP, generation_id=self.generation, member_id=self.member_id, assignments=all_of_it
             )
-            synced = client.ask(syncing, 1, SyncGroupResponse)
+            synced = client.request(syncing, 1, SyncGroupResponse)
             assert (synced.error_code, bytes(synced.assignment)) == (0, b"all")
 
     def heartbeat(self) -> int:
-        with self._asking() as client:
+        with self._connected() as client:
             beat = HeartbeatRequest(group_id=GROUP, generation_id=self.generation, member_id=self.member_id)
-            return client.ask(beat, 1, HeartbeatResponse).error_code
+            return client.request(beat, 1, HeartbeatResponse).error_code
 
     def commit(self, offset: int) -> int:
         at = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata="as of")
-        with self._asking() as client:
+        with self._connected() as client:
             request = OffsetCommitRequest(
                 group_id=GROUP,
                 generation_id_or_member_epoch=self.generation,
                 member_id=self.member_id,
                 topics=[OffsetCommitRequestTopic(name=SOURCE, partitions=[at])],
             )
-            return client.ask(request, 3, OffsetCommitResponse).topics[0].partitions[0].error_code
+            return client.request(request, 3, OffsetCommitResponse).topics[0].partitions[0].error_code
 
 
 def coordinator(cluster: MixedCluster, key: str = GROUP, kind: int = 0) -> int:
@@ -98,7 +98,7 @@ def coordinator(cluster: MixedCluster, key: str = GROUP, kind: int = 0) -> int:
         for number in cluster.registered():
             with RawClient(cluster.places[number].port) as client:
                 found.add(
-                    client.ask(FindCoordinatorRequest(key=key, key_type=kind), 1, FindCoordinatorResponse).node_id
+                    client.request(FindCoordinatorRequest(key=key, key_type=kind), 1, FindCoordinatorResponse).node_id
                 )
         return len(found) == 1 and -1 not in found and found <= cluster.registered()
 
@@ -119,7 +119,7 @@ def committed(cluster: MixedCluster, group: str) -> tuple[int, str | None]:
         nonlocal answer
         topics = [OffsetFetchRequestTopic(name=SOURCE, partition_indexes=[0])]
         with RawClient(cluster.places[coordinator(cluster, group)].port) as client:
-            answer = client.ask(OffsetFetchRequest(group_id=group, topics=topics), 3, OffsetFetchResponse)
+            answer = client.request(OffsetFetchRequest(group_id=group, topics=topics), 3, OffsetFetchResponse)
         return answer.error_code not in MOVING
 
     until(is_loaded)
@@ -191,10 +191,10 @@ class Story:
         self._sent = 0
         self._member.join()
 
-    def hands_over(self, gone: int, to: int, *, planned: bool) -> None:
+    def hands_over(self, stopped: int, to: int, *, planned: bool) -> None:
         """Make another broker coordinate; a transaction is decided before it can be completed."""
         cluster, member = self._cluster, self._member
-        assert coordinators(cluster) == [gone, gone]
+        assert coordinators(cluster) == [stopped, stopped]
         generation = member.generation
         self._commit()
         left = transactional(cluster, "left")
@@ -207,13 +207,13 @@ class Story:
         committing = Thread(target=commit, args=(producer,), daemon=True)
         committing.start()  # Odradek answers when all markers are written, Kafka when it is decided.
         read(cluster, self._sent, TARGETS[:1])
-        cluster.places[gone].stop() if planned else cluster.kill(gone)
-        until(lambda: gone not in cluster.registered())
+        cluster.places[stopped].stop() if planned else cluster.kill(stopped)
+        until(lambda: stopped not in cluster.registered())
         assert coordinators(cluster) == [to, to]
         assert committed(cluster, GROUP) == (self._sent - 1, "as of")
         assert member.heartbeat() == 0  # Kafka always returns this while it loads.
         self._commit()
-        for number in (3, gone):
+        for number in (3, stopped):
             cluster.places[number].start()
         cluster.await_in_sync()
         committing.join()

@@ -87,11 +87,11 @@ def consume(address: str, topic: str, count: int, group: str = "readers") -> lis
 def messages(consumer: Consumer, count: int) -> list[Message]:
     found: list[Message] = []
 
-    def are_there() -> bool:
+    def exist() -> bool:
         found.extend(one for one in consumer.consume(count - len(found), 1) if one.error() is None)
         return len(found) >= count
 
-    until(are_there)
+    until(exist)
     return found
 
 
@@ -326,9 +326,9 @@ def described(cluster: Cluster, topic: str) -> list[str]:
     """Return the topic's max.message.bytes on each broker."""
     found = []
     for broker in cluster:
-        asked = ConfigResource(ResourceType.TOPIC, topic)
+        resource = ConfigResource(ResourceType.TOPIC, topic)
         client = AdminClient({"bootstrap.servers": broker.address})
-        answered = client.describe_configs([asked], broker=int(broker.id))[asked].result(SECONDS_MAX)
+        answered = client.describe_configs([resource], broker=int(broker.id))[resource].result(SECONDS_MAX)
         found.append(str(answered["max.message.bytes"].value))
     return found
 
@@ -347,7 +347,7 @@ def test_the_default_broker_configuration_is_altered(cluster: Cluster) -> None:
     for_all = AlterConfigsResource(resource_type=BROKER, resource_name="", configs=[small])
     with RawClient(cluster[2].port) as client:
         request = IncrementalAlterConfigsRequest(resources=[for_all], validate_only=False)
-        assert client.ask(request, 1, IncrementalAlterConfigsResponse).responses[0].error_code == 0
+        assert client.request(request, 1, IncrementalAlterConfigsResponse).responses[0].error_code == 0
     for broker in cluster:
         until(lambda broker=broker: message_bytes_max(broker) == "500")
     cluster.create_topic("orders", partitions=3)
@@ -358,9 +358,9 @@ def test_the_default_broker_configuration_is_altered(cluster: Cluster) -> None:
 
 
 def message_bytes_max(broker: Member) -> str:
-    asked = ConfigResource(ResourceType.BROKER, str(broker.id))
+    resource = ConfigResource(ResourceType.BROKER, str(broker.id))
     client = AdminClient({"bootstrap.servers": broker.address})
-    return str(client.describe_configs([asked])[asked].result(SECONDS_MAX)["message.max.bytes"].value)
+    return str(client.describe_configs([resource])[resource].result(SECONDS_MAX)["message.max.bytes"].value)
 
 
 def test_a_fault_applies_to_one_broker(cluster: Cluster) -> None:
@@ -411,29 +411,29 @@ def test_a_killed_controller_is_replaced(cluster: Cluster) -> None:
 
 def test_stops_of_each_broker_keep_each_acknowledged_record_once(cluster: Cluster) -> None:
     cluster.create_topic("orders", partitions=6)
-    going = Going(cluster.address, "orders")
+    writing = BackgroundProducer(cluster.address, "orders")
     for _ in range(2):
         for broker in cluster:
-            going.until_more()
+            writing.wait_for_progress()
             broker.stop()
             cluster.controller  # noqa: B018  # Waits for one.
-            going.until_more()
+            writing.wait_for_progress()
             broker.start()
-    going.until_more()
-    acknowledged = going.end()
+    writing.wait_for_progress()
+    acknowledged = writing.end()
     found = Counter(map(number, everything(cluster.address, "orders", 6)))
     assert not [value for value in acknowledged if found[value] != 1]
 
 
 def test_kills_of_each_broker_keep_each_acknowledged_record_once(cluster: Cluster) -> None:
     cluster.create_topic("orders", partitions=6)
-    going = Going(cluster.address, "orders")
+    writing = BackgroundProducer(cluster.address, "orders")
     for broker in cluster:
-        going.until_more()
+        writing.wait_for_progress()
         broker.kill()
-        going.until_more()
+        writing.wait_for_progress()
         broker.start()
-    acknowledged = going.end()
+    acknowledged = writing.end()
     found = Counter(map(number, everything(cluster.address, "orders", 6)))
     assert not [value for value in acknowledged if found[value] != 1]
 
@@ -455,7 +455,7 @@ def test_a_topic_is_deleted_while_a_broker_is_down() -> None:
         cluster.move_controller()  # The remaining work is in the tree.
         down.start()
         until(lambda: not folders(cluster, "orders"))
-        until(lambda: is_made_anew(cluster, "orders"))
+        until(lambda: is_recreated(cluster, "orders"))
         produce(cluster.address, "orders", b"new", partition=0)
         assert consume(cluster.address, "orders", 1) == [b"new"]
         assert len(folders(cluster, "orders")) == 2
@@ -517,7 +517,7 @@ def test_the_last_running_broker_becomes_the_controller(cluster: Cluster) -> Non
     assert sorted(consume(cluster.address, "orders", 3)) == [b"0", b"1", b"2"]
 
 
-def is_made_anew(cluster: Cluster, topic: str) -> bool:
+def is_recreated(cluster: Cluster, topic: str) -> bool:
     try:
         cluster.create_topic(topic, partitions=2)
     except Refused as refused:
@@ -538,7 +538,7 @@ def everything(address: str, topic: str, partitions: int) -> list[Message]:
     return found
 
 
-class Going:
+class BackgroundProducer:
     """An idempotent producer that keeps writing numbers in a thread, and its acknowledged ones."""
 
     def __init__(self, address: str, topic: str) -> None:
@@ -573,7 +573,7 @@ class Going:
         else:
             self._errors.append(error)
 
-    def until_more(self) -> None:
+    def wait_for_progress(self) -> None:
         """Wait until some more are acknowledged."""
         before = len(self._acknowledged)
         until(lambda: bool(self._errors) or len(self._acknowledged) >= before + 20)

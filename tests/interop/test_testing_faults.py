@@ -154,7 +154,7 @@ def produced(client: RawClient, *topics: str, acks: int = -1) -> dict[str, int]:
         )
         for topic in topics
     ]
-    answer = client.ask(ProduceRequest(acks=acks, timeout_ms=5_000, topic_data=data), 9, ProduceResponse)
+    answer = client.request(ProduceRequest(acks=acks, timeout_ms=5_000, topic_data=data), 9, ProduceResponse)
     return {topic.name: topic.partition_responses[0].error_code for topic in answer.responses}
 
 
@@ -219,7 +219,7 @@ def test_a_fetch_session_goes_on_after_an_error(broker: Broker) -> None:
 
 def fetched(client: RawClient, session_id: int, epoch: int, *topics: str) -> FetchResponse:
     parts = [FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)]
-    return client.ask(
+    return client.request(
         FetchRequest(
             max_wait_ms=0,
             min_bytes=0,
@@ -246,14 +246,14 @@ def test_an_error_ends_a_long_poll(broker: Broker, client: RawClient) -> None:
     broker.faults.answer("Fetch", error="UNKNOWN_TOPIC_OR_PARTITION")
     parts = [FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)]
     topics = [FetchTopic(topic="orders", partitions=parts)]
-    answer = client.ask(FetchRequest(max_wait_ms=600_000, min_bytes=1, topics=topics), 12, FetchResponse)
+    answer = client.request(FetchRequest(max_wait_ms=600_000, min_bytes=1, topics=topics), 12, FetchResponse)
     assert answer.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def test_metadata_keeps_its_brokers(broker: Broker, client: RawClient) -> None:
     broker.faults.answer("Metadata", error="LEADER_NOT_AVAILABLE", topic="orders")
-    asked = [MetadataRequestTopic(name="orders"), MetadataRequestTopic(name="other")]
-    answer = client.ask(MetadataRequest(topics=asked), 12, MetadataResponse)
+    topics = [MetadataRequestTopic(name="orders"), MetadataRequestTopic(name="other")]
+    answer = client.request(MetadataRequest(topics=topics), 12, MetadataResponse)
     assert len(answer.brokers) == 1
     found = {topic.name: (topic.error_code, len(topic.partitions)) for topic in answer.topics}
     assert found == {"orders": (ErrorCode.LEADER_NOT_AVAILABLE, 0), "other": (0, 1)}
@@ -269,7 +269,7 @@ def test_an_error_applies_to_one_topic_of_listoffsets(broker: Broker, client: Ra
     broker.faults.answer("ListOffsets", error="LEADER_NOT_AVAILABLE", topic="orders")
     parts = [ListOffsetsPartition(partition_index=0, timestamp=-1)]
     topics = [ListOffsetsTopic(name=name, partitions=parts) for name in ("orders", "other")]
-    answer = client.ask(ListOffsetsRequest(replica_id=-1, topics=topics), 7, ListOffsetsResponse)
+    answer = client.request(ListOffsetsRequest(replica_id=-1, topics=topics), 7, ListOffsetsResponse)
     found = {topic.name: topic.partitions[0].error_code for topic in answer.topics}
     assert found == {"orders": ErrorCode.LEADER_NOT_AVAILABLE, "other": 0}
 
@@ -281,12 +281,12 @@ def test_refused_topic_changes_are_not_made(broker: Broker, client: RawClient) -
         CreatableTopic(name=name, num_partitions=1, replication_factor=1, assignments=[], configs=[])
         for name in ("yes", "no")
     ]
-    created = client.ask(CreateTopicsRequest(topics=topics), 7, CreateTopicsResponse).topics
+    created = client.request(CreateTopicsRequest(topics=topics), 7, CreateTopicsResponse).topics
     assert {topic.name: topic.error_code for topic in created} == {"yes": 0, "no": ErrorCode.POLICY_VIOLATION}
     assert broker.topics() == ["orders", "other", "yes"]
     broker.faults.answer("DeleteTopics", error="TOPIC_AUTHORIZATION_FAILED", topic="orders")
     doomed = [DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in ("yes", "orders")]
-    deleted = client.ask(DeleteTopicsRequest(topics=doomed, timeout_ms=5_000), 6, DeleteTopicsResponse).responses
+    deleted = client.request(DeleteTopicsRequest(topics=doomed, timeout_ms=5_000), 6, DeleteTopicsResponse).responses
     assert {topic.name: topic.error_code for topic in deleted} == {
         "yes": 0,
         "orders": ErrorCode.TOPIC_AUTHORIZATION_FAILED,
@@ -348,7 +348,7 @@ def test_a_delay_applies_to_a_long_poll(broker: Broker, client: RawClient) -> No
     topics = [FetchTopic(topic="orders", partitions=parts)]
     found: list[FetchResponse] = []
     request = FetchRequest(max_wait_ms=600_000, min_bytes=1, topics=topics)
-    polling = threading.Thread(target=lambda: found.append(client.ask(request, 12, FetchResponse)))
+    polling = threading.Thread(target=lambda: found.append(client.request(request, 12, FetchResponse)))
     polling.start()
     fault.wait()
     began = time.monotonic()
@@ -368,12 +368,12 @@ def test_answers_keep_their_order(broker: Broker, client: RawClient) -> None:
 def test_delayed_responses_are_sent_when_the_broker_stops() -> None:
     with Broker() as broker, RawClient(broker.port) as client:
         fault = broker.faults.delay("ApiVersions", seconds=600)
-        asking = threading.Thread(target=client.ping)
-        asking.start()
+        pinging = threading.Thread(target=client.ping)
+        pinging.start()
         fault.wait()
         broker.stop()
-        asking.join(SECONDS_MAX)
-        assert not asking.is_alive()
+        pinging.join(SECONDS_MAX)
+        assert not pinging.is_alive()
 
 
 # Dropped connections.
@@ -418,7 +418,7 @@ def test_a_broker_may_drop_all_requests(broker: Broker) -> None:
 
 def versions(broker: Broker) -> int:
     with RawClient(broker.port) as client:
-        return client.ask(ApiVersionsRequest(), 0, ApiVersionsResponse).error_code
+        return client.request(ApiVersionsRequest(), 0, ApiVersionsResponse).error_code
 
 
 def test_a_fault_applies_to_one_client(broker: Broker) -> None:
@@ -466,7 +466,7 @@ def test_faults_outlive_a_restart() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ask", "words"),
+    ("change", "words"),
     [
         (
             lambda faults: faults.answer("Produse", error="NOT_COORDINATOR"),
@@ -484,6 +484,6 @@ def test_faults_outlive_a_restart() -> None:
         (lambda faults: faults.drop("ApiVersions", topic="orders"), "contain no topics"),
     ],
 )
-def test_unknown_names_are_refused(broker: Broker, ask: object, words: str) -> None:
+def test_unknown_names_are_refused(broker: Broker, change: object, words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        ask(broker.faults)  # type: ignore[operator]
+        change(broker.faults)  # type: ignore[operator]

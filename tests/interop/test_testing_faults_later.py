@@ -45,7 +45,7 @@ DELAY_SECONDS = 0.2
 LARGE = (b"key", random.Random(7).randbytes(500_000), [], int(time.time() * 1000))
 LATEST, EARLIEST = -1, -2
 # Reasons for a thread to parse a batch: its records or keys are checked, or it is recompressed.
-LOOKED_INTO = {"records": {}, "keys": {"cleanup.policy": "compact"}, "packed": {"compression.type": "gzip"}}
+INSPECTED = {"records": {}, "keys": {"cleanup.policy": "compact"}, "packed": {"compression.type": "gzip"}}
 
 
 @pytest.fixture(scope="module")
@@ -54,9 +54,9 @@ def broker() -> Iterator[Broker]:
         yield running
 
 
-@pytest.fixture(params=LOOKED_INTO)
+@pytest.fixture(params=INSPECTED)
 def topic(request: pytest.FixtureRequest, broker: Broker) -> Iterator[str]:
-    broker.create_topic("orders", configs=LOOKED_INTO[request.param])
+    broker.create_topic("orders", configs=INSPECTED[request.param])
     yield "orders"
     broker.faults.clear()
     broker.delete_topic("orders")
@@ -88,7 +88,7 @@ def produce(*topics: str, acks: int = -1) -> ProduceRequest:
 def offset(client: RawClient, topic: str, which: int = LATEST) -> int:
     parts = [ListOffsetsPartition(partition_index=0, timestamp=which)]
     request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=parts)])
-    return client.ask(request, 7, ListOffsetsResponse).topics[0].partitions[0].offset
+    return client.request(request, 7, ListOffsetsResponse).topics[0].partitions[0].offset
 
 
 def errors(answer: ProduceResponse) -> dict[str, int]:
@@ -105,29 +105,29 @@ def test_a_produce_handled_in_a_thread_is_dropped(
 ) -> None:
     fault = broker.faults.drop("Produce", after=after)
     with RawClient(broker.port) as producer, pytest.raises(Closed):
-        producer.ask(produce(topic, acks=acks), 9, ProduceResponse)
+        producer.request(produce(topic, acks=acks), 9, ProduceResponse)
     assert (fault.count, offset(client, topic)) == (1, int(after))
-    assert errors(client.ask(produce(topic), 9, ProduceResponse)) == {topic: 0}, "the broker lives"
+    assert errors(client.request(produce(topic), 9, ProduceResponse)) == {topic: 0}, "the broker lives"
 
 
 @pytest.mark.parametrize("acks", [1, -1])
 def test_a_produce_handled_in_a_thread_is_delayed(broker: Broker, client: RawClient, topic: str, acks: int) -> None:
     broker.faults.delay("Produce", seconds=DELAY_SECONDS)
     began = time.monotonic()
-    assert errors(client.ask(produce(topic, acks=acks), 9, ProduceResponse)) == {topic: 0}
+    assert errors(client.request(produce(topic, acks=acks), 9, ProduceResponse)) == {topic: 0}
     assert time.monotonic() - began >= DELAY_SECONDS
     assert offset(client, topic) == 1
 
 
 def test_a_produce_handled_in_a_thread_gets_an_error(broker: Broker, client: RawClient, topic: str) -> None:
     broker.faults.answer("Produce", error="KAFKA_STORAGE_ERROR")
-    assert errors(client.ask(produce(topic), 9, ProduceResponse)) == {topic: ErrorCode.KAFKA_STORAGE_ERROR}
+    assert errors(client.request(produce(topic), 9, ProduceResponse)) == {topic: ErrorCode.KAFKA_STORAGE_ERROR}
     assert offset(client, topic) == 0
 
 
 def test_other_topics_of_the_request_are_validated(broker: Broker, client: RawClient, topic: str, plain: str) -> None:
     broker.faults.answer("Produce", error="KAFKA_STORAGE_ERROR", topic=plain)
-    answer = client.ask(produce(topic, plain), 9, ProduceResponse)
+    answer = client.request(produce(topic, plain), 9, ProduceResponse)
     assert errors(answer) == {topic: 0, plain: ErrorCode.KAFKA_STORAGE_ERROR}
     assert (offset(client, topic), offset(client, plain)) == (1, 0)
 
@@ -140,12 +140,12 @@ def test_a_client_may_disconnect_during_a_delay(broker: Broker, client: RawClien
         fault.wait()
         producer.end_of_sending()
         leaving.join()
-    assert errors(client.ask(produce(topic), 9, ProduceResponse)) == {topic: 0}
+    assert errors(client.request(produce(topic), 9, ProduceResponse)) == {topic: 0}
 
 
 def unanswered(client: RawClient, request: ProduceRequest) -> None:
     with pytest.raises(Closed):
-        client.ask(request, 9, ProduceResponse)
+        client.request(request, 9, ProduceResponse)
 
 
 # Requests that wait for files or an event.
@@ -163,7 +163,7 @@ def alter(*topics: str) -> IncrementalAlterConfigsRequest:
 
 
 def retention(client: RawClient, topic: str) -> str | None:
-    answer = client.ask(configuring.describe(TOPIC, topic, "retention.ms"), 4, DescribeConfigsResponse)
+    answer = client.request(configuring.describe(TOPIC, topic, "retention.ms"), 4, DescribeConfigsResponse)
     return answer.results[0].configs[0].value
 
 
@@ -188,12 +188,12 @@ def is_done(client: RawClient, api: str, topic: str) -> bool:
 
 @pytest.mark.parametrize("api", REQUESTS)
 def test_requests_that_wait_are_dropped(broker: Broker, client: RawClient, plain: str, api: str) -> None:
-    ask, version, answer = REQUESTS[api]
-    client.ask(produce(plain), 9, ProduceResponse)
+    build, version, answer = REQUESTS[api]
+    client.request(produce(plain), 9, ProduceResponse)
     for after in (False, True):
         fault = broker.faults.drop(api, after=after)
         with RawClient(broker.port) as admin, pytest.raises(Closed):
-            admin.ask(ask(plain), version, answer)
+            admin.request(build(plain), version, answer)
         assert fault.count == 1
         assert is_done(client, api, plain) == after or api == "AlterReplicaLogDirs"
     client.ping()
@@ -201,28 +201,28 @@ def test_requests_that_wait_are_dropped(broker: Broker, client: RawClient, plain
 
 @pytest.mark.parametrize("api", REQUESTS)
 def test_requests_that_wait_are_delayed(broker: Broker, client: RawClient, plain: str, api: str) -> None:
-    ask, version, answer = REQUESTS[api]
-    client.ask(produce(plain), 9, ProduceResponse)
+    build, version, answer = REQUESTS[api]
+    client.request(produce(plain), 9, ProduceResponse)
     broker.faults.delay(api, seconds=DELAY_SECONDS)
     began = time.monotonic()
-    client.ask(ask(plain), version, answer)
+    client.request(build(plain), version, answer)
     assert time.monotonic() - began >= DELAY_SECONDS
     assert is_done(client, api, plain)
 
 
 def test_records_of_the_other_topic_are_deleted(broker: Broker, client: RawClient, plain: str) -> None:
-    client.ask(produce(plain, "other"), 9, ProduceResponse)
+    client.request(produce(plain, "other"), 9, ProduceResponse)
     broker.faults.answer("DeleteRecords", error="TOPIC_AUTHORIZATION_FAILED", topic=plain)
-    answer = client.ask(delete_records(plain, "other"), 2, DeleteRecordsResponse)
-    told = {topic.name: topic.partitions[0].error_code for topic in answer.topics}
-    assert told == {plain: ErrorCode.TOPIC_AUTHORIZATION_FAILED, "other": 0}
+    answer = client.request(delete_records(plain, "other"), 2, DeleteRecordsResponse)
+    codes = {topic.name: topic.partitions[0].error_code for topic in answer.topics}
+    assert codes == {plain: ErrorCode.TOPIC_AUTHORIZATION_FAILED, "other": 0}
     assert (offset(client, plain, EARLIEST), offset(client, "other", EARLIEST)) == (0, 1)
 
 
 def test_the_other_topic_is_altered(broker: Broker, client: RawClient, plain: str) -> None:
     before = retention(client, plain)
     broker.faults.answer("IncrementalAlterConfigs", error="POLICY_VIOLATION", topic=plain)
-    answer = client.ask(alter(plain, "other"), 1, IncrementalAlterConfigsResponse)
-    told = {one.resource_name: one.error_code for one in answer.responses}
-    assert told == {plain: ErrorCode.POLICY_VIOLATION, "other": 0}
+    answer = client.request(alter(plain, "other"), 1, IncrementalAlterConfigsResponse)
+    codes = {one.resource_name: one.error_code for one in answer.responses}
+    assert codes == {plain: ErrorCode.POLICY_VIOLATION, "other": 0}
     assert (retention(client, plain), retention(client, "other")) == (before, "77")

@@ -11,7 +11,7 @@ from confluent_kafka.admin import NewTopic, OffsetSpec
 from test_testing_cluster import (
     NO_LEADER,
     SECONDS_MAX,
-    Going,
+    BackgroundProducer,
     admin,
     alter,
     consume,
@@ -138,7 +138,7 @@ def create_topic(broker: Member, name: str) -> int:
     topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1, assignments=[], configs=[])
     with RawClient(broker.port) as client:
         request = CreateTopicsRequest(topics=[topic], timeout_ms=30_000, validate_only=False)
-        return client.ask(request, 4, CreateTopicsResponse).topics[0].error_code
+        return client.request(request, 4, CreateTopicsResponse).topics[0].error_code
 
 
 def test_changes_of_the_controller_wait_for_the_tree(cluster: Cluster) -> None:
@@ -223,11 +223,11 @@ def test_a_one_way_partition_drops_one_direction(cluster: Cluster) -> None:
 def test_auto_creation_of_a_topic_waits_for_the_controller(cluster: Cluster) -> None:
     controller = cluster.controller
     other = others(cluster, controller)[0]
-    asked = MetadataRequest(topics=[MetadataRequestTopic(name="orders")], allow_auto_topic_creation=True)
+    request = MetadataRequest(topics=[MetadataRequestTopic(name="orders")], allow_auto_topic_creation=True)
     seen = other.faults.delay("Metadata", seconds=0)
     with RawClient(other.port) as client:  # A smarter client would try another broker.
         with cluster.partition(controller, other):
-            client.send(frame(asked, 4, 1))
+            client.send(frame(request, 4, 1))
             seen.wait()
             assert cluster.topics() == []
         until(lambda: cluster.topics() == ["orders"])
@@ -282,15 +282,15 @@ def test_a_transactional_produce_waits_for_its_coordinator(cluster: Cluster) -> 
 def coordinator_of(cluster: Cluster, transactional_id: str) -> Member:
     with RawClient(cluster[1].port) as client:
         request = FindCoordinatorRequest(key=transactional_id, key_type=TRANSACTION)
-        return cluster[client.ask(request, 3, FindCoordinatorResponse).node_id]
+        return cluster[client.request(request, 3, FindCoordinatorResponse).node_id]
 
 
 def stable(cluster: Cluster, partition: int) -> int:
     """Return the last stable offset of a partition of orders."""
     place = TopicPartition("orders", partition)
     client = admin(cluster)
-    asked = client.list_offsets({place: OffsetSpec.latest()}, isolation_level=IsolationLevel.READ_COMMITTED)
-    return asked[place].result(SECONDS_MAX).offset
+    offsets = client.list_offsets({place: OffsetSpec.latest()}, isolation_level=IsolationLevel.READ_COMMITTED)
+    return offsets[place].result(SECONDS_MAX).offset
 
 
 # Under load, and with starts and stops.
@@ -299,14 +299,14 @@ def stable(cluster: Cluster, partition: int) -> int:
 @sessions_end
 def test_isolating_each_broker_keeps_acknowledged_records_once(cluster: Cluster) -> None:
     cluster.create_topic("orders", partitions=6)
-    going = Going(cluster.address, "orders")
+    writing = BackgroundProducer(cluster.address, "orders")
     for broker in cluster:
-        going.until_more()
+        writing.wait_for_progress()
         with cluster.partition(broker):
             until(lambda broker=broker: registered(cluster, broker) == -1)
-            going.until_more()
-    going.until_more()
-    acknowledged = going.end()
+            writing.wait_for_progress()
+    writing.wait_for_progress()
+    acknowledged = writing.end()
     found = Counter(map(number, everything(cluster.address, "orders", 6)))
     assert not [value for value in acknowledged if found[value] != 1]
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import Producer
-from test_testing_cluster import SECONDS_MAX, Going, everything, number, produce
+from test_testing_cluster import SECONDS_MAX, BackgroundProducer, everything, number, produce
 from test_testing_partitions import others
 
 from odradek.base.units import MIB
@@ -85,12 +85,12 @@ def test_delayed_messages_survive_a_partition(cluster: Cluster) -> None:
 
 
 def test_a_leader_is_moved_to_each_of_its_replicas_under_load(cluster: Cluster) -> None:
-    going = Going(cluster.address, "orders")
+    writing = BackgroundProducer(cluster.address, "orders")
     for broker in (*cluster, cluster[1], cluster[1]):
-        going.until_more()
+        writing.wait_for_progress()
         cluster.move_leader("orders", 0, broker)
         assert leaders(cluster[2].address, "orders") == {0: broker.id}
-    acknowledged = going.end()
+    acknowledged = writing.end()
     found = Counter(map(number, everything(cluster.address, "orders", 1)))
     assert not [value for value in acknowledged if found[value] != 1]
 
@@ -109,8 +109,8 @@ def test_invalid_leaders_are_refused(cluster: Cluster) -> None:
 @pytest.mark.parametrize("kill", [False, True])
 def test_a_follower_stops_and_returns(cluster: Cluster, kill: bool) -> None:
     follower = others(cluster, cluster[leader(cluster)])[0]
-    with cluster.away(follower, kill=kill) as gone:
-        assert gone is follower
+    with cluster.away(follower, kill=kill) as stopped:
+        assert stopped is follower
         assert not follower.is_running
         produce(cluster.address, "orders", b"without it")
         assert len(replicas(cluster)) == 2

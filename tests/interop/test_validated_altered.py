@@ -53,7 +53,7 @@ def client(broker: Serving) -> Iterator[RawClient]:
 def topic(client: RawClient) -> str:
     name = f"altered-{uuid4().hex[:8]}"
     creatable = CreatableTopic(name=name, num_partitions=1, replication_factor=1, assignments=[], configs=[])
-    (made,) = client.ask(CreateTopicsRequest(topics=[creatable]), 7, CreateTopicsResponse).topics
+    (made,) = client.request(CreateTopicsRequest(topics=[creatable]), 7, CreateTopicsResponse).topics
     assert made.error_code == ErrorCode.NONE
     return name
 
@@ -63,7 +63,7 @@ def alter(client: RawClient, kind: int, name: str, configs: Mapping[str, str | N
     altered = [AlterableConfig(name=key, config_operation=value is None, value=value) for key, value in configs.items()]
     resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=altered)
     request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
-    (done,) = client.ask(request, 1, IncrementalAlterConfigsResponse).responses
+    (done,) = client.request(request, 1, IncrementalAlterConfigsResponse).responses
     return done.error_message
 
 
@@ -71,28 +71,28 @@ def produce(client: RawClient, topic: str, size: int, codec: Codec, key: bytes |
     records: list[RecordIn] = [(key, bytes(size), (), time.time_ns() // 1_000_000)]
     parts = [PartitionProduceData(index=0, records=encode_batch(records, codec))]
     request = ProduceRequest(acks=-1, timeout_ms=9000, topic_data=[TopicProduceData(name=topic, partition_data=parts)])
-    answer = client.ask(request, 9, ProduceResponse).responses[0].partition_responses[0]
+    answer = client.request(request, 9, ProduceResponse).responses[0].partition_responses[0]
     return ErrorCode(answer.error_code)
 
 
-def look_up(client: RawClient, topic: str) -> ErrorCode:
-    asked = ListOffsetsTopic(name=topic, partitions=[ListOffsetsPartition(partition_index=0, timestamp=1)])
-    answer = client.ask(ListOffsetsRequest(replica_id=-1, topics=[asked]), 7, ListOffsetsResponse)
+def look_up_timestamp(client: RawClient, topic: str) -> ErrorCode:
+    topic_request = ListOffsetsTopic(name=topic, partitions=[ListOffsetsPartition(partition_index=0, timestamp=1)])
+    answer = client.request(ListOffsetsRequest(replica_id=-1, topics=[topic_request]), 7, ListOffsetsResponse)
     return ErrorCode(answer.topics[0].partitions[0].error_code)
 
 
 @pytest.mark.parametrize("codec", PACKING)
 def test_a_topic_limits_the_decompressed_size(client: RawClient, topic: str, codec: Codec) -> None:
     assert produce(client, topic, OVERSIZED, codec) == ErrorCode.NONE
-    assert look_up(client, topic) == ErrorCode.NONE
+    assert look_up_timestamp(client, topic) == ErrorCode.NONE
     assert alter(client, TOPIC, topic, BOUNDED) is None
     assert produce(client, topic, OVERSIZED, codec) == ErrorCode.INVALID_RECORD
-    assert look_up(client, topic) == ErrorCode.INVALID_RECORD
+    assert look_up_timestamp(client, topic) == ErrorCode.INVALID_RECORD
     assert produce(client, topic, UNDERSIZED, codec) == ErrorCode.NONE
     assert produce(client, topic, OVERSIZED, Codec.NONE) == ErrorCode.NONE, "it was not packed"
     assert alter(client, TOPIC, topic, dict.fromkeys(BOUNDED)) is None
     assert produce(client, topic, OVERSIZED, codec) == ErrorCode.NONE
-    assert look_up(client, topic) == ErrorCode.NONE
+    assert look_up_timestamp(client, topic) == ErrorCode.NONE
 
 
 @pytest.mark.parametrize("name", ["", "1"], ids=["all brokers", "this one"])
@@ -118,5 +118,5 @@ def test_a_topic_requires_keys_once_it_is_compacted(client: RawClient, topic: st
 
 
 def test_an_invalid_validation_mode_is_refused(client: RawClient, topic: str) -> None:
-    told = alter(client, TOPIC, topic, {"odradek.record.validation": "some"})
-    assert "odradek.record.validation: String must be one of: header, records" in (told or "")
+    message = alter(client, TOPIC, topic, {"odradek.record.validation": "some"})
+    assert "odradek.record.validation: String must be one of: header, records" in (message or "")

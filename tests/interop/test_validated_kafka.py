@@ -14,7 +14,7 @@ from differential.batches import THEN_MS, headed, resealed
 from differential.known import ABSENT, Known, differences
 from differential.player import Player
 from differential.settings import SETTINGS
-from differential.steps import VALID, Scenario, ask
+from differential.steps import VALID, Scenario, request_step
 from kafka_peer import REAL_KAFKA, KafkaBroker
 
 from odradek.base.units import TimestampMs
@@ -90,12 +90,14 @@ def scenarios() -> list[Scenario]:
         for name, settings in (("plain", {}), ("compact", {"cleanup_policy": "compact"})):
             at = f"{name}-{codec.name.lower()}"
             steps = [
-                ask(f"{codec.name} {text}", VALID, produce(VERSION, [(place, records)], at), VERSION)
+                request_step(f"{codec.name} {text}", VALID, produce(VERSION, [(place, records)], at), VERSION)
                 for place, (text, records) in enumerate(cases.items())
             ]
             for place, text in enumerate(cases):
                 steps.append(
-                    ask(f"{codec.name} {text}: stored", VALID, fetch(12, [fetch_part(place, 0, 10**6)], at), 12)
+                    request_step(
+                        f"{codec.name} {text}: stored", VALID, fetch(12, [fetch_part(place, 0, 10**6)], at), 12
+                    )
                 )
             made.append(Scenario(at, steps, [topic(at, len(cases), **settings)]))
     return made

@@ -92,23 +92,23 @@ def test_many_responses_arrive_over_tls(
     protocol: str, mutual: SecuredZooKeeper, authority: Authority, broker: Known, tmp_path: Path
 ) -> None:
     """One TLS record has many responses: none may wait in it for the next one."""
-    spoken = dict(tls_texts(tmp_path, authority, broker)) | {"zookeeper.ssl.protocol": protocol}
+    configs = dict(tls_texts(tmp_path, authority, broker)) | {"zookeeper.ssl.protocol": protocol}
     paths = [f"/{number}" for number in range(2_000)]
     for in_flight in ("1000", "10"):
         root = f"/many-{protocol}-{in_flight}"
-        with closing(opened(mutual.secure + root, spoken, {"zookeeper.max.in.flight.requests": in_flight})) as tree:
+        with closing(opened(mutual.secure + root, configs, {"zookeeper.max.in.flight.requests": in_flight})) as tree:
             tree.multi([Create(path, path.encode() * 20) for path in paths])
             read = tree.get_all([*paths, "/none"])
             assert [found and found[0] for found in read] == [*(path.encode() * 20 for path in paths), None]
 
 
 def test_pem_stores_are_used(mutual: SecuredZooKeeper, authority: Authority, broker: Known, tmp_path: Path) -> None:
-    spoken = {
+    configs = {
         "zookeeper.ssl.client.enable": "true",
         "zookeeper.ssl.keystore.location": written(tmp_path / "own.pem", broker.pem),
         "zookeeper.ssl.truststore.location": written(tmp_path / "trusted.pem", authority.pem),
     }
-    with closing(opened(f"{mutual.secure}/pem/chroot", spoken, SET_ACL)) as tree:
+    with closing(opened(f"{mutual.secure}/pem/chroot", configs, SET_ACL)) as tree:
         tree.create("/a")
     with super_user(mutual) as client:
         for path in ("/pem", "/pem/chroot", "/pem/chroot/a"):
@@ -158,8 +158,8 @@ def test_tls_failures_name_the_reason(
 def test_a_plain_server_with_nio_is_reported(authority: Authority, tmp_path: Path) -> None:
     """The server uses its default I/O implementation, unlike the others here."""
     with ZooKeeper(tmp_path / "plain") as running:
-        said = no_tree(f"127.0.0.1:{running.port}", dict(tls_texts(tmp_path, authority)))
-    assert "the server closed the connection during the handshake" in said
+        output = no_tree(f"127.0.0.1:{running.port}", dict(tls_texts(tmp_path, authority)))
+    assert "the server closed the connection during the handshake" in output
 
 
 # Users and ACLs.
@@ -211,10 +211,10 @@ def test_a_session_continues_as_the_same_user(authority: Authority, broker: Know
     """After a restart of the server kazoo repeats TLS and authentication."""
     own = authority.known()
     server = SecuredZooKeeper(tmp_path / "server", authority, own, client_auth="need", maxSessionTimeout="600000")
-    spoken, states = dict(tls_texts(tmp_path, authority, broker)), SimpleQueue[SessionState]()
+    configs, states = dict(tls_texts(tmp_path, authority, broker)), SimpleQueue[SessionState]()
     patient = {"zookeeper.session.timeout.ms": "600000"}
     with server:
-        tree = opened(f"{server.secure}/again", spoken, ONE, SET_ACL, patient)
+        tree = opened(f"{server.secure}/again", configs, ONE, SET_ACL, patient)
         tree.on_session(states.put)
         tree.create("/a", ephemeral=True)
     assert states.get(timeout=300) is SessionState.SUSPENDED
@@ -244,8 +244,8 @@ def test_a_sasl_user_is_authenticated(mutual: SecuredZooKeeper, elsewhere: Secur
 def test_a_server_without_sasl_is_reported(tmp_path: Path) -> None:
     known = {"java.security.auth.login.config": str(jaas(tmp_path)), "zookeeper.session.timeout.ms": "2000"}
     with ZooKeeper(tmp_path / "bare") as running:
-        said = no_tree(f"127.0.0.1:{running.port}", known)
-    assert said == f"ZooKeeper at 127.0.0.1:{running.port} failed to authenticate user {USER}."
+        output = no_tree(f"127.0.0.1:{running.port}", known)
+    assert output == f"ZooKeeper at 127.0.0.1:{running.port} failed to authenticate user {USER}."
 
 
 def test_a_session_without_access_to_the_root_works(tmp_path: Path, authority: Authority) -> None:
@@ -315,8 +315,8 @@ def test_tree_copy_uses_the_brokers_configuration(
 
     def copy(*arguments: object) -> tuple[int, str]:
         status = main(["tree", "copy", *map(str, arguments)])
-        said = capfd.readouterr()
-        return status, said.out + own(said.err)
+        captured = capfd.readouterr()
+        return status, captured.out + own(captured.err)
 
     assert copy(tmp_path / "from", ensemble, "--config", config)[0] == 0
     with super_user(mutual) as client:
@@ -325,14 +325,14 @@ def test_tree_copy_uses_the_brokers_configuration(
     assert WORLD_READS in found["/cluster/id"]
     assert copy(ensemble, tmp_path / "back", "--config", config)[0] == 0
 
-    status, said = copy(f"{mutual.plain}/copied", tmp_path / "without")
-    assert (status, said.count("\n")) == (1, 1)
-    assert said.startswith(
+    status, output = copy(f"{mutual.plain}/copied", tmp_path / "without")
+    assert (status, output.count("\n")) == (1, 1)
+    assert output.startswith(
         "odradek: /copied/config/users: the ACL of the znode or of its parent denies this session the permission"
     )
     written(tmp_path / "server.properties", "zookeeper.set.acl=true\n")
-    status, said = copy(ensemble, tmp_path / "without", "--config", config)
-    assert (status, said.count("\n")) == (2, 1)
-    assert "zookeeper.set.acl is true, but this broker does not authenticate" in said
-    status, said = copy(ensemble, tmp_path / "without", "--config", tmp_path / "none")
-    assert (status, said.count("\n")) == (2, 1) and "Cannot read the configuration file" in said
+    status, output = copy(ensemble, tmp_path / "without", "--config", config)
+    assert (status, output.count("\n")) == (2, 1)
+    assert "zookeeper.set.acl is true, but this broker does not authenticate" in output
+    status, output = copy(ensemble, tmp_path / "without", "--config", tmp_path / "none")
+    assert (status, output.count("\n")) == (2, 1) and "Cannot read the configuration file" in output

@@ -48,7 +48,7 @@ class World:
 
     def deliver(self) -> None:
         self.clock.run_until(self.clock.now_us)
-        self.watching.hear()
+        self.watching.apply_changes()
 
     def retry(self) -> None:
         self.watching.read()

@@ -23,7 +23,7 @@ from odradek.core.partition.leading import Leading
 from odradek.wire.messages.produce import ProduceResponse
 from support.asking import ALL, FETCH, LEADER, PRODUCE, fetch_request
 from support.controlling import OTHER
-from support.fetching_follower import FetchingFollower, Told, is_parked, offsets_of
+from support.fetching_follower import FetchingFollower, Responses, is_parked, offsets_of
 from support.in_memory import US
 from support.invariants import check
 from support.led import ALL_THREE, LAG_MS_MAX, THIRD, Led
@@ -138,7 +138,7 @@ class Replica:
         self.ends[index] += len(offsets)
         self.starts[index] = max(self.starts[index], min(leader_start, self.ends[index]))
 
-    def _check_all_is_fetched(self, fetched: Told, models: list[Model]) -> None:
+    def _check_all_is_fetched(self, fetched: Responses, models: list[Model]) -> None:
         for index, model in enumerate(models):
             if index not in fetched:
                 assert self.ends[index] == model.end, "what is new is told"

@@ -188,7 +188,7 @@ class History:
 
     def notify_replica(self) -> None:
         one = self.random.choice(self.replicas)
-        if one.told.epoch < self.state.epoch:
+        if one.applied.epoch < self.state.epoch:
             one.take(self.state, self.isr)
             if one.led is not None:
                 one.advance()
@@ -308,7 +308,7 @@ class History:
         self.requests.clear()
         self.responses.clear()
         for one in self.replicas:
-            if one.told.epoch < self.state.epoch:
+            if one.applied.epoch < self.state.epoch:
                 one.take(self.state, self.isr)
         leader = self.replicas[self.state.leader]
         leader.advance()

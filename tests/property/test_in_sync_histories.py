@@ -13,7 +13,7 @@ from random import Random
 import pytest
 
 from odradek.base.units import NO_BROKER
-from support.replicas import LAG_MS_MAX, Cluster, Fetch, Proposal, Replica, Tell
+from support.replicas import LAG_MS_MAX, Cluster, Fetch, LeaderAndIsrMessage, Proposal, Replica
 
 STEPS = 250
 SEEDS_PER_TEST, TESTS = 50, 12
@@ -26,7 +26,7 @@ class History:
 
     def __init__(self, seed: int) -> None:
         self.random = random = Random(seed)
-        self.cluster = Cluster(random, random.randint(2, 4), says_epochs=random.random() < 0.7)
+        self.cluster = Cluster(random, random.randint(2, 4), sends_epochs=random.random() < 0.7)
         self.happened: list[str] = []
 
     def play(self) -> None:
@@ -64,7 +64,9 @@ class History:
         if messages:
             at = self.random.randrange(len(messages))
             message = messages[at]
-            repeats = isinstance(message, (Tell, Fetch)) or (isinstance(message, Proposal) and self.cluster.says_epochs)
+            repeats = isinstance(message, (LeaderAndIsrMessage, Fetch)) or (
+                isinstance(message, Proposal) and self.cluster.sends_epochs
+            )
             if not repeats or self.random.random() < 0.8:
                 del messages[at]
             self.happened.append(f"  {message}")
@@ -79,7 +81,7 @@ class History:
         for leader in self.cluster.leaders:
             assert leader.in_sync is not None
             pending = leader.in_sync.pending
-            if pending is not None and (self.cluster.says_epochs or not self.cluster.is_under_way(leader, pending)):
+            if pending is not None and (self.cluster.sends_epochs or not self.cluster.is_under_way(leader, pending)):
                 self.cluster.propose(leader, pending)
 
     def shrink(self, replica: Replica) -> None:
@@ -94,26 +96,26 @@ class History:
         self.cluster.refresh(replica)
 
     def tell_again(self, replica: Replica) -> None:
-        self.cluster.tell_all()
+        self.cluster.announce()
 
     def elect(self, replica: Replica) -> None:
         self.cluster.controller.elect(replica.broker)
-        self.cluster.tell_all()
+        self.cluster.announce()
 
     def shut_down(self, replica: Replica) -> None:
         self.cluster.controller.shut_down(replica.broker, bumps_leader_epoch=self.random.random() < 0.5)
-        self.cluster.tell_all()
+        self.cluster.announce()
 
     def lose_session(self, replica: Replica) -> None:
         """End the replica's session at the controller; its process lives on."""
-        self.cluster.controller.gone(replica.broker, bumps_leader_epoch=self.random.random() < 0.5)
-        self.cluster.tell_all()
+        self.cluster.controller.on_broker_failure(replica.broker, bumps_leader_epoch=self.random.random() < 0.5)
+        self.cluster.announce()
 
     def die(self, replica: Replica) -> None:
         """Kill a replica, which may lose records that are not relied on; the last of an ISR keeps all."""
         self.lose_session(replica)
         is_last = replica.broker in self.cluster.controller.state.isr
-        keeps_all = is_last or not self.cluster.says_epochs
+        keeps_all = is_last or not self.cluster.sends_epochs
         replica.die(replica.end if keeps_all else self.random.randint(0, replica.end))
 
     def start(self, replica: Replica) -> None:
@@ -147,7 +149,7 @@ class History:
     def _calm_round(self) -> None:
         cluster = self.cluster
         cluster.now += 1
-        cluster.tell_all()
+        cluster.announce()
         for replica in cluster.replicas.values():
             cluster.refresh(replica)
             cluster.fetch(replica)

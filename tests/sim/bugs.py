@@ -37,7 +37,7 @@ NOW = TimestampMs(WALL_BEGIN_MS)
 Bug = Callable[[pytest.MonkeyPatch], None]
 
 
-def the_high_watermark_moves_too_early(patch: pytest.MonkeyPatch) -> None:
+def high_watermark_advances_too_early(patch: pytest.MonkeyPatch) -> None:
     """Advance the high watermark to the leader's log end, or as far as a proposed ISR would allow."""
     patch.setattr(InSyncReplicas, "high_watermark", lambda self, own_end, *others: own_end)
 
@@ -59,11 +59,11 @@ def logs_are_not_compared(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Partition, "diverging_epoch", lambda *_: None)
 
 
-def nobody_is_fenced(patch: pytest.MonkeyPatch) -> None:
+def controllers_are_not_fenced(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ControlRequestHandler, "check", lambda self, sent: None)
 
 
-def who_is_behind_joins(patch: pytest.MonkeyPatch) -> None:
+def isr_admits_lagging_followers(patch: pytest.MonkeyPatch) -> None:
     def expand(self: InSyncReplicas, follower: BrokerId, *_: object) -> LeaderAndIsr | None:
         if self.pending is not None or follower in self.committed.isr:
             return None
@@ -87,29 +87,29 @@ def followers_forget_producers(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Log, "append_as_follower", forgetful)
 
 
-def who_is_alone_does_not_sync(patch: pytest.MonkeyPatch) -> None:
+def lone_leader_does_not_sync(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Leadership, "waits_for_disk", False)
 
 
-def who_lost_power_goes_on(patch: pytest.MonkeyPatch) -> None:
+def broker_registers_after_power_loss(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SimReplicated, "may_register", lambda self: True)
 
 
-def who_lacks_a_log_goes_on(patch: pytest.MonkeyPatch) -> None:
+def missing_logs_are_ignored(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Storage, "lacking", lambda self, replicas: [])
 
 
-def who_had_no_room_stays_away(patch: pytest.MonkeyPatch) -> None:
+def full_leader_is_never_reinstated(patch: pytest.MonkeyPatch) -> None:
     """Never reinstate a leader that resigned because its disk was full."""
     patch.setattr(UnableLeaders, "reinstate", lambda self: iter(()))
 
 
-def who_is_damaged_leads_on(patch: pytest.MonkeyPatch) -> None:
+def damaged_leader_does_not_resign(patch: pytest.MonkeyPatch) -> None:
     """Keep a leader leading although it knows of damage in its log."""
     patch.setattr(DamagedReplicas, "leave", lambda *_: iter(()))
 
 
-def who_is_damaged_is_cut_at_once(patch: pytest.MonkeyPatch) -> None:
+def damaged_replica_is_truncated_at_once(patch: pytest.MonkeyPatch) -> None:
     """Truncate and reinstate a damaged replica while it may still be elected."""
 
     def at_once(replicas: DamagedReplicas, name: TopicPartition, awaiting: AwaitingReplica, now: Moment) -> bool:
@@ -121,12 +121,12 @@ def who_is_damaged_is_cut_at_once(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(DamagedReplicas, "_can_reinstate", at_once)
 
 
-def who_starts_without_room_stays_away(patch: pytest.MonkeyPatch) -> None:
+def unopened_log_is_never_reopened(patch: pytest.MonkeyPatch) -> None:
     """Never reopen a log that could not be opened at startup because the disk was full."""
     patch.setattr(LogDirectory, "retry_open", lambda *_: None)
 
 
-def what_is_proposed_does_not_count(patch: pytest.MonkeyPatch) -> None:
+def proposed_isr_is_ignored(patch: pytest.MonkeyPatch) -> None:
     """Compute the high watermark from the committed ISR, although a larger one may be in force (KIP-497)."""
     high_watermark = InSyncReplicas.high_watermark
 
@@ -145,7 +145,7 @@ def leader_epochs_are_not_compared(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Partition, "check_leader_epoch", lambda self, epoch: None)
 
 
-def fetches_do_not_say_what_they_follow(patch: pytest.MonkeyPatch) -> None:
+def fetches_lack_last_fetched_epoch(patch: pytest.MonkeyPatch) -> None:
     """Look up the point of divergence only when a follower starts to follow, as before KIP-595."""
     begin = Following.__init__
 
@@ -156,7 +156,7 @@ def fetches_do_not_say_what_they_follow(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Partition, "diverging_epoch", lambda *_: None)
 
 
-def where_an_epoch_ends_is_told_alone(patch: pytest.MonkeyPatch) -> None:
+def epoch_end_lacks_its_epoch(patch: pytest.MonkeyPatch) -> None:
     """Omit the epoch in the response, as before KIP-279.
 
     The follower then takes the end offset for that of the requested epoch.
@@ -169,7 +169,7 @@ def where_an_epoch_ends_is_told_alone(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Partition, "diverging_epoch", diverging)
 
 
-def snapshots_have_the_last_batch_alone(patch: pytest.MonkeyPatch) -> None:
+def snapshots_keep_only_the_last_batch(patch: pytest.MonkeyPatch) -> None:
     """Store only the last batch of each producer in snapshots, as Kafka does."""
     write = Snapshots.write
 
@@ -179,7 +179,7 @@ def snapshots_have_the_last_batch_alone(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Snapshots, "write", last)
 
 
-def anybody_is_elected(patch: pytest.MonkeyPatch) -> None:
+def elections_are_always_unclean(patch: pytest.MonkeyPatch) -> None:
     """Elect replicas that are not in sync, although no configuration allows it."""
     for_offline = elections.for_offline
 

@@ -32,7 +32,7 @@ def problems(history: History) -> list[str]:
         skipped,
         wrong_place,
         not_compact,
-        went_back,
+        returned_older_offsets,
         not_fenced,
         anomalies,
     )
@@ -45,7 +45,7 @@ def lost(history: History) -> Iterator[str]:
     there = {seen.value for records in history.final.values() for seen in records}
     superseding = Superseding(history)
     for sent in history.sent.values():
-        if sent.acknowledged_us is None or sent.value in there or superseding.may_be_gone(sent.value):
+        if sent.acknowledged_us is None or sent.value in there or superseding.may_be_removed(sent.value):
             continue
         if sent.is_durable or sent.invoked_us > last_failure_us:
             yield f"{sent.value} was acknowledged at {sent.partition}@{sent.offset} and is lost"
@@ -92,7 +92,7 @@ def changed(history: History) -> Iterator[str]:
     final = {(seen.partition, seen.offset) for records in history.final.values() for seen in records}
     for (partition, offset, era), seen in values.items():
         is_safe = partition not in loose or era == history.era
-        if is_safe and (partition, offset) not in final and not superseding.may_be_gone(seen.value):
+        if is_safe and (partition, offset) not in final and not superseding.may_be_removed(seen.value):
             yield f"{partition}@{offset} was {seen.value} to {seen.reader} and is gone"
 
 
@@ -116,7 +116,9 @@ def skipped(history: History) -> Iterator[str]:
     for reader, partitions in seen_by.items():
         if not reader.startswith("consumer"):
             continue
-        for partition, records in (history.committed if reader in history.careful else history.final).items():
+        for partition, records in (
+            history.committed if reader in history.read_committed_readers else history.final
+        ).items():
             missing = sorted({seen.offset for seen in records} - partitions[partition])
             if missing and partition not in loose:
                 yield f"{reader} has not read {partition}@{missing[0]} and {len(missing) - 1} more"
@@ -155,14 +157,14 @@ def not_fenced(history: History) -> Iterator[str]:
             for other in history.identities
             if other.transactional_id == mine.transactional_id
             and other.producer > mine.producer
-            and other.told_us < transaction.invoked_us
+            and other.returned_us < transaction.invoked_us
         ]
         for sent in transaction.sent if fences else ():
             if sent.value in there:
                 yield f"{sent.value} was written by {mine.producer} after {fences[0].producer} had begun"
 
 
-def went_back(history: History) -> Iterator[str]:
+def returned_older_offsets(history: History) -> Iterator[str]:
     """Check that fetched offsets were committed, and are not lower than offsets acknowledged before.
 
     A commit without a response may still be applied at any later time, but only in the same generation.
@@ -170,7 +172,7 @@ def went_back(history: History) -> Iterator[str]:
     for fetched in history.fetched:
         key = fetched.group, fetched.partition
         commits = [commit for commit in history.commits if (commit.group, commit.partition) == key]
-        before = [commit for commit in commits if commit.invoked_us <= fetched.told_us]
+        before = [commit for commit in commits if commit.invoked_us <= fetched.returned_us]
         if fetched.offset >= 0 and fetched.offset not in {commit.offset for commit in before}:
             yield f"{fetched.group} was told {fetched.partition}@{fetched.offset}, which nobody committed"
         if any(commit.offset == fetched.offset and commit.acknowledged_us is None for commit in before):

@@ -65,8 +65,8 @@ class Faults:
 
     def begin(self, until_us: int) -> None:
         self._until_us = until_us
-        self._broker.on_gone = self._restart_later
-        self._broker.on_dropped = self._note_loss
+        self._broker.on_ended = self._restart_later
+        self._broker.on_dropped = self._note_power_loss
         self._broker.run_clean = self._clean
         self._next()
 
@@ -74,10 +74,10 @@ class Faults:
         """End all faults; a broker with a failed disk is restarted, since offline logs stay offline."""
         self._network.heal_all()
         for node in self._network.nodes.values():
-            node.go_on()
+            node.resume()
         self._broker.disk.mend()
         if self._has_broken_disk and self._broker.is_running:
-            self._tell("replaced", "the broker")
+            self._add_event("replaced", "the broker")
             self._random.choice((self._broker.kill, self._broker.stop))()
 
     def _next(self) -> None:
@@ -88,26 +88,26 @@ class Faults:
             self._random.choice(self._kinds)()
             self._next()
 
-    def _tell(self, event: str, detail: str = "") -> None:
+    def _add_event(self, event: str, detail: str = "") -> None:
         self._history.add("world", event, detail)
 
     def _clients(self) -> list[SimNode]:
         return [node for node in self._network.nodes.values() if node is not self._broker.node]
 
-    def _lasts(self, end: Callable[[], None]) -> None:
+    def _end_later(self, end: Callable[[], None]) -> None:
         self._clock.after(self._random.randrange(*LASTS_US), end)
 
     # The broker's process.
 
     def _kill(self) -> None:
         if self._broker.is_running:
-            self._tell("kill")
+            self._add_event("kill")
             self._broker.kill()
 
     def _lose_power(self) -> None:
         if self._broker.is_running:
-            self._tell("power", "lost")
-            self._note_loss()
+            self._add_event("power", "lost")
+            self._note_power_loss()
             self._broker.lose_power()
 
     def _clean(self, step: Clean) -> Cleaned:
@@ -121,25 +121,25 @@ class Faults:
         try:
             return clean(step)
         except Stopped as stopped:
-            self._tell("amid", f"cleaning, before {stopped}")
+            self._add_event("amid", f"cleaning, before {stopped}")
             random.choice(ends)()
             return Cleaned(step, None, CleaningAborted())  # Nobody hears of it.
         finally:
             self._broker.disk.stop_at(None)
 
-    def _note_loss(self) -> None:
+    def _note_power_loss(self) -> None:
         self._history.power_failures_us.append(self._clock.now_us)
 
     def _stop(self) -> None:
         if self._broker.is_running and not self._broker.node.is_paused:
-            self._tell("stop")
+            self._add_event("stop")
             self._broker.stop()
 
     def _restart_later(self) -> None:
         self._clock.after(self._random.randrange(*DOWN_US), self._restart)
 
     def _restart(self) -> None:
-        self._tell("restart")
+        self._add_event("restart")
         self._broker.start()
 
     # Its disk.
@@ -160,11 +160,11 @@ class Faults:
         else:
             disk.room = self._random.randrange(ROOM_BYTES_MAX)
         self._has_broken_disk = True
-        self._tell("disk", f"{kind} {errno.errorcode[error]} after {before}")
-        self._lasts(self._mend_disk)
+        self._add_event("disk", f"{kind} {errno.errorcode[error]} after {before}")
+        self._end_later(self._mend_disk)
 
     def _mend_disk(self) -> None:
-        self._tell("disk", "mended")
+        self._add_event("disk", "mended")
         self._broker.disk.mend()
         if self._broker.is_offline:
             self._random.choice((self._kill, self._stop))()
@@ -180,18 +180,18 @@ class Faults:
     def _pause(self, node: SimNode) -> None:
         if not node.is_paused:
             life = node.life
-            self._tell("pause", node.name)
+            self._add_event("pause", node.name)
             node.pause()
-            self._lasts(lambda: self._go_on(node, life))
+            self._end_later(lambda: self._resume(node, life))
 
-    def _go_on(self, node: SimNode, life: int) -> None:
+    def _resume(self, node: SimNode, life: int) -> None:
         if node.is_paused and node.life == life:
-            self._tell("go on", node.name)
-            node.go_on()
+            self._add_event("go on", node.name)
+            node.resume()
 
     def _set_wall(self) -> None:
         ahead_ms = self._random.choice((-3_600_000, -5_000, 0, 5_000, 3_600_000))
-        self._tell("wall", f"{ahead_ms} ms ahead")
+        self._add_event("wall", f"{ahead_ms} ms ahead")
         self._broker.node.set_wall(ahead_ms)
         self._history.walls_ahead_ms.append(ahead_ms)
 
@@ -200,17 +200,17 @@ class Faults:
         ours, theirs = self._broker.node.name, self._random.choice(self._clients()).name
         both = (ours, theirs), (theirs, ours)
         for source, target in self._random.choice((both[:1], both[1:], both)):
-            self._tell("cut", f"{source} to {target}")
+            self._add_event("cut", f"{source} to {target}")
             self._network.cut(source, target)
-            self._lasts(partial(self._heal, source, target))
+            self._end_later(partial(self._heal, source, target))
 
     def _heal(self, source: str, target: str) -> None:
-        self._tell("heal", f"{source} to {target}")
+        self._add_event("heal", f"{source} to {target}")
         self._network.heal(source, target)
 
     def _reset(self) -> None:
         sockets = self._network.sockets_of(self._broker.node)
         if sockets:
             socket = self._random.choice(sockets)
-            self._tell("reset", f"{socket.peer_name} {socket.number}")
+            self._add_event("reset", f"{socket.peer_name} {socket.number}")
             self._network.reset(socket)

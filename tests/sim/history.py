@@ -73,7 +73,7 @@ class Identity(NamedTuple):
 
     transactional_id: str
     producer: tuple[int, int]  # Its id and epoch: a later producer has greater ones.
-    told_us: int
+    returned_us: int
 
 
 class Fetched(NamedTuple):
@@ -83,7 +83,7 @@ class Fetched(NamedTuple):
     partition: TopicPartition
     offset: int
     invoked_us: int
-    told_us: int
+    returned_us: int
 
 
 @dataclass
@@ -114,7 +114,7 @@ class Transaction:
     positions: dict[TopicPartition, int] = field(default_factory=dict)  # From which it reads.
     read: list[Seen] = field(default_factory=list)
     sent: list[Sent] = field(default_factory=list)
-    commit_asked_us: int | None = None
+    commit_requested_us: int | None = None
     is_committed: bool | None = None  # As EndTxn was answered.
     ended_us: int | None = None  # When its client gave it up.
 
@@ -129,7 +129,7 @@ class History:
     sent: dict[Value, Sent] = field(default_factory=dict)
     seen: list[Seen] = field(default_factory=list)
     moved: list[Moved] = field(default_factory=list)
-    careful: dict[str, None] = field(default_factory=dict)  # Read-committed consumers.
+    read_committed_readers: dict[str, None] = field(default_factory=dict)  # Read-committed consumers.
     transactions: list[Transaction] = field(default_factory=list)
     identities: list[Identity] = field(default_factory=list)
     final: dict[TopicPartition, list[Seen]] = field(default_factory=dict)

@@ -10,7 +10,7 @@ from sim.logcontents import (
     check_committed,
     check_epochs,
     check_indexes,
-    check_nobody_else,
+    check_no_other_producers,
     check_producers,
     times,
 )
@@ -24,7 +24,7 @@ from support.invariants import check
 class CheckedLog(LogState):
     """The invariant checks of a log; all methods raise Broken."""
 
-    def glance(self) -> None:
+    def check_bounds(self) -> None:
         log, model = self.log, self.model
         if log.end_offset not in (model.end(log.end_offset), self.empty_since):
             raise Broken(f"ends at {log.end_offset}, its last batch at {model.end(-1)}")
@@ -33,7 +33,7 @@ class CheckedLog(LogState):
         if not log.compaction.cleaned_to <= self.cleaned_end:
             raise Broken(f"cleaned to {log.compaction.cleaned_to}, no pass went beyond {self.cleaned_end}")
 
-    def look(self) -> None:
+    def check_log(self) -> None:
         """Check the whole log, with disk faults suspended."""
         trouble = self.disk.suspend()
         try:
@@ -50,7 +50,7 @@ class CheckedLog(LogState):
                 self.check_stable(stable)
                 if not self.may_forget:
                     check_producers(model.producers(), log)
-                    check_nobody_else(model.producers(), log)
+                    check_no_other_producers(model.producers(), log)
                 check_committed(
                     model,
                     committed(log, Offset(stable), self.random.choice([1, 700, 1 << 20])),
@@ -86,7 +86,7 @@ class CheckedLog(LogState):
             self.check_known(log.segments[0].base_offset, again)
         expected = list(times(batches, log.start_offset))
         for _ in range(0 if self.was_cut else 5):
-            self.look_up(log, again, expected)
+            self.check_lookups(log, again, expected)
 
     def check_known(self, since: int, again: Log) -> None:
         """Check the producers, some of which may have only a marker, or nothing, since the log start moved."""
@@ -94,13 +94,13 @@ class CheckedLog(LogState):
         lasts = {producer: one.last for producer, one in known.items()}
         check_producers({one: rest[one] for one in rest if lasts[one] == rest[one].last}, again)
 
-    def look_up(self, log: Log, again: Log, expected: list[tuple[int, int]]) -> None:
-        wanted = TimestampMs(self.random.choice(expected)[0] + self.random.randrange(2)) if expected else self.now
-        first = next((one for one in expected if one[0] >= wanted), None)
+    def check_lookups(self, log: Log, again: Log, expected: list[tuple[int, int]]) -> None:
+        timestamp = TimestampMs(self.random.choice(expected)[0] + self.random.randrange(2)) if expected else self.now
+        first = next((one for one in expected if one[0] >= timestamp), None)
         for one in (log, again):
-            found = lookup_timestamp(one, wanted)
+            found = lookup_timestamp(one, timestamp)
             if (found and (found.timestamp, found.offset)) != first:
-                raise Broken(f"{wanted} is found at {found}, is at {first}")
+                raise Broken(f"{timestamp} is found at {found}, is at {first}")
         if log.start_offset < log.end_offset:
             offset = Offset(self.random.randrange(log.start_offset, log.end_offset))
             read = [one.read(offset, 1, log.end_offset).read() for one in (log, again)]

@@ -34,7 +34,7 @@ class CompactedLog(CutLog):
         event = self.in_thread(lambda: Clean(cast(Partition, None), cleaning).run(self.throttle))
         ended = event.failure
         if ended is not None:
-            self.tell("pass ended", ended or "withdrawn")
+            self.add_event("pass ended", ended or "withdrawn")
             if log.compaction.cleaning is cleaning:
                 log.compaction.cleaning = None
                 drop_cleaned(log, cleaning)
@@ -53,25 +53,25 @@ class CompactedLog(CutLog):
             self.cleaned_end = max(self.cleaned_end, cleaning.end)
             if not cleaning.is_withdrawn:
                 self.model.compacted(cleaning.end, cleaning._options.rules.now, self.config.delete_retention_ms)
-            self.tell("mapped", f"to {cleaning.end}")
+            self.add_event("mapped", f"to {cleaning.end}")
         elif group.segments:
             sources = [one.segment for one in group.sources]
             if not swap_in(log, sources, group.segments, self.now):
-                self.tell("withdrawn", "sources went")
+                self.add_event("withdrawn", "sources went")
                 cleaning.withdraw()
                 log.compaction.cleaning = None
                 drop_cleaned(log, cleaning)
                 return
             cleaning.swapped_in()
-            self.tell("swapped in", [one.base_offset for one in sources])
-            self.look()
+            self.add_event("swapped in", [one.base_offset for one in sources])
+            self.check_log()
         if cleaning.is_withdrawn:
             log.compaction.cleaning = None
         elif cleaning.is_over:
             log.compaction.cleaning = None
             log.compaction.cleaned(cleaning.end)
-            self.tell("cleaned", f"to {cleaning.end}, {cleaning.dropped_records} records went")
-            self.look()
+            self.add_event("cleaned", f"to {cleaning.end}, {cleaning.dropped_records} records went")
+            self.check_log()
             self.check_compact(cleaning)
         else:
             self.cleaning = cleaning
@@ -91,7 +91,7 @@ class CompactedLog(CutLog):
         options = Options(memory, self.random.choice([100, 4096]), 0.9, self.random.randbytes(16), rules)
         self.producers_seen_to = log.end_offset
         self.cleaning = log.compaction.cleaning = Cleaning(log, found, options)
-        self.tell("pass", f"from {found.first_dirty} to {found.first_uncleanable}")
+        self.add_event("pass", f"from {found.first_dirty} to {found.first_uncleanable}")
 
     def clean_all(self) -> None:
         self.clean()

@@ -96,7 +96,7 @@ def check_producers(expected: dict[int, Known], log: Log) -> None:
             raise Broken(f"producer {producer} is {found}, was {known}")
 
 
-def check_nobody_else(expected: dict[int, Known], log: Log) -> None:
+def check_no_other_producers(expected: dict[int, Known], log: Log) -> None:
     for one in log.producers:
         if one.id not in expected:
             raise Broken(f"producer {one.id} is of another log: {one}")

@@ -43,13 +43,13 @@ class CutLog(WrittenLog):
             self.directory.checkpoints.end_starts(write)
         advance_start(self.log, start)
         self.model.start = self.log.start_offset
-        self.tell("start at", f"{start}{'' if write.is_done else ', not noted'}")
+        self.add_event("start at", f"{start}{'' if write.is_done else ', not noted'}")
         return True
 
     def delete_below_start(self) -> None:
         self.is_cutting |= self.noted_start < self.log.start_offset  # Otherwise records below are kept.
         count = delete_below_start(self.log, self.now)
-        self.tell("deleted", f"{count} segments")
+        self.add_event("deleted", f"{count} segments")
 
     def truncate(self) -> None:
         """Truncate the log at an offset that is usually not below the high watermark."""
@@ -68,7 +68,7 @@ class CutLog(WrittenLog):
         if not is_cut:
             return
         end = log.end_offset
-        self.tell("truncate", f"to {offset}, ends at {end}")
+        self.add_event("truncate", f"to {offset}, ends at {end}")
         self.versions.append(before)
         self.model.batches = [one for one in before if one.last < end]
         if [one for one in before if one.base < end <= one.last] and end > self.cleaned_end:
@@ -113,8 +113,8 @@ class CutLog(WrittenLog):
         self.versions.append([])
         with self.shortening():
             truncate_fully(self.log, start, self.now)
-        self.tell("start over", f"at {start}")
-        self.begin_anew(start)
+        self.add_event("start over", f"at {start}")
+        self.recreate(start)
         if self.log.has_pending_work:
             self.versions, self.is_shortening = before, True
 
@@ -122,7 +122,7 @@ class CutLog(WrittenLog):
         """Delete the topic, and create it again."""
         if self.random.random() < 0.8:
             return
-        self.tell("delete")
+        self.add_event("delete")
         self.directory.delete(NAME, self.now)
         self.flushes.clear()
         versions = [*self.versions, self.model.batches]

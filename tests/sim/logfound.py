@@ -39,7 +39,7 @@ class FoundLog(CheckedLog):
         log.producers.high_watermark_advanced(end)
         self.leader_epoch += 1
         self.relearn()
-        self.look()
+        self.check_log()
 
     def match(self) -> None:
         """Find a former version of the log, including truncated and refused batches, that the log is now a part of."""
@@ -54,7 +54,7 @@ class FoundLog(CheckedLog):
                 found.settle()
                 check_batches(found, batches, end)
             except Broken as broken:
-                self.tell("no version", broken)
+                self.add_event("no version", broken)
                 first = first or broken
                 continue
             self.was_cut |= self.disk.reorders and self.is_cutting

@@ -94,7 +94,7 @@ class LogPlay(CompactedLog):
             self.log.roll(self.now)
             self.flush()
             self.clean_all()
-        self.look()
+        self.check_log()
 
     # ------------------------------------------------------------------ the disk
 
@@ -113,7 +113,7 @@ class LogPlay(CompactedLog):
             disk.fails_to_sync = True
         else:
             disk.room = self.random.randrange(3_000)
-        self.tell("disk", f"{kind} {errno.errorcode[error]} after {before}")
+        self.add_event("disk", f"{kind} {errno.errorcode[error]} after {before}")
 
     def mend(self) -> None:
         self.disk.mend()

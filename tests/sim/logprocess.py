@@ -50,13 +50,13 @@ class LogProcess(FoundLog):
         try:
             getattr(self, name)()
         except DiskFailed as failed:
-            self.tell("failed", f"{name}: {failed}")
+            self.add_event("failed", f"{name}: {failed}")
             if self.disk is disk and self.log.segments[-1].sync_failed:  # The broker takes it offline.
                 self.offline()
             elif self.disk is disk and self.disk.failures == failures:
                 raise AssertionError(f"{name}: the disk has refused nothing: {failed}") from failed
         if not self._is_in_thread:
-            self.glance()
+            self.check_bounds()
 
     def interleave(self, share: float) -> None:
         """Let another event happen on the loop, if called in a thread."""
@@ -64,7 +64,7 @@ class LogProcess(FoundLog):
             self._is_in_thread = False
             names = list(BETWEEN)
             name = self.random.choices(names, [BETWEEN[name] for name in names])[0]
-            self.tell("meanwhile", name)
+            self.add_event("meanwhile", name)
             try:
                 self.do(name)
             finally:
@@ -87,7 +87,7 @@ class LogProcess(FoundLog):
         disk = self.disk
         while True:
             is_kill = self.random.random() < 0.3
-            self.tell("kill" if is_kill else "power")
+            self.add_event("kill" if is_kill else "power")
             disk = self.killed_disk(disk) if is_kill else self.crashed_disk(disk)
             if self.random.random() < 0.15:
                 disk.stop_at(self.random.randrange(60))
@@ -115,19 +115,19 @@ class LogProcess(FoundLog):
 
     def offline(self) -> None:
         """Take the log offline after a failed sync, and restart it to find its contents."""
-        self.tell("offline")
+        self.add_event("offline")
         self.restart(self.killed_disk(self.disk), is_whole=False)
 
     def stop_and_start(self) -> None:
         """Stop the process cleanly, and start it again."""
         if self.reap is not None:
             self.end_reap()
-        self.tell("stop")
+        self.add_event("stop")
         start, self.is_stopping = self.log.start_offset, True
         problems = self.directory.close(self.now, {NAME: Offset(self.high_watermark)})
         if problems:
             assert self.disk.failures, problems
-            self.tell("unclean", problems)
+            self.add_event("unclean", problems)
             self.restart(self.killed_disk(self.disk), is_whole=False)
             return
         self.safe = self.stopped_at = self.log.end_offset
@@ -165,7 +165,7 @@ class LogProcess(FoundLog):
             self.make()
             return
         self.log = log
-        self.tell("start", f"{log.start_offset} to {log.end_offset}, cleaned to {log.compaction.cleaned_to}")
+        self.add_event("start", f"{log.start_offset} to {log.end_offset}, cleaned to {log.compaction.cleaned_to}")
         if self.directory.clean_shutdown != clean and not self.is_stopping:
             raise Broken("a clean stop was not seen" if clean else "taken for a clean stop")
         self.is_stopping = False
@@ -173,11 +173,11 @@ class LogProcess(FoundLog):
 
     def make(self) -> None:
         self.log = self.directory.create(NAME, None, self.config, self.now)
-        self.begin_anew(0)
+        self.recreate(0)
         self.noted_start = self.cleaned_end = 0
-        self.tell("made")
+        self.add_event("made")
 
-    def begin_anew(self, start: int) -> None:
+    def recreate(self, start: int) -> None:
         self.model, self.versions = Model(start=start), []
         self.safe, self.high_watermark = 0, start
         self.noted_start = min(self.noted_start, start)
@@ -198,4 +198,4 @@ class LogProcess(FoundLog):
             reap, self.reap = self.reap, None
             self.in_thread(reap.run)
             self.is_cutting &= self.directory.reaper.is_retiring(self.log.directory)
-            self.tell("reaped", [type(one).__name__ for one in reap.done])
+            self.add_event("reaped", [type(one).__name__ for one in reap.done])

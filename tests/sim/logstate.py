@@ -75,7 +75,7 @@ class LogState:
         self.directory: LogDirectory
         self.log: Log
 
-    def tell(self, event: str, detail: object = "") -> None:
+    def add_event(self, event: str, detail: object = "") -> None:
         self.lines.append(f"{self.disk.calls:6} {self.now - T0:10} {event:<10} {detail}".rstrip())
 
     def __str__(self) -> str:

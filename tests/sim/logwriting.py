@@ -60,7 +60,7 @@ class WrittenLog(LogProcess):
         one = written(batch)
         assert one.base == base, "the next offset"
         self.model.batches.append(one)
-        self.tell("append", f"{batch} of {batch.producer_id}")
+        self.add_event("append", f"{batch} of {batch.producer_id}")
         if batch.producer_id >= 0 and not batch.is_control:
             self.sequences[batch.producer_id] = (batch.last_sequence + 1) & 0x7FFFFFFF
 
@@ -79,14 +79,14 @@ class WrittenLog(LogProcess):
 
     def roll(self) -> None:
         self.log.roll(self.now)
-        self.tell("roll")
+        self.add_event("roll")
 
     # ------------------------------------------------------------------ flushing
 
     def begin_flush(self) -> None:
         if len(self.flushes) < 3:
             self.flushes.append(begin_flush(self.log))
-            self.tell("flush", f"begun, to {self.flushes[-1].end_offset}")
+            self.add_event("flush", f"begun, to {self.flushes[-1].end_offset}")
 
     def end_flush(self) -> None:
         if not self.flushes:
@@ -106,7 +106,7 @@ class WrittenLog(LogProcess):
         self.safe = max(self.safe, log.recovery_point)
         self.high_watermark = max(self.high_watermark, log.recovery_point)
         log.producers.high_watermark_advanced(Offset(self.high_watermark))
-        self.tell("flushed", f"to {flush.end_offset}")
+        self.add_event("flushed", f"to {flush.end_offset}")
         if is_flushed(log) and not self.flushes:
             self.versions.clear()
 
@@ -124,4 +124,6 @@ class WrittenLog(LogProcess):
             if checkpoint.is_done and log is self.log:
                 self.disk.sync_directory(ROOT)
                 self.noted_start = max(self.noted_start, min(start, self.log.start_offset))
-            self.tell("checkpoint", f"cleaned to {self.log.compaction.cleaned_to}, safe to {self.log.recovery_point}")
+            self.add_event(
+                "checkpoint", f"cleaned to {self.log.compaction.cleaned_to}, safe to {self.log.recovery_point}"
+            )

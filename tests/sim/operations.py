@@ -95,7 +95,7 @@ class Translation:
                 one.ended_us,
                 (*self._read_in(one), *map(self._send, one.sent)),
                 OUTCOMES[one.is_committed],
-                one.commit_asked_us,
+                one.commit_requested_us,
                 one.group,
             )
 
@@ -120,8 +120,8 @@ class Translation:
             yield Draft(reader, Kind.POLL, time_us, time_us, (self._poll(some),))
 
     def _is_shown(self, seen: Seen) -> bool:
-        is_careful = seen.reader in self._history.careful
-        return seen.partition not in self._left_out and (is_careful or seen.partition not in self._transactional)
+        is_read_committed = seen.reader in self._history.read_committed_readers
+        return seen.partition not in self._left_out and (is_read_committed or seen.partition not in self._transactional)
 
     def _poll(self, seen: Iterable[Seen]) -> Poll:
         found = list(seen)

@@ -24,7 +24,7 @@ from sim.history import History, failure
 from sim.simadmin import SimAdmin
 from sim.simbroker import PORT, Prepare, SimBroker
 from sim.simcleaning import SimCleaning
-from sim.simclients import SimClient, Surroundings
+from sim.simclients import Environment, SimClient
 from sim.simclock import MILLISECOND_US, SECOND_US, SimClock, SimNode
 from sim.simcompactor import SimCompactor
 from sim.simconsumers import SimConsumer
@@ -61,7 +61,7 @@ class World:
         configs = {"internal.segment.bytes": self.random.choice(("1500", "8000", "1073741824"))}
         self.cleaning = SimCleaning(self.history)
         configs |= self.cleaning.topic_configs
-        self.around = Surroundings(
+        self.environment = Environment(
             self.clock, self.network, self.history, (BROKER, PORT), topics, configs, self.cleaning.keys
         )
         self.broker = SimBroker(
@@ -101,32 +101,36 @@ class World:
         for number in range(self.random.randrange(1, 4)):
             name = f"producer-{number}"
             topic = LOOSE if number == 1 and self.random.random() < 0.5 else DURABLE
-            clients.append(SimProducer(name, self.node(name), self.around, topic))
+            clients.append(SimProducer(name, self.node(name), self.environment, topic))
         if self.random.random() < 0.6:
-            clients.append(SimPlainProducer("plain", self.node("plain"), self.around, LOOSE))
+            clients.append(SimPlainProducer("plain", self.node("plain"), self.environment, LOOSE))
         for number in range(self.random.randrange(1, 3)):
             name = f"consumer-{number}"
-            is_careful = self.random.random() < 0.5
+            is_read_committed = self.random.random() < 0.5
             node = self.node(name)
-            clients.append(SimConsumer(name, node, self.around, list(self.around.topics), read_committed=is_careful))
+            clients.append(
+                SimConsumer(
+                    name, node, self.environment, list(self.environment.topics), read_committed=is_read_committed
+                )
+            )
         for number in range(self.random.choice((0, 0, 1, 2, 3))):
             name = f"member-{number}"
-            clients.append(SimMember(name, self.node(name), self.around, DURABLE))
+            clients.append(SimMember(name, self.node(name), self.environment, DURABLE))
         for number in range(self.random.choice((0, 1, 1, 2))):
             clients += self._transactors(number)
-        if self.cleaning.is_asked_for:
-            clients.append(SimCompactor("compactor", self.node("compactor"), self.around))
+        if self.cleaning.is_requested:
+            clients.append(SimCompactor("compactor", self.node("compactor"), self.environment))
         return clients
 
     def _transactors(self, number: int) -> list[SimClient]:
         """Return one transactional producer, and sometimes a second instance that takes over its id."""
         name, transactional_id = f"transactor-{number}", f"transactions-{number}"
         source = DURABLE if self.random.random() < 0.5 else None
-        first = SimProcessor(name, self.node(name), self.around, TRANSACTIONAL, transactional_id, source=source)
+        first = SimProcessor(name, self.node(name), self.environment, TRANSACTIONAL, transactional_id, source=source)
         if self.random.random() < 0.5:
             return [first]
         name = f"successor-{number}"
-        second = SimSuccessor(name, self.node(name), self.around, TRANSACTIONAL, transactional_id, source=source)
+        second = SimSuccessor(name, self.node(name), self.environment, TRANSACTIONAL, transactional_id, source=source)
         return [first, second.take_over_from(first)]
 
     # Playing.
@@ -144,9 +148,9 @@ class World:
     def _run(self) -> list[str]:
         """Run with faults, then without; return the clients that have not finished."""
         self.broker.start()
-        admin = SimAdmin("admin", self.node("admin"), self.around)
+        admin = SimAdmin("admin", self.node("admin"), self.environment)
         admin.begin()
-        if not self._goes_on(lambda: not admin.is_done):
+        if not self._run_while(lambda: not admin.is_done):
             return ["the topics were not made"]
         for client in self.clients:
             client.begin()
@@ -155,11 +159,11 @@ class World:
         self.clock.run_until(until_us)
         self.faults.heal()
         self.history.add("world", "healed")
-        self._goes_on(lambda: not self.broker.is_running)
+        self._run_while(lambda: not self.broker.is_running)
         for wave in (self._writers(), self._readers(), self._compactors()):
             for client in wave:
                 client.drain()
-            self._goes_on(partial(_are_busy, wave))
+            self._run_while(partial(_are_busy, wave))
             stuck = [f"{client.name} has not come to an end" for client in wave if not client.is_done]
             if stuck:
                 return stuck
@@ -175,18 +179,18 @@ class World:
         return [client for client in self.clients if isinstance(client, SimCompactor)]
 
     def _read_all(self) -> list[str]:
-        for name, is_careful in (("final", False), ("committed", True)):
-            topics, node = list(self.around.topics), self.node(name)
-            final = SimConsumer(name, node, self.around, topics, is_final=True, read_committed=is_careful)
+        for name, is_read_committed in (("final", False), ("committed", True)):
+            topics, node = list(self.environment.topics), self.node(name)
+            final = SimConsumer(name, node, self.environment, topics, is_final=True, read_committed=is_read_committed)
             final.begin()
-            if not self._goes_on(lambda final=final: not final.is_done):  # type: ignore[misc]
+            if not self._run_while(lambda final=final: not final.is_done):  # type: ignore[misc]
                 return [f"not all could be read at the end: {name}"]
-        self.broker.on_gone = lambda: None
+        self.broker.on_ended = lambda: None
         self.broker.stop()
-        self._goes_on(lambda: self.broker.is_running)
+        self._run_while(lambda: self.broker.is_running)
         return ["the broker did not stop"] if self.broker.is_running else []
 
-    def _goes_on(self, condition: Callable[[], bool]) -> bool:
+    def _run_while(self, condition: Callable[[], bool]) -> bool:
         return self.clock.run_while(condition, self.clock.now_us + DRAIN_US_MAX)
 
     def _finish(self) -> None:

@@ -11,7 +11,7 @@ from odradek.wire.messages.create_topics import (
 )
 from sim.simclients import SimClient
 
-IS_THERE = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
+CREATED_OR_EXISTING = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
 
 
 class SimAdmin(SimClient):
@@ -24,17 +24,19 @@ class SimAdmin(SimClient):
         return self._is_done
 
     def pump(self) -> None:
-        configs = [CreatableTopicConfig(name=key, value=value) for key, value in self.around.topic_configs.items()]
+        configs = [CreatableTopicConfig(name=key, value=value) for key, value in self.environment.topic_configs.items()]
         topics = [
             CreatableTopic(name=name, num_partitions=count, replication_factor=1, assignments=[], configs=configs)
-            for name, count in self.around.topics.items()
+            for name, count in self.environment.topics.items()
         ]
-        self.link.ask(CreateTopicsRequest(topics=topics, timeout_ms=5_000), 5, CreateTopicsResponse, self._answered)
+        self.link.send_request(
+            CreateTopicsRequest(topics=topics, timeout_ms=5_000), 5, CreateTopicsResponse, self._answered
+        )
 
     def _answered(self, answer: CreateTopicsResponse | None) -> None:
         codes = [] if answer is None else [ErrorCode(topic.error_code) for topic in answer.topics]
-        self.tell("topics", " ".join(code.name for code in codes) or "no answer")
-        if codes and all(code in IS_THERE for code in codes):
+        self.add_event("topics", " ".join(code.name for code in codes) or "no answer")
+        if codes and all(code in CREATED_OR_EXISTING for code in codes):
             self._is_done = True
             self.link.leave()
         else:

@@ -40,7 +40,7 @@ PORT = 9092
 DIRECTORY = "/data"
 LISTENER = "PLAINTEXT"
 BOOT_US = (20 * MILLISECOND_US, 800 * MILLISECOND_US)
-TRIES_AGAIN_US = 500 * MILLISECOND_US
+RESTART_DELAY_US = 500 * MILLISECOND_US
 FINISH_US_MAX = 30 * SECOND_US
 
 Prepare = Callable[[SimShell], None]
@@ -75,7 +75,7 @@ class SimBroker:
         self._uuids = itertools.count(1)
         self._endpoint = Endpoint(LISTENER, node.name, PORT)
         self.starts = 0
-        self.on_gone: Action = lambda: None  # Whoever looks after it.
+        self.on_ended: Action = lambda: None  # Whoever looks after it.
         self.watch_cleaner: Callable[[Clean | Cleaned], None] = lambda _: None
         self.run_clean = clean
         self.on_dropped: Action = lambda: None  # Called when a failed sync has dropped data.
@@ -93,14 +93,14 @@ class SimBroker:
         """Kill the process, as kill -9 does."""
         self.node.end_process()
         self._network.process_died(self.node)
-        self._let_go_of_disk()
-        self._gone()
+        self._release_disk()
+        self._end()
 
     def lose_power(self) -> None:
         self.node.lose_power()
         self._network.power_lost(self.node)
         self._replace_disk(self.disk.crash(self._random))
-        self._gone()
+        self._end()
 
     def stop(self) -> None:
         """Stop the process, as SIGTERM does: complete running and parked requests, and close the logs."""
@@ -129,8 +129,8 @@ class SimBroker:
             broker, changes, topics = self._open(self._tree, metadata)
         except (TreeFailed, DiskFailed):  # The last process's session still exists, or the disk fails.
             self._tree.close()
-            self._let_go_of_disk()
-            self.node.after(TRIES_AGAIN_US, self._serve)
+            self._release_disk()
+            self.node.after(RESTART_DELAY_US, self._serve)
             return
         shell = self.shell = SimShell(
             self.node, self._random, broker, self.starts, metadata=metadata, change=changes.change
@@ -141,7 +141,7 @@ class SimBroker:
             self._prepare(shell)
         self._beat()
         self._network.listen(self.node, PORT, self._accept)
-        shell.hear(topics)
+        shell.announce_topics(topics)
 
     def _open(self, tree: SimTree, metadata: LoneMetadata) -> tuple[Broker, TopicsOfTree, list[TopicInfo]]:
         """Open the tree and the logs, as app/serve/cluster_joining does; raise TreeFailed.
@@ -206,10 +206,10 @@ class SimBroker:
             self._tree.close()
         self.node.end_process()
         self._network.process_died(self.node)
-        self._let_go_of_disk()
-        self._gone()
+        self._release_disk()
+        self._end()
 
-    def _let_go_of_disk(self) -> None:
+    def _release_disk(self) -> None:
         if self.disk.has_dropped:
             self.on_dropped()
         self._replace_disk(self.disk.kill())
@@ -218,9 +218,9 @@ class SimBroker:
         survivor.fail_as(self.disk)
         self.disk = survivor
 
-    def _gone(self) -> None:
+    def _end(self) -> None:
         self.shell = None
         tree, self._tree = self._tree, None
         if tree is not None:
             tree.close() if self._session_dies else tree.abandon()
-        self.on_gone()
+        self.on_ended()

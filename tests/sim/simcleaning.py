@@ -9,7 +9,7 @@ from odradek.core.cleaner.cleaning_steps import Clean, Cleaned
 from sim.history import Compaction, History
 from sim.simkeys import SimKeys
 
-COMPACTED_SHARE, ASKED_FOR_SHARE = 0.4, 0.7
+COMPACTED_SHARE, REQUESTED_SHARE = 0.4, 0.7
 DELETE_RETENTIONS_MS = (0, 2_000, 86_400_000)
 MIN_LAGS_MS = (0, 0, 1_000)
 
@@ -24,7 +24,7 @@ class SimCleaning:
         self.topic_configs = self._topic_configs() if is_compacted else {}
         self.keys = SimKeys(self._random, is_compacted=is_compacted)
         self.broker_configs = self._broker_configs() if is_compacted else {}
-        self.is_asked_for = is_compacted and self._random.random() < ASKED_FOR_SHARE  # With CompactPartitions.
+        self.is_requested = is_compacted and self._random.random() < REQUESTED_SHARE  # With CompactPartitions.
 
     def _topic_configs(self) -> dict[str, str]:
         choose = self._random.choice

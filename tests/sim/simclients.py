@@ -27,7 +27,7 @@ RETRY_US = (10 * MILLISECOND_US, 300 * MILLISECOND_US)
 
 
 @dataclass
-class Surroundings:
+class Environment:
     """The context of a client."""
 
     clock: SimClock
@@ -47,19 +47,19 @@ class SimClient:
 
     writes = False  # Producers finish before consumers.
 
-    def __init__(self, name: str, node: SimNode, around: Surroundings) -> None:
+    def __init__(self, name: str, node: SimNode, environment: Environment) -> None:
         self.name = name
         self.node = node
-        self.around = around
-        self.history = around.history
+        self.environment = environment
+        self.history = environment.history
         self.random = Random(f"{name} {node.random.random()}")
         self.topic_ids: dict[TopicName, Uuid] = {}
         self.link = self.new_link()
         self.is_draining = False  # No new operation is started.
 
     def new_link(self, suffix: str = "") -> SimLink:
-        around = self.around
-        return SimLink(self.node, around.network, self.random, around.address, f"{self.name}{suffix}")
+        environment = self.environment
+        return SimLink(self.node, environment.network, self.random, environment.address, f"{self.name}{suffix}")
 
     def begin(self) -> None:
         self.node.soon(self.pump)
@@ -76,7 +76,7 @@ class SimClient:
         self.is_draining = True
         self.node.soon(self.pump)
 
-    def tell(self, event: str, detail: str = "") -> None:
+    def add_event(self, event: str, detail: str = "") -> None:
         self.history.add(self.name, event, detail)
 
     def again(self) -> None:
@@ -94,7 +94,7 @@ class SimClient:
                     self.topic_ids[TopicName(topic.name)] = Uuid(bytes(topic.topic_id))
             then(all(name in self.topic_ids for name in names))
 
-        self.link.ask(request, 12, MetadataResponse, answered)
+        self.link.send_request(request, 12, MetadataResponse, answered)
 
 
 def batch_of(

@@ -176,7 +176,7 @@ class SimNode:
     def pause(self) -> None:
         self.is_paused = True
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Resume the node, and run the events that were due during the pause, in order."""
         self.is_paused = False
         held, self._held = self._held, []

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 COMMIT, FETCH = 8, 8
 PAUSE_US = 300 * MILLISECOND_US
 STATE = TopicPartition(CONSUMER_OFFSETS, 0)
-PASSING = (
+RETRIABLE = (
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR,
@@ -47,7 +47,7 @@ class Group:
 
     def __init__(self, number: int) -> None:
         self.name = f"group-{number}"
-        self.asked = 1
+        self.requested = 1
         self.acknowledged = 0
         self.is_certain = True  # Every attempt had a response.
 
@@ -59,58 +59,62 @@ class Committer:
         self._clients = clients
         self._groups = [Group(0)]
         self.fetched = 0
-        self._later()
+        self._send_later()
 
-    def _later(self) -> None:
-        self._clients.cluster.clients.after(self._clients.random.randrange(1, PAUSE_US), self._go_on)
+    def _send_later(self) -> None:
+        self._clients.cluster.clients.after(self._clients.random.randrange(1, PAUSE_US), self._send_next)
 
-    def _go_on(self) -> None:
+    def _send_next(self) -> None:
         random = self._clients.random
         topic_id = self._clients.cluster.assignment(STATE.topic).topic_id
         broker = self._clients.leader(topic_id, STATE)
         if broker is None:
-            self._later()
+            self._send_later()
         elif random.random() < 0.5 and not self._clients.are_done:
             group = self._groups[-1]
-            self._clients.ask(broker, _commit(group), OffsetCommitResponse, COMMIT, lambda one: self._told(group, one))
+            self._clients.send_request(
+                broker, _commit(group), OffsetCommitResponse, COMMIT, lambda one: self._committed(group, one)
+            )
         else:
             group = random.choice(self._groups)
-            took = self._to_take(group)
-            self._clients.ask(broker, _fetch(group), OffsetFetchResponse, FETCH, took)
+            on_fetched = self._on_fetched(group)
+            self._clients.send_request(broker, _fetch(group), OffsetFetchResponse, FETCH, on_fetched)
 
-    def _told(self, group: Group, answer: OffsetCommitResponse | None) -> None:
+    def _committed(self, group: Group, answer: OffsetCommitResponse | None) -> None:
         error = None if answer is None else ErrorCode(answer.topics[0].partitions[0].error_code)
-        assert error is None or error is ErrorCode.NONE or error in PASSING, f"{error}"
+        assert error is None or error is ErrorCode.NONE or error in RETRIABLE, f"{error}"
         group.is_certain &= error is ErrorCode.NONE  # A refused commit may have been written.
         if error is ErrorCode.NONE:
-            group.acknowledged = group.asked
+            group.acknowledged = group.requested
             if group.is_certain:
-                group.asked += 1
+                group.requested += 1
             else:
                 self._groups.append(Group(len(self._groups)))
-        self._later()
+        self._send_later()
 
-    def _to_take(self, group: Group) -> Callable[[OffsetFetchResponse | None], None]:
+    def _on_fetched(self, group: Group) -> Callable[[OffsetFetchResponse | None], None]:
         """Return the handler of the response to a fetch sent now."""
-        least = group.acknowledged
+        committed_min = group.acknowledged
 
-        def took(answer: OffsetFetchResponse | None) -> None:
+        def on_fetched(answer: OffsetFetchResponse | None) -> None:
             if answer is not None and not answer.groups[0].error_code:
-                self._check(group, least, answer)
-            self._later()
+                self._check(group, committed_min, answer)
+            self._send_later()
 
-        return took
+        return on_fetched
 
-    def _check(self, group: Group, least: int, answer: OffsetFetchResponse) -> None:
+    def _check(self, group: Group, committed_min: int, answer: OffsetFetchResponse) -> None:
         (part,) = answer.groups[0].topics[0].partitions
         offset = max(part.committed_offset, 0)
         assert not part.error_code
-        assert least <= offset <= group.asked, f"{group.name} has {offset}, {least} was acknowledged before"
+        assert committed_min <= offset <= group.requested, (
+            f"{group.name} has {offset}, {committed_min} was acknowledged before"
+        )
         self.fetched += 1
 
 
 def _commit(group: Group) -> OffsetCommitRequest:
-    part = OffsetCommitRequestPartition(partition_index=0, committed_offset=group.asked, committed_metadata="")
+    part = OffsetCommitRequestPartition(partition_index=0, committed_offset=group.requested, committed_metadata="")
     topic = OffsetCommitRequestTopic(name=ACCOUNTS, partitions=[part])
     return OffsetCommitRequest(group_id=group.name, topics=[topic])
 

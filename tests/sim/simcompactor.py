@@ -10,18 +10,18 @@ from odradek.wire.messages.compact_partitions import (
     CompactPartitionsTopic,
 )
 from sim.simclock import MILLISECOND_US, SECOND_US
-from sim.simsteps import PASSING, SimSteps, Steps
+from sim.simsteps import RETRIABLE, SimSteps, Steps
 
 PAUSE_US = (100 * MILLISECOND_US, 8 * SECOND_US)
 TIMEOUTS_MS = (0, 200, 5_000)
-RIGHT = (ErrorCode.NONE, *PASSING)
+RIGHT = (ErrorCode.NONE, *RETRIABLE)
 
 
 class SimCompactor(SimSteps):
     """The client; done when each partition of each topic is compacted as far as possible."""
 
     def live(self) -> Steps[None]:
-        partitions = [name for topic in self.around.topics for name in self.around.partitions(topic)]
+        partitions = [name for topic in self.environment.topics for name in self.environment.partitions(topic)]
         yield self.pause(PAUSE_US)
         while not self.is_draining:
             yield from self._compact(self.random.choice(partitions), self.random.choice(TIMEOUTS_MS))
@@ -34,18 +34,18 @@ class SimCompactor(SimSteps):
         """Request compaction; return True if the partition is compacted, and note its end in the history."""
         topic = CompactPartitionsTopic(name=name.topic, partitions=[name.partition])
         request = CompactPartitionsRequest(topics=[topic], timeout_ms=timeout_ms)
-        self.tell("compact", str(name))
-        told: CompactPartitionsResponse | None = yield self.ask(request, 0, CompactPartitionsResponse)
-        if told is None:
+        self.add_event("compact", str(name))
+        response: CompactPartitionsResponse | None = yield self.request(request, 0, CompactPartitionsResponse)
+        if response is None:
             return False
-        result = told.topics[0].partitions[0]
+        result = response.topics[0].partitions[0]
         code = ErrorCode(result.error_code)
         assert code in RIGHT, f"{name} can't be compacted: {code.name} {result.error_message}"
         if code is not ErrorCode.NONE:
-            self.tell("not yet", f"{name} {code.name}")
+            self.add_event("not yet", f"{name} {code.name}")
             return False
         held_back = "" if result.held_back_by is None else f", because of {result.held_back_by}"
-        went = f"{result.removed_records} records went{held_back}"
-        self.tell("compacted", f"{name} to {result.compacted_to}: {went}")
+        removed = f"{result.removed_records} records went{held_back}"
+        self.add_event("compacted", f"{name} to {result.compacted_to}: {removed}")
         self.history.compacted_to[name] = result.compacted_to
         return True

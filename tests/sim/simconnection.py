@@ -36,11 +36,11 @@ class SimConnection:
         self._socket = socket
         self._outbox: deque[Chunk] = deque()
         self._out_bytes = 0
-        self._is_going_on = self._is_gathered = False
+        self._will_continue = self._is_gathered = False
         self._is_closing = self._has_left = False
         self._has_unmute = False
         peer = Peer(endpoint.listener, endpoint, endpoint, f"{socket.peer_name}:{40_000 + socket.number}")
-        self.talk = Conversation(shell, peer, Connection(), self.may_go_on)
+        self.talk = Conversation(shell, peer, Connection(), self.continue_reading)
         socket.on_readable = self._readable
         socket.on_writable = self._writable
         socket.on_closed = lambda reason: self.lost()
@@ -68,7 +68,7 @@ class SimConnection:
             self._shell.soon(self._readable)
 
     def _is_reading_paused(self) -> bool:
-        return self.talk.has_unhandled or self._is_too_far_behind() or self._has_unmute
+        return self.talk.has_unhandled or self._has_large_backlog() or self._has_unmute
 
     def lost(self) -> None:
         """Handle the loss of the connection."""
@@ -87,7 +87,7 @@ class SimConnection:
         """Run one turn."""
         now, talk = self._shell.now(), self.talk
         for _ in range(self._shell.random.choice(STEPS_PER_TURN)):
-            if self._is_too_far_behind() or not talk.step(now, 0):
+            if self._has_large_backlog() or not talk.step(now, 0):
                 break
         if talk.staged and not talk.has_unhandled and talk.ending is None and self._shell.gathers(self):
             self._is_gathered = True
@@ -107,13 +107,13 @@ class SimConnection:
             talk.wire.all_looked_at()
             if talk.wire.failure is not None and talk.ending is None:
                 self._close_after_answers()
-        self.may_go_on()
+        self.continue_reading()
 
-    def _is_too_far_behind(self) -> bool:
+    def _has_large_backlog(self) -> bool:
         requests_max, bytes_max = REQUESTS_IN_FLIGHT_PER_CONNECTION_MAX, SEND_BUFFER_HIGH_BYTES
         return self._out_bytes > BACKED_UP_BYTES or self.talk.is_too_far_ahead(requests_max, bytes_max)
 
-    def may_go_on(self) -> None:
+    def continue_reading(self) -> None:
         """Continue after a change of the conversation: new responses, its end, or the end of a wait."""
         talk = self.talk
         if talk.ending is not None and not self._has_left:
@@ -132,18 +132,18 @@ class SimConnection:
         if talk.mute_until > now.steady and not self._has_unmute:
             self._has_unmute = True
             self._shell.after((talk.mute_until - now.steady) * MILLISECOND_US, self._unmuted)
-        if talk.can_continue(now) and not self._is_too_far_behind() and not self._is_going_on:
-            self._is_going_on = True
-            self._shell.soon(self._go_on)
+        if talk.can_continue(now) and not self._has_large_backlog() and not self._will_continue:
+            self._will_continue = True
+            self._shell.soon(self._continue)
         elif self._socket.readable_bytes and not self._is_reading_paused():
-            self._socket.tell_readable()
+            self._socket.notify_readable()
 
     def _unmuted(self) -> None:
         self._has_unmute = False
         self._balance()
 
-    def _go_on(self) -> None:
-        self._is_going_on = False
+    def _continue(self) -> None:
+        self._will_continue = False
         if not self._is_closing:
             self._work()
             self._shell.settle()

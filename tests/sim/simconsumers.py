@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicName, TopicPartition
 from sim.history import Seen, Value
-from sim.simclients import SimClient, Surroundings
+from sim.simclients import Environment, SimClient
 from sim.simclock import MILLISECOND_US, SimNode
 from sim.simfetching import SimFetcher
 
 PAUSE_US = (0, 60 * MILLISECOND_US)
-GONE = (ErrorCode.OFFSET_OUT_OF_RANGE,)
+NOT_AVAILABLE = (ErrorCode.OFFSET_OUT_OF_RANGE,)
 
 
 class SimConsumer(SimClient):
@@ -26,15 +26,15 @@ class SimConsumer(SimClient):
         self,
         name: str,
         node: SimNode,
-        around: Surroundings,
+        environment: Environment,
         topics: Sequence[TopicName],
         *,
         is_final: bool = False,
         read_committed: bool = False,
     ) -> None:
-        super().__init__(name, node, around)
+        super().__init__(name, node, environment)
         self._topics = list(topics)
-        self.partitions = [partition for topic in topics for partition in around.partitions(topic)]
+        self.partitions = [partition for topic in topics for partition in environment.partitions(topic)]
         self._is_final = is_final
         self.is_draining = is_final
         self.fetcher = SimFetcher(self, self._read, self._refused, read_committed=read_committed)
@@ -61,8 +61,8 @@ class SimConsumer(SimClient):
         wait_ms = 100 if self.is_draining else self.random.choice((0, 100, 500))
         self.fetcher.fetch(self._fetched, wait_ms)
 
-    def _found(self, are_there: bool) -> None:
-        if are_there and not self._has_topics:
+    def _found(self, exist: bool) -> None:
+        if exist and not self._has_topics:
             self._has_topics = True
             if self._is_final:
                 self._final().update({partition: [] for partition in self.partitions})
@@ -76,14 +76,14 @@ class SimConsumer(SimClient):
         marks, positions = self.fetcher.high_watermarks, self.fetcher.positions
         # A consumer at the end receives no more updates of a partition: the last ones remain valid.
         self._reached = {name for name in positions if name in marks and positions[name] >= marks[name]}
-        if self.is_draining and len(self._reached) == len(self.partitions) and self._is_told_all():
+        if self.is_draining and len(self._reached) == len(self.partitions) and self._has_nothing_new():
             self._ended = True
-            self.tell("drained", " ".join(f"{name}@{offset}" for name, offset in positions.items()))
+            self.add_event("drained", " ".join(f"{name}@{offset}" for name, offset in positions.items()))
             self.link.leave()
             return
         self.node.after(self.random.randrange(*PAUSE_US), self.pump)
 
-    def _is_told_all(self) -> bool:
+    def _has_nothing_new(self) -> bool:
         """Return True after a second fetch without news: in a session, an empty response means that nothing is new."""
         if self._is_final:
             return True
@@ -92,18 +92,18 @@ class SimConsumer(SimClient):
         return is_same
 
     def _final(self) -> dict[TopicPartition, list[Seen]]:
-        return self.history.committed if self.name in self.history.careful else self.history.final
+        return self.history.committed if self.name in self.history.read_committed_readers else self.history.final
 
     def _read(self, partition: TopicPartition, offset: int, value: Value) -> None:
         history = self.history
-        seen = Seen(self.name, self.fetcher.era, self.around.clock.now_us, partition, offset, value)
+        seen = Seen(self.name, self.fetcher.era, self.environment.clock.now_us, partition, offset, value)
         if self._is_final:
             self._final()[partition].append(seen)
         else:
             history.seen.append(seen)
-        self.tell("read", f"{partition}@{offset} {value}")
+        self.add_event("read", f"{partition}@{offset} {value}")
 
     def _refused(self, partition: TopicPartition, code: ErrorCode) -> None:
-        self.tell("refused", f"{partition} {code.name}")
-        if code in GONE:
+        self.add_event("refused", f"{partition} {code.name}")
+        if code in NOT_AVAILABLE:
             self.fetcher.seek(partition, 0)

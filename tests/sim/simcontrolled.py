@@ -86,14 +86,16 @@ class SimControlled(SimMember):
             assert remembered is None, f"{sent} is refused"
             return None
         assert remembered is not None, f"{sent} is taken"
-        self.look_at_disk(remembered)
+        self.apply_full_disk(remembered)
         # A repeated request fails as in Apache Kafka, and the controller ignores that.
-        told = {one: code for one, code in errors.items() if code is not ErrorCode.STALE_CONTROLLER_EPOCH}
-        assert told == {one: code for one, code in remembered.items() if code is not ErrorCode.STALE_CONTROLLER_EPOCH}
+        reported = {one: code for one, code in errors.items() if code is not ErrorCode.STALE_CONTROLLER_EPOCH}
+        assert reported == {
+            one: code for one, code in remembered.items() if code is not ErrorCode.STALE_CONTROLLER_EPOCH
+        }
         self.check()
         return errors
 
-    def look_at_disk(self, remembered: dict[TopicPartition, ErrorCode]) -> None:
+    def apply_full_disk(self, remembered: dict[TopicPartition, ErrorCode]) -> None:
         """Apply failures of the broker for lack of space; no disk is full here."""
 
     def check(self) -> None:
@@ -104,14 +106,14 @@ class SimControlled(SimMember):
         for name, one in leading.items():
             assert one.epoch == self.states[name].state.leader_epoch
         topics = self.broker.view.topics
-        told = {
+        returned = {
             TopicPartition(topic.name, index): info
             for topic in topics.values()
             for index, info in enumerate(topic.partitions)
             if info.replicas
         }
-        assert told.keys() == self.metadata.keys()
-        for name, info in told.items():
+        assert returned.keys() == self.metadata.keys()
+        for name, info in returned.items():
             state, replicas, offline = self.metadata[name]
             epochs = state.partition_epoch, state.controller_epoch
             assert info == (state.leader, state.leader_epoch, replicas, state.isr, offline, *epochs)

@@ -94,7 +94,7 @@ class SimMember:
         self.tree: SimTree = self.cluster.server.open(SESSION_MS)
         self.tree.on_session(partial(self._session_is, self.tree))
         self.door = ControllerTree(
-            self.tree, self.id, self._now, lambda config: config.get("unclean") == "true", self.tell
+            self.tree, self.id, self._now, lambda config: config.get("unclean") == "true", self.put_event
         )
         self._beat(self.tree)
         self._register(self.tree)
@@ -127,7 +127,7 @@ class SimMember:
         stat = tree.exists(path)
         assert stat is not None
         self.epoch = stat.czxid
-        self.tell(events.ControllerChanged())
+        self.put_event(events.ControllerChanged())
 
     def may_register(self) -> bool:
         """Return False while the broker has to wait; raise the errors of the tree."""
@@ -140,10 +140,10 @@ class SimMember:
             self.reconnected()
 
     def reconnected(self) -> None:
-        self.tell(events.Reconnected())
+        self.put_event(events.Reconnected())
 
-    def heard_of_unclean(self, name: TopicName) -> None:
-        self.tell(events.UncleanElectionEnabled(name))
+    def on_unclean_election_enabled(self, name: TopicName) -> None:
+        self.put_event(events.UncleanElectionEnabled(name))
 
     def _expired(self, tree: SimTree) -> None:
         """Rejoin after the session expired, which also ends all work of its controller."""
@@ -165,16 +165,16 @@ class SimMember:
         self.failed.update(partitions)
         for partition in partitions:
             self.states.pop(partition, None)
-        self.tell_of_directories()
+        self.propagate_log_dir_event()
 
-    def tell_of_directories(self) -> None:
+    def propagate_log_dir_event(self) -> None:
         """Make the controller ask through the tree which replicas are available."""
         path = f"{layout.LOG_DIR_EVENTS}/{layout.LOG_DIR_EVENT_PREFIX}"
         self.tree.create(path, layout.encode_log_dir_event(self.id), sequential=True)
 
     # Its controller, which handles events and steps sequentially.
 
-    def tell(self, event: events.Event) -> None:
+    def put_event(self, event: events.Event) -> None:
         self.events.append(event)
         if self.steps is None and len(self.events) == 1:
             self.node.after(self.cluster.delay_us(), self._next_event)
@@ -183,9 +183,9 @@ class SimMember:
         if self.steps is None and self.events:
             self.handled = self.events.popleft()
             self.steps = self.controller.handle(self.handled)
-            self._go_on(self.steps, None)
+            self._continue(self.steps, None)
 
-    def _go_on(self, steps: Steps, failed: Deposed | None) -> None:
+    def _continue(self, steps: Steps, failed: Deposed | None) -> None:
         try:
             step = next(steps) if failed is None else steps.throw(failed)
         except StopIteration:
@@ -214,7 +214,7 @@ class SimMember:
 
     def _step_ended(self, steps: Steps, failed: Deposed | None) -> None:
         # The response takes a while, too.
-        self.node.after(self.cluster.delay_us(), lambda: self._go_on(steps, failed) if steps is self.steps else None)
+        self.node.after(self.cluster.delay_us(), lambda: self._continue(steps, failed) if steps is self.steps else None)
 
     def _ended(self) -> None:
         handled, self.steps = self.handled, None
@@ -273,11 +273,11 @@ class SimMember:
         self.brokers = tuple(sorted(broker.id for broker in request.brokers))
         self._forget_topics(request)
         self.metadata_ids.update(request.topic_ids)
-        for partition, told in request.partitions.items():
-            if told.state.leader == LEADER_DURING_DELETE:
+        for partition, info in request.partitions.items():
+            if info.state.leader == LEADER_DURING_DELETE:
                 self.metadata.pop(partition, None)
             else:
-                self.metadata[partition] = told
+                self.metadata[partition] = info
 
     def _forget_topics(self, request: UpdateMetadata) -> None:
         """Forget topics that are gone or were recreated.
@@ -375,14 +375,14 @@ class SimCluster:
         """Request elections from a member that believes it is the controller; return None if there is none."""
         if not self.controllers:
             return None
-        ask = events.ElectLeaders(election_type, partitions)
-        self.controllers[0].tell(ask)
-        return ask
+        event = events.ElectLeaders(election_type, partitions)
+        self.controllers[0].put_event(event)
+        return event
 
     def rebalance(self) -> None:
         """Let preferred replicas lead again if possible, as the controller's timer does."""
         for member in self.controllers:
-            member.tell(events.RebalanceDue())
+            member.put_event(events.RebalanceDue())
 
     def allow_unclean(self, name: str, *, is_allowed: bool) -> None:
         """Alter a topic's config, which every broker learns of a little later."""
@@ -394,7 +394,7 @@ class SimCluster:
 
     def _altered(self, member: SimMember, life: int, topic: TopicName) -> None:
         if member.is_alive and member.node.life == life:
-            member.heard_of_unclean(topic)
+            member.on_unclean_election_enabled(topic)
 
     def write_isr(self, leader: SimMember, partition: TopicPartition, isr: Iterable[BrokerId]) -> None:
         """Let a leader write an ISR itself and announce it, as before Kafka 2.7."""
@@ -452,30 +452,30 @@ class SimCluster:
             return
         errors = receiver.take(request)
         if errors is not None and sender.is_alive and sender.node.life == life:
-            sender.tell(events.Answered(request, errors))
+            sender.put_event(events.Answered(request, errors))
 
     def propose_isr(self, leader: SimMember, partition: TopicPartition, isr: Iterable[BrokerId]) -> bool:
         """Let a leader request an ISR change from a supposed controller; return False if it cannot."""
         known = leader.states.get(partition)
         if known is None or known.state.leader != leader.id or not self.controllers:
             return False
-        wanted = known.state._replace(isr=tuple(isr))
-        self.controllers[0].tell(events.AlterPartitions(leader.id, leader.epoch, {partition: wanted}))
+        proposed = known.state._replace(isr=tuple(isr))
+        self.controllers[0].put_event(events.AlterPartitions(leader.id, leader.epoch, {partition: proposed}))
         return True
 
     def shut_down(self, broker: BrokerId) -> list[TopicPartition] | None:
         """Let a broker request controlled shutdown; return the partitions that it still leads."""
-        ask = events.ShutDown(broker, self.members[broker].epoch)
-        self.controllers[0].tell(ask)
+        event = events.ShutDown(broker, self.members[broker].epoch)
+        self.controllers[0].put_event(event)
         self.run(1)
-        return None if ask.answer is None else list(ask.answer)
+        return None if event.answer is None else list(event.answer)
 
-    def altered(self, ask: events.AlterPartitions) -> None:
-        leader = self.members.get(ask.broker)
+    def altered(self, event: events.AlterPartitions) -> None:
+        leader = self.members.get(event.broker)
         if leader is None:
             return  # A test sent the request itself.
-        for partition, answer in (ask.answer or {}).items():
-            known = leader.states.get(partition) if leader.is_alive and leader.epoch == ask.broker_epoch else None
+        for partition, answer in (event.answer or {}).items():
+            known = leader.states.get(partition) if leader.is_alive and leader.epoch == event.broker_epoch else None
             if answer.state is None or known is None:
                 continue
             self.check_follows(partition, answer.state)
@@ -563,9 +563,9 @@ class SimCluster:
         assert (state.leader in online) == bool(may_lead), f"{partition}: {state}, online {online}"
         assert {*state.isr} <= online or len(state.isr) == 1, f"{partition}: {state}, online {online}"
         for member in self.alive:
-            told = member.metadata.get(partition)
-            assert told is not None and told.state == state, f"{member.id}: {told}, not {state}"
-            assert set(told.offline) == {*replicas} - online, f"{member.id}: {told}, online {online}"
+            known = member.metadata.get(partition)
+            assert known is not None and known.state == state, f"{member.id}: {known}, not {state}"
+            assert set(known.offline) == {*replicas} - online, f"{member.id}: {known}, online {online}"
             if member.id in online:
                 role = member.states.get(partition)
                 # A leader knows the ISR changes that it wrote itself.

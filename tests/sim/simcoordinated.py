@@ -50,12 +50,14 @@ class SimCoordinating(SimReplicated):
     cluster: CoordinatedCluster
 
     def make_server(self, shell: Shell) -> SimServer:
-        self.asks = BrokerRequests(shell, self.broker, cast("BrokerChannels", SimChannels(self)))
-        return SimServer(self.broker, self.node, self.cluster.delay_us, self.take_asks, self.cluster.next_ids)
+        self.broker_requests = BrokerRequests(shell, self.broker, cast("BrokerChannels", SimChannels(self)))
+        return SimServer(
+            self.broker, self.node, self.cluster.delay_us, self.send_pending_requests, self.cluster.next_ids
+        )
 
-    def take_asks(self) -> None:
-        super().take_asks()
-        self.asks.send_queued_requests()
+    def send_pending_requests(self) -> None:
+        super().send_pending_requests()
+        self.broker_requests.send_queued_requests()
 
 
 class CoordinatedCluster(ReplicatedCluster):

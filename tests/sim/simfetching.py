@@ -58,7 +58,7 @@ class SimFetcher:
         self._round = 0  # Changes when positions are assigned: responses to older fetches are then ignored.
         self._is_committed = read_committed
         if read_committed:
-            client.history.careful[client.name] = None
+            client.history.read_committed_readers[client.name] = None
         self._version = client.random.choice((11, 12, 13, 17))
         self._max_bytes = client.random.choice((300, 5_000, 1_000_000))
 
@@ -72,7 +72,7 @@ class SimFetcher:
 
     def _moved(self, positions: dict[TopicPartition, int]) -> None:
         client, history = self._client, self._client.history
-        history.moved.append(Moved(client.name, len(history.seen), client.around.clock.now_us, dict(positions)))
+        history.moved.append(Moved(client.name, len(history.seen), client.environment.clock.now_us, dict(positions)))
 
     @property
     def era(self) -> int:
@@ -87,12 +87,12 @@ class SimFetcher:
 
     def fetch(self, then: Callable[[bool], None], max_wait_ms: int = 500) -> None:
         """Send one fetch; `then` receives False if it gets no response."""
-        session, asked = self._session, dict(self.positions)
+        session, requested = self._session, dict(self.positions)
         if self._version < 7 or session.epoch == 0:
-            changed, forgotten = dict(asked), list[TopicPartition]()
+            changed, forgotten = dict(requested), list[TopicPartition]()
         else:
-            changed = {name: offset for name, offset in asked.items() if session.known.get(name) != offset}
-            forgotten = [name for name in session.known if name not in asked]
+            changed = {name: offset for name, offset in requested.items() if session.known.get(name) != offset}
+            forgotten = [name for name in session.known if name not in requested]
         request = FetchRequest(
             max_wait_ms=max_wait_ms,
             min_bytes=1,
@@ -103,11 +103,11 @@ class SimFetcher:
             topics=self._topics(changed),
             forgotten_topics_data=self._forgotten(forgotten),
         )
-        session.known = asked
+        session.known = requested
         self.is_under_way = True
         turn, self._era = self._round, self._client.history.era
-        self._client.link.ask(
-            request, self._version, FetchResponse, lambda answer: self._answered(turn, asked, answer, then)
+        self._client.link.send_request(
+            request, self._version, FetchResponse, lambda answer: self._answered(turn, requested, answer, then)
         )
 
     def _topics(self, partitions: dict[TopicPartition, int]) -> list[FetchTopic]:
@@ -129,14 +129,18 @@ class SimFetcher:
         ]
 
     def _answered(
-        self, turn: int, asked: dict[TopicPartition, int], answer: FetchResponse | None, then: Callable[[bool], None]
+        self,
+        turn: int,
+        requested: dict[TopicPartition, int],
+        answer: FetchResponse | None,
+        then: Callable[[bool], None],
     ) -> None:
         self.is_under_way = False
         session = self._session
         if answer is None or answer.error_code or turn != self._round:
             session.forget()
             if answer is not None and answer.error_code:
-                self._client.tell("session", ErrorCode(answer.error_code).name)
+                self._client.add_event("session", ErrorCode(answer.error_code).name)
             then(answer is not None)
             return
         session.id = answer.session_id
@@ -145,11 +149,11 @@ class SimFetcher:
         for topic in answer.responses:
             name = TopicName(topic.topic) if topic.topic else names[bytes(topic.topic_id)]
             for data in topic.partitions:
-                self._take(TopicPartition(name, data.partition_index), asked, data)
+                self._take(TopicPartition(name, data.partition_index), requested, data)
         then(True)
 
-    def _take(self, name: TopicPartition, asked: dict[TopicPartition, int], data: PartitionData) -> None:
-        assert name in asked, f"{self._client.name} did not ask for {name}"
+    def _take(self, name: TopicPartition, requested: dict[TopicPartition, int], data: PartitionData) -> None:
+        assert name in requested, f"{self._client.name} did not ask for {name}"
         if data.error_code:
             self._refused(name, ErrorCode(data.error_code))
             return

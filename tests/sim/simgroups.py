@@ -27,7 +27,7 @@ from odradek.wire.messages.offset_commit import (
 from odradek.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic, OffsetFetchResponse
 from odradek.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from sim.history import Committed, Fetched, Seen, Value
-from sim.simclients import SimClient, Surroundings
+from sim.simclients import Environment, SimClient
 from sim.simclock import MILLISECOND_US, SECOND_US, SimNode
 from sim.simfetching import SimFetcher
 
@@ -45,8 +45,8 @@ Then = Callable[[Any], None]
 class SimMember(SimClient):
     """A member that commits positions it has read, never lower than the assigned start."""
 
-    def __init__(self, name: str, node: SimNode, around: Surroundings, topic: TopicName) -> None:
-        super().__init__(name, node, around)
+    def __init__(self, name: str, node: SimNode, environment: Environment, topic: TopicName) -> None:
+        super().__init__(name, node, environment)
         self._topic = topic
         self._group_link = self.new_link("-group")
         self._fetcher = SimFetcher(self, self._read, self._refused)
@@ -63,17 +63,19 @@ class SimMember(SimClient):
     def pump(self) -> None:
         if self._generation < 0 and not self._is_joining and not self._is_ended:
             self._is_joining = True
-            self.find_topics([self._topic], lambda are_there: self._find() if are_there else self._out("no topics"))
+            self.find_topics([self._topic], lambda exist: self._find() if exist else self._out("no topics"))
 
-    def _ask(self, message: object, version: int, answer: type, then: Then, timeout_us: int = 8 * SECOND_US) -> None:
+    def _send_request(
+        self, message: object, version: int, answer: type, then: Then, timeout_us: int = 8 * SECOND_US
+    ) -> None:
         """Send a request; `then` is called only with a response, and only within the same membership."""
         turn = self._turn
 
-        def answered(told: Any) -> None:
+        def answered(response: Any) -> None:
             if turn == self._turn and not self._is_ended:
-                then(told) if told is not None else self._out("no answer")
+                then(response) if response is not None else self._out("no answer")
 
-        self._group_link.ask(message, version, answer, answered, timeout_us)
+        self._group_link.send_request(message, version, answer, answered, timeout_us)
 
     def _later(self, delay_us: int, action: Callable[[], None]) -> None:
         turn = self._turn
@@ -81,7 +83,7 @@ class SimMember(SimClient):
 
     def _out(self, reason: str) -> None:
         """Leave the current generation, and join again."""
-        self.tell("out", reason)
+        self.add_event("out", reason)
         self._turn += 1
         self._generation = -1
         self._is_joining = False
@@ -101,7 +103,7 @@ class SimMember(SimClient):
     def _find(self) -> None:
         """Look up the coordinator; the first lookup creates the internal topic of groups."""
         request = FindCoordinatorRequest(key=GROUP, key_type=0)
-        self._ask(request, 2, FindCoordinatorResponse, self._found)
+        self._send_request(request, 2, FindCoordinatorResponse, self._found)
 
     def _found(self, answer: FindCoordinatorResponse) -> None:
         if not self._fails(answer.error_code):
@@ -116,7 +118,7 @@ class SimMember(SimClient):
             protocol_type="consumer",
             protocols=protocols([self._topic]),
         )
-        self._ask(request, 5, JoinGroupResponse, self._joined, JOIN_TIMEOUT_US)
+        self._send_request(request, 5, JoinGroupResponse, self._joined, JOIN_TIMEOUT_US)
 
     def _joined(self, answer: JoinGroupResponse) -> None:
         if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
@@ -128,26 +130,30 @@ class SimMember(SimClient):
         self._member_id = answer.member_id
         members = sorted(member.member_id for member in answer.members)
         shares: dict[str, list[TopicPartition]] = {member: [] for member in members}
-        for place, partition in enumerate(self.around.partitions(self._topic) if members else ()):
+        for place, partition in enumerate(self.environment.partitions(self._topic) if members else ()):
             shares[members[place % len(members)]].append(partition)
         generation = answer.generation_id
         request = SyncGroupRequest(
             group_id=GROUP, generation_id=generation, member_id=self._member_id, assignments=assignments(shares)
         )
-        self._ask(request, 3, SyncGroupResponse, lambda told: self._synced(generation, told), JOIN_TIMEOUT_US)
+        self._send_request(
+            request, 3, SyncGroupResponse, lambda response: self._synced(generation, response), JOIN_TIMEOUT_US
+        )
 
     def _synced(self, generation: int, answer: SyncGroupResponse) -> None:
         if self._fails(answer.error_code):
             return
         mine = decode_partitions(bytes(answer.assignment))
-        self.tell("assigned", f"generation {generation} " + " ".join(map(str, mine)))
+        self.add_event("assigned", f"generation {generation} " + " ".join(map(str, mine)))
         for partition in mine:
             owner = self.history.owners.setdefault((GROUP, generation, partition), self._member_id)
             assert owner == self._member_id, f"{partition} has two owners in generation {generation}"
-        invoked_us = self.around.clock.now_us
+        invoked_us = self.environment.clock.now_us
         topics = [OffsetFetchRequestTopic(name=self._topic, partition_indexes=[name.partition for name in mine])]
         request = OffsetFetchRequest(group_id=GROUP, topics=topics)
-        self._ask(request, 6, OffsetFetchResponse, lambda told: self._has_offsets(generation, invoked_us, told))
+        self._send_request(
+            request, 6, OffsetFetchResponse, lambda response: self._has_offsets(generation, invoked_us, response)
+        )
 
     def _has_offsets(self, generation: int, invoked_us: int, answer: OffsetFetchResponse) -> None:
         parts = [(topic.name, part) for topic in answer.topics for part in topic.partitions]
@@ -156,10 +162,10 @@ class SimMember(SimClient):
         positions: dict[TopicPartition, int] = {}
         for name, part in parts:
             partition, offset = TopicPartition(TopicName(name), part.partition_index), part.committed_offset
-            now_us = self.around.clock.now_us
+            now_us = self.environment.clock.now_us
             self.history.fetched.append(Fetched(GROUP, partition, offset, invoked_us, now_us))
             positions[partition] = max(offset, 0)
-        self.tell("from", " ".join(f"{name}@{offset}" for name, offset in positions.items()))
+        self.add_event("from", " ".join(f"{name}@{offset}" for name, offset in positions.items()))
         self._generation, self._is_joining, self._at_end = generation, False, None
         self._fetcher.assign(positions)
         self._heartbeat()
@@ -170,7 +176,7 @@ class SimMember(SimClient):
 
     def _heartbeat(self) -> None:
         request = HeartbeatRequest(group_id=GROUP, generation_id=self._generation, member_id=self._member_id)
-        self._ask(request, 3, HeartbeatResponse, self._beaten)
+        self._send_request(request, 3, HeartbeatResponse, self._beaten)
 
     def _beaten(self, answer: HeartbeatResponse) -> None:
         if answer.error_code == ErrorCode.REBALANCE_IN_PROGRESS:
@@ -199,7 +205,7 @@ class SimMember(SimClient):
             self._commit_then(lambda: self._later(self.random.randrange(*COMMIT_US), self._commit))
 
     def _commit_then(self, then: Callable[[], None]) -> None:
-        positions, now_us = dict(self._fetcher.positions), self.around.clock.now_us
+        positions, now_us = dict(self._fetcher.positions), self.environment.clock.now_us
         if not positions:
             then()
             return
@@ -217,33 +223,33 @@ class SimMember(SimClient):
             member_id=self._member_id,
             topics=[OffsetCommitRequestTopic(name=self._topic, partitions=parts)],
         )
-        self.tell("commit", " ".join(f"{name}@{offset}" for name, offset in positions.items()))
-        self._ask(request, 7, OffsetCommitResponse, lambda answer: self._committed(commits, answer, then))
+        self.add_event("commit", " ".join(f"{name}@{offset}" for name, offset in positions.items()))
+        self._send_request(request, 7, OffsetCommitResponse, lambda answer: self._committed(commits, answer, then))
 
     def _committed(self, commits: list[Committed], answer: OffsetCommitResponse, then: Callable[[], None]) -> None:
         codes = {part.partition_index: part.error_code for topic in answer.topics for part in topic.partitions}
         for commit in commits:
             if not codes[commit.partition.partition]:
-                commit.acknowledged_us = self.around.clock.now_us
+                commit.acknowledged_us = self.environment.clock.now_us
         if not self._fails(next((code for code in codes.values() if code), 0)):
             then()
 
     def _leave(self) -> None:
         member = MemberIdentity(member_id=self._member_id)
-        self._ask(LeaveGroupRequest(group_id=GROUP, members=[member]), 3, LeaveGroupResponse, self._left)
+        self._send_request(LeaveGroupRequest(group_id=GROUP, members=[member]), 3, LeaveGroupResponse, self._left)
 
     def _left(self, answer: LeaveGroupResponse) -> None:
         if not self._fails(answer.error_code):
-            self.tell("left")
+            self.add_event("left")
             self._is_ended = True
             self.link.leave()
             self._group_link.leave()
 
     def _read(self, partition: TopicPartition, offset: int, value: Value) -> None:
         history = self.history
-        history.seen.append(Seen(self.name, self._fetcher.era, self.around.clock.now_us, partition, offset, value))
-        self.tell("read", f"{partition}@{offset} {value}")
+        history.seen.append(Seen(self.name, self._fetcher.era, self.environment.clock.now_us, partition, offset, value))
+        self.add_event("read", f"{partition}@{offset} {value}")
 
     def _refused(self, partition: TopicPartition, code: ErrorCode) -> None:
         assert code != ErrorCode.OFFSET_OUT_OF_RANGE, f"{partition} had {self._fetcher.positions[partition]} committed"
-        self.tell("refused", f"{partition} {code.name}")
+        self.add_event("refused", f"{partition} {code.name}")

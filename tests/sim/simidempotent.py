@@ -73,9 +73,9 @@ class IdempotentProducer:
         self._later()
 
     def _later(self) -> None:
-        self._clients.cluster.clients.after(self._clients.random.randrange(1, PAUSE_US), self._go_on)
+        self._clients.cluster.clients.after(self._clients.random.randrange(1, PAUSE_US), self._continue)
 
-    def _go_on(self) -> None:
+    def _continue(self) -> None:
         """Resend the batches that need it, or else send a new one."""
         clients = self._clients
         if self.at is None:
@@ -144,7 +144,7 @@ class IdempotentProducer:
                 self._take(pipe.broker, batch, ErrorCode(part.error_code), part.base_offset)
 
         request = self._clients.produce_request(topic_id, partition, batch.records, ALL)
-        pipe.ask(RequestBuilder.of(request, ProduceResponse, self._clients.produce_version), answered)
+        pipe.send_request(RequestBuilder.of(request, ProduceResponse, self._clients.produce_version), answered)
 
     def _take(self, broker: BrokerId, batch: Numbered, error: ErrorCode, base_offset: int) -> None:
         clients, at = self._clients, self.at
@@ -160,7 +160,7 @@ class IdempotentProducer:
             if self._was_deposed(broker, at[1]):
                 return
             assert not self.acknowledged, f"{at[1]} is led by who does not know what comes before {batch.values}"
-            self._begin_anew()
+            self._restart()
         else:
             assert error in RETRIABLE or at not in clients.partitions(), f"{error}"
 
@@ -171,7 +171,7 @@ class IdempotentProducer:
         known = None if replica is None else replica.info.leader_epoch
         return state is None or (state.leader, state.leader_epoch) != (broker, known)
 
-    def _begin_anew(self) -> None:
+    def _restart(self) -> None:
         """Request a new producer id: the second batch was written although the first was refused.
 
         A leader that does not know a producer accepts any sequence, as in Apache Kafka.

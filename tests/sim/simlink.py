@@ -58,7 +58,7 @@ class SimLink:
         """Return True if no other request precedes a new one."""
         return not self._waiting
 
-    def ask(
+    def send_request(
         self,
         message: object,
         version: int,

@@ -15,7 +15,7 @@ from random import Random
 from sim.simclock import MILLISECOND_US, SECOND_US, Action, SimClock, SimNode
 from sim.simsocket import SimSocket
 
-GIVES_UP_US = 40 * SECOND_US  # Linux takes 15 minutes by default, which would be too long here.
+GIVE_UP_US = 40 * SECOND_US  # Linux takes 15 minutes by default, which would be too long here.
 LATENCY_US = (30, 2 * MILLISECOND_US)
 SLOW_LATENCY_US = (2 * MILLISECOND_US, 120 * MILLISECOND_US)
 SLOW_SHARE = 0.03
@@ -93,15 +93,15 @@ class SimNetwork:
         self._numbers += 1
         socket = SimSocket(self, node, self._numbers, host)
         self.sockets[socket] = None
-        self.link(node.name, host).carry(lambda: self._asked(socket, host, port))
+        self.link(node.name, host).carry(lambda: self._on_connection_request(socket, host, port))
         return socket
 
-    def _asked(self, socket: SimSocket, host: str, port: int) -> None:
+    def _on_connection_request(self, socket: SimSocket, host: str, port: int) -> None:
         """Handle a connection request at the node that receives it."""
         node = self.nodes[host]
         if not node.is_up or socket.is_over:
             return  # One of the two ends is gone.
-        life, accepted = self._listeners.get((host, port), (-1, _nobody))
+        life, accepted = self._listeners.get((host, port), (-1, _ignore))
         back = self.link(host, socket.node.name)
         if life != node.life:
             back.carry(lambda: socket.was_closed("refused"))
@@ -119,7 +119,7 @@ class SimNetwork:
         link = self.link(source, target)
         if not link.is_cut:
             link.is_cut = True
-            self.clock.after(GIVES_UP_US, lambda: self._give_up(source, target, link))
+            self.clock.after(GIVE_UP_US, lambda: self._give_up(source, target, link))
 
     def heal(self, source: str, target: str) -> None:
         self.link(source, target).heal()
@@ -166,5 +166,5 @@ class SimNetwork:
         self.digest.update(data)
 
 
-def _nobody(socket: SimSocket) -> None:
+def _ignore(socket: SimSocket) -> None:
     raise AssertionError("nobody listens")

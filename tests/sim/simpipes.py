@@ -1,7 +1,7 @@
 """A client's connections to simulated brokers: pipelined requests in order, and responses in order.
 
-    Pipe.ask ──> in flight, after earlier requests ──> the broker ──> responses in order ──> the caller
-                     └── lost: nothing arrives any more, until the first request times out
+    Pipe.send_request ──> in flight, after earlier requests ──> the broker ──> responses in order ──> the caller
+                              └── lost: nothing arrives any more, until the first request times out
 
 A connection closed by its client may still have requests in flight. The broker executes them, even after requests that
 the client has sent since on other connections.
@@ -45,7 +45,7 @@ class Pipe:
     def broker(self) -> BrokerId:
         return self._receiver.id
 
-    def ask(self, builder: RequestBuilder[T], then: Callable[[T | None], None]) -> None:
+    def send_request(self, builder: RequestBuilder[T], then: Callable[[T | None], None]) -> None:
         """Send a request after all earlier ones; `then` receives the response, or None."""
         assert not self.is_closed, "nobody asks on a connection that is closed"
         version = builder.latest_allowed

@@ -17,11 +17,11 @@ from odradek.wire.messages.txn_offset_commit import (
     TxnOffsetCommitResponse,
 )
 from sim.history import Committed, Fetched, Seen, Transaction, Value
-from sim.simclients import Surroundings
+from sim.simclients import Environment
 from sim.simclock import SimNode
 from sim.simfetching import SimFetcher
-from sim.simsteps import Spoilt, Steps
-from sim.simtransactions import PAUSED_US, TAKES_OVER_US, SimTransactor
+from sim.simsteps import Steps, TransactionFailed
+from sim.simtransactions import PAUSED_US, TAKEOVER_US, SimTransactor
 
 WAIT_MS = 200
 
@@ -33,13 +33,13 @@ class SimProcessor(SimTransactor):
         self,
         name: str,
         node: SimNode,
-        around: Surroundings,
+        environment: Environment,
         topic: TopicName,
         transactional_id: str,
         *,
         source: TopicName | None = None,
     ) -> None:
-        super().__init__(name, node, around, topic, transactional_id)
+        super().__init__(name, node, environment, topic, transactional_id)
         self._source = source  # None: it only sends.
         self._group = f"{transactional_id}-group"
         self._fetcher = SimFetcher(self, self._read, self._refused, read_committed=True)
@@ -55,19 +55,19 @@ class SimProcessor(SimTransactor):
         yield from self._find_positions(self._source)
 
     def _find_positions(self, source: TopicName) -> Steps[None]:
-        indexes = [partition.partition for partition in self.around.partitions(source)]
+        indexes = [partition.partition for partition in self.environment.partitions(source)]
         topics = [OffsetFetchRequestTopic(name=source, partition_indexes=indexes)]
         request = OffsetFetchRequest(group_id=self._group, topics=topics, require_stable=True)
-        invoked_us = self.around.clock.now_us
-        told, code = yield from self.insist(request, 7, OffsetFetchResponse, _fetch_error)
+        invoked_us = self.environment.clock.now_us
+        response, code = yield from self.request_with_retries(request, 7, OffsetFetchResponse, _fetch_error)
         assert code is ErrorCode.NONE, f"{self.name} is not told its offsets: {code.name}"
         positions: dict[TopicPartition, int] = {}
-        for part in told.topics[0].partitions:
+        for part in response.topics[0].partitions:
             partition, offset = TopicPartition(source, part.partition_index), part.committed_offset
-            now_us = self.around.clock.now_us
+            now_us = self.environment.clock.now_us
             self.history.fetched.append(Fetched(self._group, partition, offset, invoked_us, now_us))
             positions[partition] = max(offset, 0)
-        self.tell("from", " ".join(f"{partition}@{offset}" for partition, offset in positions.items()))
+        self.add_event("from", " ".join(f"{partition}@{offset}" for partition, offset in positions.items()))
         self._fetcher.assign(positions)
 
     def fill(self, transaction: Transaction) -> Steps[None]:
@@ -82,18 +82,18 @@ class SimProcessor(SimTransactor):
 
     def _read(self, partition: TopicPartition, offset: int, value: Value) -> None:
         assert self._transaction is not None, "only in a transaction it reads"
-        now_us = self.around.clock.now_us
+        now_us = self.environment.clock.now_us
         self._transaction.read.append(Seen(self.name, self._fetcher.era, now_us, partition, offset, value))
-        self.tell("read", f"{partition}@{offset} {value}")
+        self.add_event("read", f"{partition}@{offset} {value}")
 
     def _refused(self, partition: TopicPartition, code: ErrorCode) -> None:
         assert code != ErrorCode.OFFSET_OUT_OF_RANGE, f"{partition} had {self._fetcher.positions[partition]} committed"
-        self.tell("refused", f"{partition} {code.name}")
+        self.add_event("refused", f"{partition} {code.name}")
 
     # Offsets.
 
     def _send_offsets(self, transaction: Transaction) -> Steps[None]:
-        """Commit the read offsets as part of the transaction; raise Spoilt."""
+        """Commit the read offsets as part of the transaction; raise TransactionFailed."""
         producer_id, epoch = self.identity.producer
         if not self.has_epochs:
             adds = AddOffsetsToTxnRequest(
@@ -102,13 +102,15 @@ class SimProcessor(SimTransactor):
                 producer_epoch=epoch,
                 group_id=self._group,
             )
-            _, code = yield from self.insist(adds, 3, AddOffsetsToTxnResponse, lambda told: told.error_code)
+            _, code = yield from self.request_with_retries(
+                adds, 3, AddOffsetsToTxnResponse, lambda response: response.error_code
+            )
             if code is not ErrorCode.NONE:
-                raise Spoilt(code)
+                raise TransactionFailed(code)
         version = 5 if self.has_epochs else 3
-        _, code = yield from self.insist(self._offsets(), version, TxnOffsetCommitResponse, _commit_error)
+        _, code = yield from self.request_with_retries(self._offsets(), version, TxnOffsetCommitResponse, _commit_error)
         if code is not ErrorCode.NONE:
-            raise Spoilt(code)
+            raise TransactionFailed(code)
 
     def _offsets(self) -> TxnOffsetCommitRequest:
         producer_id, epoch = self.identity.producer
@@ -127,8 +129,8 @@ class SimProcessor(SimTransactor):
             topics=[TxnOffsetCommitRequestTopic(name=self._source, partitions=parts)],
         )
 
-    def asks_commit(self, transaction: Transaction) -> None:
-        now_us, positions = self.around.clock.now_us, self._fetcher.positions if transaction.read else {}
+    def on_commit_requested(self, transaction: Transaction) -> None:
+        now_us, positions = self.environment.clock.now_us, self._fetcher.positions if transaction.read else {}
         self._commits = [Committed(self._group, self.name, one, offset, now_us) for one, offset in positions.items()]
         self.history.commits += self._commits
 
@@ -136,7 +138,7 @@ class SimProcessor(SimTransactor):
         """Note the commit; after an abort, reread the transaction's input."""
         if transaction.is_committed:
             for commit in self._commits:
-                commit.acknowledged_us = self.around.clock.now_us
+                commit.acknowledged_us = self.environment.clock.now_us
         elif transaction.group is not None:
             self._fetcher.assign(transaction.positions)
 
@@ -152,7 +154,7 @@ class SimSuccessor(SimProcessor):
         return self
 
     def begin(self) -> None:
-        self.node.after(self.random.randrange(*TAKES_OVER_US), self._take_over)
+        self.node.after(self.random.randrange(*TAKEOVER_US), self._take_over)
 
     def drain(self) -> None:
         super().drain()
@@ -163,10 +165,10 @@ class SimSuccessor(SimProcessor):
         if self.is_draining:
             return
         predecessor = self._predecessor
-        self.tell("takes", f"over from {predecessor.name}")
+        self.add_event("takes", f"over from {predecessor.name}")
         predecessor.is_succeeded = True
         predecessor.node.pause()
-        self.node.clock.after(self.random.randrange(*PAUSED_US), predecessor.node.go_on)
+        self.node.clock.after(self.random.randrange(*PAUSED_US), predecessor.node.resume)
         super().begin()
 
 

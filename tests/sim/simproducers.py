@@ -21,7 +21,7 @@ from odradek.wire.messages.produce import (
     TopicProduceData,
 )
 from sim.history import Sent
-from sim.simclients import SimClient, Surroundings, batch_of
+from sim.simclients import Environment, SimClient, batch_of
 from sim.simclock import MILLISECOND_US, SimNode
 
 IN_FLIGHT_MAX = 5
@@ -64,15 +64,15 @@ class SimProducer(SimClient):
     is_idempotent = True
     writes = True
 
-    def __init__(self, name: str, node: SimNode, around: Surroundings, topic: TopicName) -> None:
-        super().__init__(name, node, around)
+    def __init__(self, name: str, node: SimNode, environment: Environment, topic: TopicName) -> None:
+        super().__init__(name, node, environment)
         self._topic = topic
-        self._lanes = {partition: Lane() for partition in around.partitions(topic)}
+        self._lanes = {partition: Lane() for partition in environment.partitions(topic)}
         self._values = 0
         self._id, self._epoch = -1, -1
-        self._asks_id = self._rests = False
+        self._is_requesting_id = self._rests = False
         self._version = self.random.choice((9, 10, 12))
-        self._codec = around.keys.codec()
+        self._codec = environment.keys.codec()
 
     @property
     def is_done(self) -> bool:
@@ -80,7 +80,7 @@ class SimProducer(SimClient):
 
     def pump(self) -> None:
         if self.is_idempotent and self._id < 0:
-            self._ask_id()
+            self._request_id()
             return
         is_ahead = False
         for partition, lane in self._lanes.items():
@@ -97,19 +97,19 @@ class SimProducer(SimClient):
 
     # Its id.
 
-    def _ask_id(self) -> None:
-        if not self._asks_id:
-            self._asks_id = True
+    def _request_id(self) -> None:
+        if not self._is_requesting_id:
+            self._is_requesting_id = True
             request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
-            self.link.ask(request, 4, InitProducerIdResponse, self._has_id)
+            self.link.send_request(request, 4, InitProducerIdResponse, self._has_id)
 
     def _has_id(self, answer: InitProducerIdResponse | None) -> None:
-        self._asks_id = False
+        self._is_requesting_id = False
         if answer is None or answer.error_code:
             self.again()
             return
         self._id, self._epoch = answer.producer_id, answer.producer_epoch
-        self.tell("id", f"{self._id} epoch {self._epoch}")
+        self.add_event("id", f"{self._id} epoch {self._epoch}")
         self.pump()
 
     def _give_up(self, reason: ErrorCode) -> None:
@@ -118,7 +118,7 @@ class SimProducer(SimClient):
             for batch in lane.pending:
                 for record in batch.records:
                     record.is_given_up = True
-                    self.tell("unknown", f"{record.value} {reason.name}")
+                    self.add_event("unknown", f"{record.value} {reason.name}")
             lane.pending.clear()
             lane.next_sequence = 0
         self._id = -1
@@ -132,20 +132,20 @@ class SimProducer(SimClient):
             return
         chosen = self.random.sample(lanes, self.random.randrange(1, min(len(lanes), 3) + 1))
         request = [(partition, self._new_batch(partition)) for partition in chosen]
-        self._ask(request)
+        self._produce(request)
 
     def _new_batch(self, partition: TopicPartition) -> Pending:
         lane, records = self._lanes[partition], list[Sent]()
         for _ in range(self.random.choice((1, 1, 2, 5))):
             self._values += 1
-            value = self.around.keys.value(f"{self.name}-{self._values}")
+            value = self.environment.keys.value(f"{self.name}-{self._values}")
             is_all = self.acks == -1
-            now_us = self.around.clock.now_us
+            now_us = self.environment.clock.now_us
             sent = Sent(self.name, lane.sent, partition, value, is_all, self.is_idempotent, now_us)
             lane.sent += 1
             records.append(sent)
             self.history.sent[value] = sent
-        self.tell("send", f"{partition} {records[0].value} +{len(records) - 1} sequence {lane.next_sequence}")
+        self.add_event("send", f"{partition} {records[0].value} +{len(records) - 1} sequence {lane.next_sequence}")
         batch = Pending(records, lane.next_sequence if self.is_idempotent else -1)
         lane.next_sequence += len(records)
         lane.pending.append(batch)
@@ -157,11 +157,11 @@ class SimProducer(SimClient):
             return False
         if not lane.in_flight:
             for batch in lane.pending:
-                self.tell("resend", f"{partition} {batch.records[0].value} sequence {batch.sequence}")
-                self._ask([(partition, batch)])
+                self.add_event("resend", f"{partition} {batch.records[0].value} sequence {batch.sequence}")
+                self._produce([(partition, batch)])
         return True
 
-    def _ask(self, batches: list[tuple[TopicPartition, Pending]]) -> None:
+    def _produce(self, batches: list[tuple[TopicPartition, Pending]]) -> None:
         data: list[PartitionProduceData] = []
         for partition, batch in batches:
             batch.is_in_flight = True
@@ -178,36 +178,38 @@ class SimProducer(SimClient):
             data.append(PartitionProduceData(index=partition.partition, records=memoryview(records)))
         topics = [TopicProduceData(name=self._topic, partition_data=data)]
         request = ProduceRequest(acks=self.acks, timeout_ms=PRODUCE_TIMEOUT_MS, topic_data=topics)
-        self.link.ask(request, self._version, ProduceResponse, lambda answer: self._answered(batches, answer))
+        self.link.send_request(request, self._version, ProduceResponse, lambda answer: self._answered(batches, answer))
 
     # Answers.
 
     def _answered(self, batches: list[tuple[TopicPartition, Pending]], answer: ProduceResponse | None) -> None:
-        told = {} if answer is None else {one.index: one for one in answer.responses[0].partition_responses}
-        assert answer is None or len(told) == len(batches), "each partition is answered"
+        responses = {} if answer is None else {one.index: one for one in answer.responses[0].partition_responses}
+        assert answer is None or len(responses) == len(batches), "each partition is answered"
         fatal: ErrorCode | None = None
         for partition, batch in batches:
             batch.is_in_flight = False
             lane = self._lanes[partition]
             if batch not in lane.pending:
                 continue  # It was given up.
-            error = self._take(partition, lane, batch, told.get(partition.partition))
+            error = self._take(partition, lane, batch, responses.get(partition.partition))
             fatal = fatal or error
         if fatal is not None:
             self._give_up(fatal)
         self.again()
 
     def _take(
-        self, partition: TopicPartition, lane: Lane, batch: Pending, told: PartitionProduceResponse | None
+        self, partition: TopicPartition, lane: Lane, batch: Pending, response: PartitionProduceResponse | None
     ) -> ErrorCode | None:
         """Handle the response for one partition; return an error after which the outcome is unknown."""
-        code = None if told is None else ErrorCode(told.error_code)
-        if told is not None and code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+        code = None if response is None else ErrorCode(response.error_code)
+        if response is not None and code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
             lane.pending.remove(batch)
-            self._acknowledged(batch, told.base_offset)
+            self._acknowledged(batch, response.base_offset)
         elif self._may_try_again(lane, batch, code):
             batch.error = ErrorCode.UNKNOWN_SERVER_ERROR if code is None else code
-            self.tell("retry", f"{partition} {batch.records[0].value} {'no answer' if code is None else code.name}")
+            self.add_event(
+                "retry", f"{partition} {batch.records[0].value} {'no answer' if code is None else code.name}"
+            )
         else:
             assert code is not None
             return code
@@ -218,12 +220,12 @@ class SimProducer(SimClient):
         return code not in FATAL or batch is not lane.pending[0]
 
     def _acknowledged(self, batch: Pending, base_offset: int) -> None:
-        now_us = self.around.clock.now_us
+        now_us = self.environment.clock.now_us
         for number, record in enumerate(batch.records):
             record.acknowledged_us = now_us
             record.offset = base_offset + number if base_offset >= 0 else None
         first = batch.records[0]
-        self.tell("ok", f"{first.partition} {first.value} +{len(batch.records) - 1} at {base_offset}")
+        self.add_event("ok", f"{first.partition} {first.value} +{len(batch.records) - 1} at {base_offset}")
 
 
 class SimPlainProducer(SimProducer):
@@ -233,14 +235,14 @@ class SimPlainProducer(SimProducer):
     is_idempotent = False
 
     def _take(
-        self, partition: TopicPartition, lane: Lane, batch: Pending, told: PartitionProduceResponse | None
+        self, partition: TopicPartition, lane: Lane, batch: Pending, response: PartitionProduceResponse | None
     ) -> ErrorCode | None:
         lane.pending.remove(batch)
-        if told is not None and not told.error_code:
-            self._acknowledged(batch, told.base_offset)
+        if response is not None and not response.error_code:
+            self._acknowledged(batch, response.base_offset)
         else:
-            reason = "no answer" if told is None else ErrorCode(told.error_code).name
+            reason = "no answer" if response is None else ErrorCode(response.error_code).name
             for record in batch.records:
                 record.is_given_up = True
-            self.tell("unknown", f"{partition} {batch.records[0].value} {reason}")
+            self.add_event("unknown", f"{partition} {batch.records[0].value} {reason}")
         return None

@@ -64,23 +64,23 @@ class SimReplicaClients:
     def leader(self, topic_id: Uuid, partition: TopicPartition) -> BrokerId | None:
         """Return the leader of a partition according to a broker, unless its metadata is outdated."""
         alive = [member for member in self.cluster.members.values() if member.is_alive]
-        told = self.random.choice(alive).metadata.get(partition) if alive else None
+        info = self.random.choice(alive).metadata.get(partition) if alive else None
         known = self._leaders.get((topic_id, partition), (-1, NO_BROKER))
-        if told is not None and told.state.leader_epoch >= known[0]:
-            known = self._leaders[topic_id, partition] = told.state.leader_epoch, told.state.leader
+        if info is not None and info.state.leader_epoch >= known[0]:
+            known = self._leaders[topic_id, partition] = info.state.leader_epoch, info.state.leader
         return known[1] if known[1] in self.cluster.members else None
 
-    def heard(self, topic_id: Uuid, partition: TopicPartition, state: LeaderAndIsr) -> None:
+    def learn_leader(self, topic_id: Uuid, partition: TopicPartition, state: LeaderAndIsr) -> None:
         """Record the leader of a partition."""
         self._leaders[topic_id, partition] = state.leader_epoch, state.leader
 
     def begin(self) -> None:
-        self.go_on()
+        self.send_next()
         self.producers = [IdempotentProducer(self, ProducerId(1000 + number)) for number in range(IDEMPOTENT)]
 
     # What they do.
 
-    def go_on(self) -> None:
+    def send_next(self) -> None:
         """Start the next actions of the clients."""
         if self.are_done:
             return
@@ -88,7 +88,7 @@ class SimReplicaClients:
             self.produce()
         else:
             self.consume()
-        self.cluster.clients.after(self.random.randrange(1, BREAK_US), self.go_on)
+        self.cluster.clients.after(self.random.randrange(1, BREAK_US), self.send_next)
 
     def produce(self) -> None:
         """Let a client write records to a partition, and wait for all replicas or for the leader."""
@@ -135,7 +135,7 @@ class SimReplicaClients:
                 self.is_acknowledged(topic_id, partition, values, part.base_offset)
             then(ErrorCode(part.error_code))
 
-        self._ask(leader, request, ProduceResponse, self.produce_version, answered)
+        self._send_request(leader, request, ProduceResponse, self.produce_version, answered)
 
     @staticmethod
     def produce_request(topic_id: Uuid, partition: TopicPartition, records: bytearray, acks: int) -> ProduceRequest:
@@ -162,11 +162,13 @@ class SimReplicaClients:
             return
         known = self.cluster.known.get((topic_id, partition), {})
         offset = self.random.randint(0, max(known, default=0) + 1)
-        asked = [FetchPartition(partition=partition.partition, fetch_offset=offset, partition_max_bytes=READ_BYTES)]
-        topics = [FetchTopic(topic=partition.topic, topic_id=topic_id, partitions=asked)]
+        partitions = [
+            FetchPartition(partition=partition.partition, fetch_offset=offset, partition_max_bytes=READ_BYTES)
+        ]
+        topics = [FetchTopic(topic=partition.topic, topic_id=topic_id, partitions=partitions)]
         wait, most = self.random.choice((0, 200)), READ_BYTES
         request = FetchRequest(max_wait_ms=wait, min_bytes=1, max_bytes=most, topics=topics, forgotten_topics_data=[])
-        self._ask(
+        self._send_request(
             leader,
             request,
             FetchResponse,
@@ -196,7 +198,7 @@ class SimReplicaClients:
         assert known.get(offset, value) == value, f"{partition} has {value!r} at {offset}, where {known[offset]!r} was"
         known[offset] = value
 
-    def _ask(
+    def _send_request(
         self, broker: BrokerId, message: object, kind: type[T], version: int, then: Callable[[T | None], None]
     ) -> None:
         self.cluster.request(CLIENTS, broker, RequestBuilder.of(message, kind, version), then)

@@ -118,7 +118,7 @@ class Replica:
         self.partition.positions.high_watermark = committed
         self.led: Leadership | None = None
         self.following: Following | None = None
-        self.told = State(-1, NO_EPOCH)
+        self.applied = State(-1, NO_EPOCH)
         self.flushes: list[Flush] = []
 
     @property
@@ -138,7 +138,7 @@ class Replica:
 
     def take(self, state: State, isr: set[int]) -> None:
         """Lead or follow, as announced by the controller."""
-        self.told = state
+        self.applied = state
         info = PartitionInfo(BrokerId(state.leader), state.epoch, (), ())
         if state.leader == self.number:
             self.partition.lead(info, self.moment)
@@ -206,39 +206,41 @@ class Replica:
         if others <= led.ends.keys():
             self.partition.advance_high_watermark(min([self.log.end_offset, *(led.ends[one] for one in others)]))
 
-    def answer(self, follower: int, ask: Ask, epoch: LeaderEpoch, max_bytes: int, *, checks_divergence: bool) -> Answer:
+    def answer(
+        self, follower: int, request: Ask, epoch: LeaderEpoch, max_bytes: int, *, checks_divergence: bool
+    ) -> Answer:
         try:
             self.partition.check_leader(epoch)
-            if isinstance(ask, Fetch):
-                return self._fetch(follower, ask, max_bytes, checks_divergence=checks_divergence)
-            if isinstance(ask, OffsetsForLeaderEpoch):
-                return ErrorCode.NONE, EpochEnd(*self.partition.end_of_epoch(ask.leader_epoch))
+            if isinstance(request, Fetch):
+                return self._fetch(follower, request, max_bytes, checks_divergence=checks_divergence)
+            if isinstance(request, OffsetsForLeaderEpoch):
+                return ErrorCode.NONE, EpochEnd(*self.partition.end_of_epoch(request.leader_epoch))
         except Refused as refused:
-            if isinstance(ask, Fetch):
+            if isinstance(request, Fetch):
                 return Fetched(refused.code, memoryview(b""))
-            if isinstance(ask, OffsetsForLeaderEpoch):
+            if isinstance(request, OffsetsForLeaderEpoch):
                 return refused.code, EpochEnd(NO_EPOCH, Offset(-1))
             return refused.code, Offset(-1), Offset(-1)
         return ErrorCode.NONE, self.log.start_offset, self.log.end_offset
 
-    def _fetch(self, follower: int, ask: Fetch, max_bytes: int, *, checks_divergence: bool) -> Fetched:
+    def _fetch(self, follower: int, request: Fetch, max_bytes: int, *, checks_divergence: bool) -> Fetched:
         log, led = self.log, self.led
         assert led is not None
-        if ask.offset < log.start_offset:
+        if request.offset < log.start_offset:
             raise Refused(ErrorCode.OFFSET_OUT_OF_RANGE)
         if checks_divergence:
-            parted = self.partition.diverging_epoch(ask.last_fetched_epoch, ask.offset)
+            parted = self.partition.diverging_epoch(request.last_fetched_epoch, request.offset)
             if parted is not None:
                 return Fetched(ErrorCode.NONE, memoryview(b""), diverging=EpochEnd(*parted))
-        data = log.read(ask.offset, max_bytes, log.end_offset).read()
-        led.ends[follower] = ask.offset
+        data = log.read(request.offset, max_bytes, log.end_offset).read()
+        led.ends[follower] = request.offset
         self.advance()
         return Fetched(ErrorCode.NONE, memoryview(bytearray(data)), self.visible_end, log.start_offset)
 
 
-def are_equal_from(start: int, one: Contents, other: Contents, gone: Mapping[int, bytes], upto: int) -> bool:
+def are_equal_from(start: int, one: Contents, other: Contents, removed: Mapping[int, bytes], upto: int) -> bool:
     """Return True if both have the same batches from `start` to `upto`, except compacted ones."""
-    bases = {base for base in one.keys() | other.keys() if base < upto and base not in gone}
+    bases = {base for base in one.keys() | other.keys() if base < upto and base not in removed}
     return all(one.get(base) == other.get(base) for base in bases if _end(base, one, other) > start)
 
 

@@ -31,8 +31,8 @@ from sim.simcontrolled import DIRECTORY, ControlledCluster, SimControlled
 from sim.simcontroller import SESSION_MS, SimMember
 from sim.simfetchers import SimFetchers, SimShell, member_tree, void
 from sim.simrequests import Lines, SimServer
-from sim.simroom import SimRoom
-from sim.simways import Way
+from sim.simroom import OfflineReplicas
+from sim.simways import RequestQueue
 from support.in_memory import frame_of
 
 T = TypeVar("T")
@@ -51,29 +51,31 @@ class SimReplicated(SimControlled):
 
     def start(self) -> None:
         self.doubt, self.is_certain = None, False
-        self.room = SimRoom(self)
-        self.asked: dict[events.AlterPartitions, Callable[[events.AlterPartitions], None]] = {}
+        self.offline_replicas = OfflineReplicas(self)
+        self.pending_changes: dict[events.AlterPartitions, Callable[[events.AlterPartitions], None]] = {}
         super().start()
         shell = cast("Shell", SimShell(self))
         self.fetchers = SimFetchers(shell, self)
-        self.isr_changes = IsrChanges(shell, self.broker, member_tree(self), _now, self._ask_other, self._ask_ourselves)
+        self.isr_changes = IsrChanges(
+            shell, self.broker, member_tree(self), _now, self._send_to_controller, self._send_to_own_controller
+        )
         self.server = self.make_server(shell)
 
     def make_server(self, shell: Shell) -> SimServer:
         """Create the server of a process; `shell` serves components that send requests."""
-        return SimServer(self.broker, self.node, self.cluster.delay_us, self.take_asks)
+        return SimServer(self.broker, self.node, self.cluster.delay_us, self.send_pending_requests)
 
     def join(self) -> None:
         """Rejoin, and fail all requests that wait for this controller."""
-        for ask in list(self.asked):
-            if ask.answer is None:
-                ask.error = ErrorCode.NOT_CONTROLLER
-            self.cluster.altered(ask)
+        for event in list(self.pending_changes):
+            if event.answer is None:
+                event.error = ErrorCode.NOT_CONTROLLER
+            self.cluster.altered(event)
         super().join()
 
-    def take_asks(self) -> None:
+    def send_pending_requests(self) -> None:
         """Start the requests of the broker to others."""
-        self.room.settle()
+        self.offline_replicas.settle()
         self.fetchers.send_due_requests()
         self.isr_changes.send_proposals()
 
@@ -113,8 +115,8 @@ class SimReplicated(SimControlled):
         lacking = self.broker.storage.lacking(replicas)
         return Doubt(self.id, replicas if self.may_have_lost else lacking, 4 * SESSION_MS, lacking)
 
-    def look_at_disk(self, remembered: dict[TopicPartition, ErrorCode]) -> None:
-        self.room.look(remembered)
+    def apply_full_disk(self, remembered: dict[TopicPartition, ErrorCode]) -> None:
+        self.offline_replicas.update(remembered)
 
     def take(self, sent: ControlRequest) -> dict[TopicPartition, ErrorCode] | None:
         errors = super().take(sent)
@@ -127,37 +129,37 @@ class SimReplicated(SimControlled):
 
     # ISRs, changed by the controller.
 
-    def _ask_other(self, controller: BrokerId, proposed: Sequence[ProposedIsr], then: Then) -> None:
-        ask = to_event(proposed, self.id, self.broker.controlled.broker_epoch)
+    def _send_to_controller(self, controller: BrokerId, proposed: Sequence[ProposedIsr], then: Then) -> None:
+        event = to_event(proposed, self.id, self.broker.controlled.broker_epoch)
 
         def serve(member: SimReplicated, answer: Callable[[events.AlterPartitions], None]) -> None:
-            member.asked[ask] = answer
-            member.tell(ask)
+            member.pending_changes[event] = answer
+            member.put_event(event)
 
         def ended(answer: events.AlterPartitions | None) -> None:
             failed = AlterPartitionResult(ErrorCode.NETWORK_EXCEPTION)
-            then([failed] * len(proposed) if answer is None else self._altered(proposed, ask))
+            then([failed] * len(proposed) if answer is None else self._altered(proposed, event))
 
         if controller in self.cluster.members:
-            self.cluster.lines.ask(self.id, controller, serve, ended)
+            self.cluster.lines.send_request(self.id, controller, serve, ended)
         else:
             self.node.soon(partial(then, [AlterPartitionResult(ErrorCode.BROKER_NOT_AVAILABLE)] * len(proposed)))
 
-    def _ask_ourselves(self, ask: events.AlterPartitions, then: Callable[[object], None]) -> None:
+    def _send_to_own_controller(self, event: events.AlterPartitions, then: Callable[[object], None]) -> None:
         def ended(answer: events.AlterPartitions) -> None:
             self._remember(answer)
             then(answer)
 
-        self.asked[ask] = lambda answer: void(self.node.soon(lambda: ended(answer)))
-        self.tell(ask)
+        self.pending_changes[event] = lambda answer: void(self.node.soon(lambda: ended(answer)))
+        self.put_event(event)
 
-    def _altered(self, proposed: Sequence[ProposedIsr], ask: events.AlterPartitions) -> list[AlterPartitionResult]:
-        self._remember(ask)
-        return from_event(proposed, ask)
+    def _altered(self, proposed: Sequence[ProposedIsr], event: events.AlterPartitions) -> list[AlterPartitionResult]:
+        self._remember(event)
+        return from_event(proposed, event)
 
-    def _remember(self, ask: events.AlterPartitions) -> None:
+    def _remember(self, event: events.AlterPartitions) -> None:
         """Record the contents of a response for the checks, as seen by the broker."""
-        for partition, answer in (ask.answer or {}).items():
+        for partition, answer in (event.answer or {}).items():
             known = self.states.get(partition)
             if answer.state is None or known is None:
                 continue
@@ -221,7 +223,7 @@ class ReplicatedCluster(ControlledCluster):
         self.members = {id: SimReplicated(self, id) for id in self.members}
         self.clients = SimNode(self.clock, "clients", self.random)
         self.lines = Lines(self.members, self.clients, self.delay_us)
-        self._ways: dict[tuple[BrokerId, BrokerId], Way] = {}
+        self._request_queues: dict[tuple[BrokerId, BrokerId], RequestQueue] = {}
         # By topic id and partition: records that were acknowledged or read.
         self.known: dict[tuple[Uuid, TopicPartition], Values] = {}
         self.unsafe: set[Uuid] = set()  # Topics that allow unclean leaders.
@@ -236,7 +238,9 @@ class ReplicatedCluster(ControlledCluster):
     def check(self) -> None:
         super().check()
         for member in self.members.values():
-            assert not (member.is_alive and member.room.awaited), f"{member.id} has room for {[*member.room.awaited]}"
+            assert not (member.is_alive and member.offline_replicas.awaited), (
+                f"{member.id} has room for {[*member.offline_replicas.awaited]}"
+            )
         marked = self.admin.children(layout.DELETE_TOPICS)
         for name, topic in self.topics().items():
             for index, replicas in topic.partitions.items():
@@ -273,16 +277,16 @@ class ReplicatedCluster(ControlledCluster):
         def ended(answer: bytes | None) -> None:
             then(None if answer is None else decode_response(builder.response, version, answer)[1])
 
-        self.lines.ask(sender, receiver, lambda member, answer: member.server.serve(frame, answer), ended)
+        self.lines.send_request(sender, receiver, lambda member, answer: member.server.serve(frame, answer), ended)
 
-    def altered(self, ask: events.AlterPartitions) -> None:
+    def altered(self, event: events.AlterPartitions) -> None:
         for member in self.members.values():
-            answer = member.asked.pop(ask, None) if member.is_alive else None
+            answer = member.pending_changes.pop(event, None) if member.is_alive else None
             if answer is not None:
-                answer(ask)
+                answer(event)
 
     def send(self, sender: SimMember, request: ControlRequest) -> None:
         ends = (sender.id, request.broker)
-        if ends not in self._ways:
-            self._ways[ends] = Way(self.lines, sender, self.members[request.broker])
-        self._ways[ends].send(request)
+        if ends not in self._request_queues:
+            self._request_queues[ends] = RequestQueue(self.lines, sender, self.members[request.broker])
+        self._request_queues[ends].send(request)

@@ -1,7 +1,7 @@
 """Requests to a simulated broker: bytes for its conversations, over a network that loses and delays.
 
-    Lines.ask ──> a delay ──> the broker running by then ──> its response ──> a delay ──> the caller
-                     └── the link is cut, or no broker runs ──> nothing, until the timeout
+    Lines.send_request ──> a delay ──> the broker running by then ──> its response ──> a delay ──> the caller
+                              └── the link is cut, or no broker runs ──> nothing, until the timeout
 
 The caller is notified once, of the response or of its absence. Pipelined requests on one connection are in simpipes.py.
 """
@@ -126,10 +126,10 @@ class SimServer:
     def receive(self, talk: Talk, *frames: bytes) -> None:
         """Handle all that has arrived on a connection."""
         talk.received += frames
-        self._go_on(talk)
+        self._continue(talk)
         self.settle()
 
-    def _go_on(self, talk: Talk) -> None:
+    def _continue(self, talk: Talk) -> None:
         now, conversation = self.now(), talk.conversation
         if talk.received and not conversation.has_unhandled:
             conversation.receive_data(b"".join(talk.received))
@@ -165,10 +165,10 @@ class SimServer:
             conversation = parked.owner
             assert isinstance(conversation, Conversation)
             conversation.answer_parked(parked, now)
-            self._go_on(self._talks[conversation])
+            self._continue(self._talks[conversation])
         for talk in list(self._talks.values()):
             if talk.conversation.can_continue(now):
-                self._go_on(talk)
+                self._continue(talk)
         return bool(effects or completed)
 
     # Work outside the loop.
@@ -218,7 +218,7 @@ class Lines:
         is_lost = self.loses_some and self.clients.random.random() < LOST
         return is_lost or (sender, receiver) in self.cuts
 
-    def ask(
+    def send_request(
         self,
         sender: BrokerId,
         receiver: BrokerId,

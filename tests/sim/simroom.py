@@ -18,26 +18,26 @@ if TYPE_CHECKING:
     from sim.simreplicated import SimReplicated
 
 
-class SimRoom:
+class OfflineReplicas:
     """The replicas of one process that are offline for lack of space."""
 
     def __init__(self, member: SimReplicated) -> None:
         self.awaited: dict[TopicPartition, AssignedState | None] = {}  # With the controller's last state of them.
         self._member = member
-        self._changes_told = 0
+        self._changes_reported = 0
 
     def settle(self) -> None:
         """Apply changes of replicas, and make the controller ask about them."""
-        if not self._member.disk.failures and self._member.broker.replicas.changes == self._changes_told:
+        if not self._member.disk.failures and self._member.broker.replicas.changes == self._changes_reported:
             return
-        self.look({})
+        self.update({})
         changes = self._member.broker.replicas.changes
-        if changes != self._changes_told:
+        if changes != self._changes_reported:
             with suppress(TreeFailed):  # Then it is told later.
-                self._member.tell_of_directories()
-                self._changes_told = changes
+                self._member.propagate_log_dir_event()
+                self._changes_reported = changes
 
-    def look(self, remembered: dict[TopicPartition, ErrorCode]) -> None:
+    def update(self, remembered: dict[TopicPartition, ErrorCode]) -> None:
         """Note which replicas have gone offline, and which are back.
 
         `remembered` are the failures that a controller request should report without knowing of this.

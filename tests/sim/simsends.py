@@ -18,12 +18,12 @@ from odradek.wire.messages.add_partitions_to_txn import (
 )
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from sim.history import Identity, Sent, Transaction
-from sim.simclients import RETRY_US, Surroundings, batch_of
+from sim.simclients import RETRY_US, Environment, batch_of
 from sim.simclock import SimNode
 from sim.simproducers import PRODUCE_TIMEOUT_MS
-from sim.simsteps import PASSING, SimSteps, Spoilt, Steps
+from sim.simsteps import RETRIABLE, SimSteps, Steps, TransactionFailed
 
-GIVES_UP_SHARE = 0.15
+GIVE_UP_SHARE = 0.15
 DONE = (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
 
 
@@ -43,15 +43,17 @@ class SimSender(SimSteps):
 
     writes = True
 
-    def __init__(self, name: str, node: SimNode, around: Surroundings, topic: TopicName, transactional_id: str) -> None:
-        super().__init__(name, node, around)
+    def __init__(
+        self, name: str, node: SimNode, environment: Environment, topic: TopicName, transactional_id: str
+    ) -> None:
+        super().__init__(name, node, environment)
         self.topic = topic
         self.transactional_id = transactional_id
         self.identity = Identity(transactional_id, (-1, -1), 0)
         self.has_epochs = self.random.random() < 0.5
         self.added: dict[TopicPartition, None] = {}  # To the transaction.
         self._version = 12 if self.has_epochs else self.random.choice((9, 11))
-        self._codec = around.keys.codec()
+        self._codec = environment.keys.codec()
         self._values = 0
         self._numbers: Counter[TopicPartition] = Counter()
         self._sequences: Counter[TopicPartition] = Counter()
@@ -60,27 +62,27 @@ class SimSender(SimSteps):
         """Set the identity; sequences start again with a new epoch."""
         if (producer_id, epoch) != self.identity.producer:
             self._sequences.clear()
-        self.identity = Identity(self.transactional_id, (producer_id, epoch), self.around.clock.now_us)
-        self.tell("id", f"{producer_id} epoch {epoch}")
+        self.identity = Identity(self.transactional_id, (producer_id, epoch), self.environment.clock.now_us)
+        self.add_event("id", f"{producer_id} epoch {epoch}")
 
     def send(self, transaction: Transaction) -> Steps[None]:
-        """Send some pipelined requests, each with batches for some partitions; raise Spoilt."""
-        partitions = self.around.partitions(self.topic)
+        """Send some pipelined requests, each with batches for some partitions; raise TransactionFailed."""
+        partitions = self.environment.partitions(self.topic)
         chosen = self.random.sample(partitions, self.random.randrange(1, len(partitions) + 1))
         yield from self._add(chosen)
         requests = [self._new_request(transaction, chosen) for _ in range(self.random.choice((1, 1, 2, 4)))]
         while requests:
             messages = [self._produce(request) for request in requests]
-            answers: list[ProduceResponse | None] = yield self.ask_all(messages, self._version, ProduceResponse)
+            answers: list[ProduceResponse | None] = yield self.request_all(messages, self._version, ProduceResponse)
             self._take_all(requests, answers)
             requests = [request for request in requests if request]
             if requests:
-                if self.random.random() < GIVES_UP_SHARE:
-                    raise Spoilt(ErrorCode.REQUEST_TIMED_OUT)
+                if self.random.random() < GIVE_UP_SHARE:
+                    raise TransactionFailed(ErrorCode.REQUEST_TIMED_OUT)
                 yield self.pause(RETRY_US)
 
     def _add(self, partitions: list[TopicPartition]) -> Steps[None]:
-        """Add partitions to the transaction, unless writing to them does; raise Spoilt."""
+        """Add partitions to the transaction, unless writing to them does; raise TransactionFailed."""
         new = [partition for partition in partitions if partition not in self.added]
         if self.has_epochs or not new:
             return
@@ -93,19 +95,19 @@ class SimSender(SimSteps):
                 AddPartitionsToTxnTopic(name=self.topic, partitions=[partition.partition for partition in new])
             ],
         )
-        _, code = yield from self.insist(request, 3, AddPartitionsToTxnResponse, _first_error)
+        _, code = yield from self.request_with_retries(request, 3, AddPartitionsToTxnResponse, _first_error)
         if code is not ErrorCode.NONE:
-            raise Spoilt(code)
+            raise TransactionFailed(code)
         self.added.update(dict.fromkeys(new))
 
     def _new_request(self, transaction: Transaction, partitions: list[TopicPartition]) -> Request:
         return {partition: self._new_batch(transaction, partition) for partition in partitions}
 
     def _new_batch(self, transaction: Transaction, partition: TopicPartition) -> Unanswered:
-        now_us, batch = self.around.clock.now_us, Unanswered([], self._sequences[partition])
+        now_us, batch = self.environment.clock.now_us, Unanswered([], self._sequences[partition])
         for _ in range(self.random.choice((1, 1, 3))):
             self._values += 1
-            value = self.around.keys.value(f"{self.name}-{self._values}")
+            value = self.environment.keys.value(f"{self.name}-{self._values}")
             number = self._numbers[partition]
             self._numbers[partition] += 1
             self._sequences[partition] += 1
@@ -120,7 +122,7 @@ class SimSender(SimSteps):
         data: list[PartitionProduceData] = []
         for partition, batch in request.items():
             first, count = batch.records[0].value, len(batch.records)
-            self.tell("send", f"{partition} {first} +{count - 1} sequence {batch.sequence}")
+            self.add_event("send", f"{partition} {first} +{count - 1} sequence {batch.sequence}")
             records = batch_of(
                 [sent.value for sent in batch.records],
                 self.node.now().wall,
@@ -137,26 +139,26 @@ class SimSender(SimSteps):
         )
 
     def _take_all(self, requests: list[Request], answers: list[ProduceResponse | None]) -> None:
-        """Handle the responses, and keep the batches to be resent; raise Spoilt."""
+        """Handle the responses, and keep the batches to be resent; raise TransactionFailed."""
         behind: dict[TopicPartition, None] = {}  # Where an earlier batch is not written.
         spoils: ErrorCode | None = None
         for request, answer in zip(requests, answers, strict=True):
-            for told in answer.responses[0].partition_responses if answer is not None else ():
-                partition, code = TopicPartition(self.topic, told.index), ErrorCode(told.error_code)
+            for response in answer.responses[0].partition_responses if answer is not None else ():
+                partition, code = TopicPartition(self.topic, response.index), ErrorCode(response.error_code)
                 first = request[partition].records[0].value
-                self.tell("sent", f"{partition} {first} at {told.base_offset} {code.name}")
-                has_to_wait = code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and partition in behind
+                self.add_event("sent", f"{partition} {first} at {response.base_offset} {code.name}")
+                must_wait = code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and partition in behind
                 if code in DONE:
-                    self._acknowledged(request.pop(partition).records, told.base_offset)
-                elif code not in PASSING and not has_to_wait:
+                    self._acknowledged(request.pop(partition).records, response.base_offset)
+                elif code not in RETRIABLE and not must_wait:
                     spoils = spoils or code
             behind.update(dict.fromkeys(request))
         if spoils is not None:
-            raise Spoilt(spoils)
+            raise TransactionFailed(spoils)
 
     def _acknowledged(self, records: list[Sent], base_offset: int) -> None:
         for place, sent in enumerate(records):
-            sent.acknowledged_us = self.around.clock.now_us
+            sent.acknowledged_us = self.environment.clock.now_us
             sent.offset = base_offset + place if base_offset >= 0 else None
 
 

@@ -36,7 +36,7 @@ from odradek.wire.request import Request
 from sim.simclock import Action, SimNode
 from sim.simconnection import SimConnection
 from sim.simloop import SimLoop
-from sim.simtelling import SimTelling
+from sim.simtelling import SimControllerUpdates
 from sim.simthreads import CHANGES, SimThreads
 from support.at_once import done
 
@@ -76,10 +76,10 @@ class SimShell:
         self._node = node
         self._gathered: list[SimConnection] = []
         self._slices: deque[Iterator[None]] = deque()  # Controller updates; the first one is being applied.
-        self._telling = SimTelling(broker, epoch, self.threads, self.now, self.add_slices)
+        self._controller_updates = SimControllerUpdates(broker, epoch, self.threads, self.now, self.add_slices)
         self._house: Iterator[None] | None = None
         writers = Writers(change, partial(metadata.take_producer_ids, broker.id), _alters_nothing)
-        self._effects = Effects(self, broker, self._telling, writers, clean=self._clean, syncs=Latencies())
+        self._effects = Effects(self, broker, self._controller_updates, writers, clean=self._clean, syncs=Latencies())
         self._effects.begin_sync = self._begin_sync
         self._answering = CompletedRequests(
             broker.purgatory, self.now, self.settle, soon=self.soon, around=nullcontext(), seconds=self._seconds
@@ -175,9 +175,9 @@ class SimShell:
         """Return a random duration of answering, so that turns are long or short independently of their work."""
         return self.random.random() * 2 * ANSWERING_SECONDS
 
-    def hear(self, topics: Iterable[TopicInfo]) -> None:
+    def announce_topics(self, topics: Iterable[TopicInfo]) -> None:
         """Announce the existing topics as the controller does, now that the process has started."""
-        self._telling.begin(topics)
+        self._controller_updates.begin(topics)
         self.settle()
 
     def add_slices(self, slices: Iterator[None]) -> None:

@@ -40,9 +40,9 @@ class SimSocket:
         self._buffer_bytes = network.random.choice(BUFFER_BYTES)
         self._under_way: deque[bytes] = deque()  # In flight from here.
         self._taken_bytes = 0  # Sent from here, unread there.
-        self._wants_room = False
+        self._is_blocked = False
         self._arrived = bytearray()
-        self._is_told = False  # Data can be read.
+        self._has_notified = False  # Data can be read.
         self._end = ""  # The peer has closed; reported once all data is read.
 
     def join(self, peer: SimSocket) -> None:
@@ -57,7 +57,7 @@ class SimSocket:
         if not self.is_open or self.is_over:
             return 0
         taken = data[: self._buffer_bytes - self._taken_bytes]
-        self._wants_room = len(taken) < len(data)
+        self._is_blocked = len(taken) < len(data)
         if taken:
             self._taken_bytes += len(taken)
             self._network.was_sent(self, taken)
@@ -73,7 +73,7 @@ class SimSocket:
         if data and peer is not None:
             self._carry(lambda: peer.was_read(len(data)))
         if self._end and not self._arrived:
-            self._is_over(self._end)
+            self._on_closed(self._end)
         return data
 
     @property
@@ -119,22 +119,22 @@ class SimSocket:
                 peer._carry(lambda: self.was_closed("reset"))
             return
         peer._arrived += piece
-        peer.tell_readable()
+        peer.notify_readable()
 
-    def tell_readable(self) -> None:
-        if not self._is_told:
-            self._is_told = True
+    def notify_readable(self) -> None:
+        if not self._has_notified:
+            self._has_notified = True
             self._call(self._readable)
 
     def _readable(self) -> None:
-        self._is_told = False
+        self._has_notified = False
         if self._arrived:
             self.on_readable()
 
     def was_read(self, size: int) -> None:
         self._taken_bytes -= size
-        if self._wants_room and not self.is_over:
-            self._wants_room = False
+        if self._is_blocked and not self.is_over:
+            self._is_blocked = False
             self._call(self.on_writable)
 
     def was_closed(self, reason: str) -> None:
@@ -143,9 +143,9 @@ class SimSocket:
         if reason == "closed" and self._arrived:
             self._end = reason
             return
-        self._is_over(reason)
+        self._on_closed(reason)
 
-    def _is_over(self, reason: str) -> None:
+    def _on_closed(self, reason: str) -> None:
         was_over = self.is_over
         self.vanish()
         if not was_over:
@@ -158,7 +158,7 @@ class SimSocket:
         kept = data[: self._network.random.randrange(len(data) + 1)]
         if kept and self.peer is not None and not self.peer.is_over:
             self.peer._arrived += kept
-            self.peer.tell_readable()
+            self.peer.notify_readable()
 
     def _call(self, action: Action) -> None:
         self.node.soon(lambda: None if self.is_over else action())

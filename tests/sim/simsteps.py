@@ -15,12 +15,12 @@ from sim.simclients import RETRY_US, SimClient
 
 Result = TypeVar("Result")
 
-Told = Callable[[Any], None]
-Wait = Callable[[Told], object]
+Then = Callable[[Any], None]
+Wait = Callable[[Then], object]
 Steps = Generator[Wait, Any, Result]
 
 # Retriable errors, and errors of a producer that was fenced by another one.
-PASSING = {
+RETRIABLE = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.REQUEST_TIMED_OUT,
@@ -35,7 +35,7 @@ PASSING = {
 FENCED = {ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH}
 
 
-class Spoilt(Exception):
+class TransactionFailed(Exception):
     """Raised when the current transaction cannot be committed."""
 
     def __init__(self, code: ErrorCode) -> None:
@@ -58,7 +58,7 @@ class SimSteps(SimClient):
 
     def begin(self) -> None:
         self._steps = self.live()
-        self.node.soon(lambda: self._go_on(None))
+        self.node.soon(lambda: self._continue(None))
 
     def pump(self) -> None:
         """Do nothing: the generator itself notices that the client drains."""
@@ -68,7 +68,7 @@ class SimSteps(SimClient):
         self._is_ended = True
         self.link.leave()
 
-    def _go_on(self, result: object) -> None:
+    def _continue(self, result: object) -> None:
         assert self._steps is not None, "it has begun"
         try:
             wait = self._steps.send(result)
@@ -79,34 +79,34 @@ class SimSteps(SimClient):
 
     def _soon(self, result: object) -> None:
         """Continue in another turn: a link may call back at once, while the generator is still running."""
-        self.node.soon(lambda: self._go_on(result))
+        self.node.soon(lambda: self._continue(result))
 
     # What can be waited for.
 
-    def ask(self, message: object, version: int, answer: type) -> Wait:
+    def request(self, message: object, version: int, answer: type) -> Wait:
         """Send the request; the result is its response, or None if there will be none."""
-        return lambda then: self.link.ask(message, version, answer, then)
+        return lambda then: self.link.send_request(message, version, answer, then)
 
-    def ask_all(self, messages: Sequence[object], version: int, answer: type) -> Wait:
-        """Pipeline some requests; the result is a list with the result of `ask` for each."""
+    def request_all(self, messages: Sequence[object], version: int, answer: type) -> Wait:
+        """Pipeline some requests; the result is a list with the result of `request` for each."""
 
-        def begin(then: Told) -> None:
+        def begin(then: Then) -> None:
             answers: dict[int, Any] = {}
 
-            def answered(place: int, told: object) -> None:
-                answers[place] = told
+            def answered(place: int, response: object) -> None:
+                answers[place] = response
                 if len(answers) == len(messages):
                     then([answers[place] for place in range(len(messages))])
 
             for place, message in enumerate(messages):
-                self.link.ask(message, version, answer, partial(answered, place))
+                self.link.send_request(message, version, answer, partial(answered, place))
 
         return begin
 
     def pause(self, range_us: tuple[int, int]) -> Wait:
         return lambda then: self.node.after(self.random.randrange(*range_us), lambda: then(None))
 
-    def insist(
+    def request_with_retries(
         self, message: object, version: int, answer: type, code_of: Callable[[Any], int], *, patience: float = 1.0
     ) -> Steps[tuple[Any, ErrorCode]]:
         """Retry the request on transient errors; return the response and its error.
@@ -114,19 +114,21 @@ class SimSteps(SimClient):
         With a `patience` below 1 the client may give up after a lost response, with REQUEST_TIMED_OUT.
         """
         while True:
-            told = yield self.ask(message, version, answer)
-            code = None if told is None else ErrorCode(code_of(told))
-            if code is not None and code not in PASSING:
-                return told, code
+            response = yield self.request(message, version, answer)
+            code = None if response is None else ErrorCode(code_of(response))
+            if code is not None and code not in RETRIABLE:
+                return response, code
             if code is None and self.random.random() >= patience:
                 return None, ErrorCode.REQUEST_TIMED_OUT
-            self.tell("again", f"{type(message).__name__} {'no answer' if code is None else code.name}")
+            self.add_event("again", f"{type(message).__name__} {'no answer' if code is None else code.name}")
             yield self.pause(RETRY_US)
 
     def find_coordinator(self, key: str, key_type: int) -> Steps[None]:
         """Look up the coordinator; the first lookup creates its internal topic."""
         request = FindCoordinatorRequest(key=key, key_type=key_type)
-        _, code = yield from self.insist(request, 2, FindCoordinatorResponse, lambda told: told.error_code)
+        _, code = yield from self.request_with_retries(
+            request, 2, FindCoordinatorResponse, lambda response: response.error_code
+        )
         assert code is ErrorCode.NONE, f"{self.name} has no coordinator: {code.name}"
 
     def find_all(self, topics: list[Any]) -> Steps[None]:

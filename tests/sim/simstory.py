@@ -89,7 +89,7 @@ class Story:
         """Send a record to the leader; the returned object contains the outcome once it is known."""
         outcome: list[ErrorCode | None] = []
         topic_id = self.cluster.assignment(TOPIC).topic_id
-        self.clients.heard(topic_id, PARTITION, self.state)
+        self.clients.learn_leader(topic_id, PARTITION, self.state)
         self.clients.write(topic_id, PARTITION, acks, outcome.append, count=1)
         return outcome
 

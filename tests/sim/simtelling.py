@@ -14,10 +14,10 @@ from odradek.core.broker.effects import Change, Changed
 from odradek.core.kernel.cluster_view import TopicInfo
 from odradek.core.kernel.moment import Moment
 from sim.simthreads import CHANGES, SimThreads
-from support.told import OneController, Telling
+from support.told import OneController, PreparedRequest
 
 
-class SimTelling:
+class SimControllerUpdates:
     """The queue of one process; implements net.effects.Member."""
 
     def __init__(
@@ -34,14 +34,14 @@ class SimTelling:
         self._now = now
         self._add_slices = add_slices
         self._changes: deque[Changed] = deque()  # The controller has not checked them yet.
-        self._telling: deque[Telling] = deque()  # The requests for a change, or for the start.
+        self._requests: deque[PreparedRequest] = deque()  # The requests for a change, or for the start.
         self._under_way: Changed | None = None
-        self._is_telling = False
+        self._is_sending = False
 
     def begin(self, topics: Iterable[TopicInfo]) -> None:
         """Send the initial requests to a broker that has started."""
-        self._telling.extend(self._controller.everything(map(self._led, topics)))
-        self._go_on()
+        self._requests.extend(self._controller.initial_requests(map(self._led, topics)))
+        self._continue()
 
     def _led(self, topic: TopicInfo) -> TopicInfo:
         """Return the topic with this broker as its leader, which the tree does not contain."""
@@ -54,30 +54,32 @@ class SimTelling:
     def changed(self, change: Change, changed: Changed) -> None:
         """Announce a change after all earlier ones."""
         self._changes.append(changed)
-        self._go_on()
+        self._continue()
 
-    def _go_on(self) -> None:
+    def _continue(self) -> None:
         """Start the next request if none is running, and complete changes without pending requests."""
-        if self._is_telling:
+        if self._is_sending:
             return
-        while not self._telling:
+        while not self._requests:
             if self._under_way is not None:
                 self._broker.on_event(self._under_way, self._now())
                 self._under_way = None
             if not self._changes:
                 return
             self._under_way = self._changes.popleft()
-            there = self._under_way.topics.items()
-            self._telling.extend(self._controller.change({name: topic and self._led(topic) for name, topic in there}))
-        self._is_telling = True
-        telling = self._telling.popleft()
+            topics = self._under_way.topics.items()
+            self._requests.extend(
+                self._controller.requests_for({name: topic and self._led(topic) for name, topic in topics})
+            )
+        self._is_sending = True
+        request = self._requests.popleft()
         self._threads.submit(
             CHANGES,
-            lambda: telling.make_files(self._broker, self._now().wall),
-            lambda _: self._add_slices(self._take_in(telling)),
+            lambda: request.make_files(self._broker, self._now().wall),
+            lambda _: self._add_slices(self._apply(request)),
         )
 
-    def _take_in(self, telling: Telling) -> Iterator[None]:
-        yield from telling.take_in(self._broker, self._now())
-        self._is_telling = False
-        self._go_on()
+    def _apply(self, request: PreparedRequest) -> Iterator[None]:
+        yield from request.apply(self._broker, self._now())
+        self._is_sending = False
+        self._continue()

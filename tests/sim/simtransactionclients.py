@@ -52,13 +52,13 @@ class TransactionClients(SimReplicaClients):
         if not self.are_done:
             Transactor(self, self.random.choice(("one", "two")))
 
-    def took_over(self, transactional_id: str, who: Transactor, producer_id: int, epoch: int) -> None:
+    def on_takeover(self, transactional_id: str, owner: Transactor, producer_id: int, epoch: int) -> None:
         """Record the owner of the id: the producer with the greatest epoch, which must be unique."""
         producer, known = (producer_id, epoch), self._epochs.get(transactional_id, (-1, -1))
         assert producer != known, f"{transactional_id} gets {producer} twice"
         if producer > known:
             self._epochs[transactional_id] = producer
-            self.owners[transactional_id] = who
+            self.owners[transactional_id] = owner
 
     def new_value(self, transaction: Transaction) -> bytes:
         value = b"%d in a transaction" % next(self._values)
@@ -67,10 +67,10 @@ class TransactionClients(SimReplicaClients):
         self._by_value[value] = transaction
         return value
 
-    def ask(
+    def send_request(
         self, broker: BrokerId, message: object, kind: type[T], version: int, then: Callable[[T | None], None]
     ) -> None:
-        self._ask(broker, message, kind, version, then)
+        self._send_request(broker, message, kind, version, then)
 
     # Read-committed consumers.
 
@@ -83,16 +83,16 @@ class TransactionClients(SimReplicaClients):
         leader = self.leader(topic_id, partition)
         if leader is not None:
             offset = self.random.randrange(4 * len(self._transactions) + 1)
-            asked = [FetchPartition(partition=partition.partition, fetch_offset=offset, partition_max_bytes=MIB)]
+            partitions = [FetchPartition(partition=partition.partition, fetch_offset=offset, partition_max_bytes=MIB)]
             request = FetchRequest(
                 max_wait_ms=0,
                 min_bytes=1,
                 max_bytes=MIB,
                 isolation_level=READ_COMMITTED,
-                topics=[FetchTopic(topic_id=topic_id, partitions=asked)],
+                topics=[FetchTopic(topic_id=topic_id, partitions=partitions)],
                 forgotten_topics_data=[],
             )
-            self._ask(leader, request, FetchResponse, FETCH, lambda answer: self._was_read(partition, answer))
+            self._send_request(leader, request, FetchResponse, FETCH, lambda answer: self._was_read(partition, answer))
         self.cluster.clients.after(self.random.randrange(1, READ_US), self._read)
 
     def _was_read(self, partition: TopicPartition, answer: FetchResponse | None) -> None:
@@ -101,7 +101,9 @@ class TransactionClients(SimReplicaClients):
                 assert isinstance(part.records, bytes | bytearray | memoryview | None)
                 aborted = [(one.producer_id, one.first_offset) for one in part.aborted_transactions or ()]
                 for value in committed(memoryview(part.records or b""), aborted):
-                    assert self._by_value[value].commit_asked, f"{partition} shows {value!r}, which nobody committed"
+                    assert self._by_value[value].is_commit_requested, (
+                        f"{partition} shows {value!r}, which nobody committed"
+                    )
                     self._seen[partition].add(value)
 
     # Invariants without activity.
@@ -143,12 +145,12 @@ class TransactionClients(SimReplicaClients):
 
 def committed(records: memoryview, aborted: Iterable[tuple[int, int]]) -> Iterator[bytes]:
     """Yield the values that a read-committed consumer keeps (KIP-98)."""
-    left, open_ones = sorted(aborted, key=itemgetter(1)), set[int]()
+    left, open_producers = sorted(aborted, key=itemgetter(1)), set[int]()
     for batch in iter_batches(records):
         while left and left[0][1] <= batch.last_offset:
-            open_ones.add(left.pop(0)[0])
+            open_producers.add(left.pop(0)[0])
         marker = end_marker(Batch.trusted(batch.view)) if batch.is_control else None
         if marker is not None and not marker.is_commit:
-            open_ones.discard(batch.producer_id)
-        if not batch.is_control and batch.producer_id not in open_ones:
+            open_producers.discard(batch.producer_id)
+        if not batch.is_control and batch.producer_id not in open_producers:
             yield from (record.value or b"" for record in decode(batch))

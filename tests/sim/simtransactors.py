@@ -40,7 +40,7 @@ RETRY_US = 100 * MILLISECOND_US
 ADDED_BEFORE = 11  # The last version of Produce that requires AddPartitionsToTxn.
 STATE = TopicPartition(TRANSACTION_STATE, 0)
 PARTITIONS = tuple(TopicPartition(ACCOUNTS, index) for index in range(2))
-PASSING = RETRIABLE | {
+RETRIABLE_IN_TRANSACTION = RETRIABLE | {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR,
@@ -52,7 +52,7 @@ Wait: TypeAlias = int | Callable[[Callable[[Any], None]], None]  # A pause in mi
 Steps: TypeAlias = Generator[Wait, Any, R]
 
 
-class Spoilt(Exception):
+class TransactionFailed(Exception):
     """Raised when a transaction cannot continue as planned."""
 
 
@@ -61,7 +61,7 @@ class Transaction:
 
     def __init__(self) -> None:
         self.values: dict[TopicPartition, bytes] = {}
-        self.commit_asked = False
+        self.is_commit_requested = False
         self.is_committed: bool | None = None  # None until its end is acknowledged.
 
 
@@ -75,17 +75,17 @@ class Transactor:
         self._producer = (-1, -1)
         self._sequences: dict[TopicPartition, int] = {}
         self._steps = self._run()
-        self._go_on(None)
+        self._continue(None)
 
-    def _go_on(self, value: object) -> None:
+    def _continue(self, value: object) -> None:
         try:
             wait = self._steps.send(value)
         except StopIteration:
             return
         if isinstance(wait, int):
-            self._clients.cluster.clients.after(wait, lambda: self._go_on(None))
+            self._clients.cluster.clients.after(wait, lambda: self._continue(None))
         else:
-            wait(self._go_on)
+            wait(self._continue)
 
     @property
     def _is_deposed(self) -> bool:
@@ -100,7 +100,7 @@ class Transactor:
                     return
             try:
                 yield from self._transaction()
-            except Spoilt:
+            except TransactionFailed:
                 is_known = False
                 if self._is_deposed:
                     return
@@ -112,41 +112,41 @@ class Transactor:
         while not self._clients.are_done:
             if self._is_deposed:
                 return False
-            answer = yield from self._ask(STATE, request, InitProducerIdResponse, 4)
+            answer = yield from self._request(STATE, request, InitProducerIdResponse, 4)
             if answer is not None and not answer.error_code:
-                self._clients.took_over(self._transactional_id, self, answer.producer_id, answer.producer_epoch)
+                self._clients.on_takeover(self._transactional_id, self, answer.producer_id, answer.producer_epoch)
                 self._producer = answer.producer_id, answer.producer_epoch
                 self._sequences.clear()
                 return True
-            assert answer is None or answer.error_code in PASSING, f"{ErrorCode(answer.error_code)}"
+            assert answer is None or answer.error_code in RETRIABLE_IN_TRANSACTION, f"{ErrorCode(answer.error_code)}"
             yield self._random.randrange(1, RETRY_US)
         return False
 
     def _transaction(self) -> Steps[None]:
-        """Play one transaction; raise Spoilt if it cannot be ended, or its outcome is unknown."""
+        """Play one transaction; raise TransactionFailed if it cannot be ended, or its outcome is unknown."""
         transaction, is_whole = Transaction(), False
         try:
             yield from self._add()
             for partition in PARTITIONS:
                 yield from self._write(transaction, partition)
             is_whole = True
-        except Spoilt:
+        except TransactionFailed:
             if self._random.random() < 0.5:
                 raise
         is_commit = is_whole and self._random.random() < 0.6
         if self._random.random() < 0.1:
-            raise Spoilt  # The transaction stays open until the next one or its timeout aborts it.
-        transaction.commit_asked = is_commit
+            raise TransactionFailed  # The transaction stays open until the next one or its timeout aborts it.
+        transaction.is_commit_requested = is_commit
         request = EndTxnRequest(
             transactional_id=self._transactional_id,
             producer_id=self._producer[0],
             producer_epoch=self._producer[1],
             committed=is_commit,
         )
-        yield from self._insist(STATE, request, EndTxnResponse, 3, lambda answer: answer.error_code)
+        yield from self._request_with_retries(STATE, request, EndTxnResponse, 3, lambda answer: answer.error_code)
         transaction.is_committed = is_commit
         if not is_whole:
-            raise Spoilt  # The written sequences are unknown.
+            raise TransactionFailed  # The written sequences are unknown.
 
     def _add(self) -> Steps[None]:
         topic = AddPartitionsToTxnTopic(name=ACCOUNTS, partitions=[one.partition for one in PARTITIONS])
@@ -158,11 +158,11 @@ class Transactor:
         )
 
         def code(answer: AddPartitionsToTxnResponse) -> int:
-            (told,) = answer.results_by_topic_v3_and_below
-            codes = {one.partition_error_code for one in told.results_by_partition}
+            (result,) = answer.results_by_topic_v3_and_below
+            codes = {one.partition_error_code for one in result.results_by_partition}
             return max(codes - {ErrorCode.OPERATION_NOT_ATTEMPTED}, default=0, key=abs)
 
-        yield from self._insist(STATE, request, AddPartitionsToTxnResponse, 3, code)
+        yield from self._request_with_retries(STATE, request, AddPartitionsToTxnResponse, 3, code)
 
     def _write(self, transaction: Transaction, partition: TopicPartition) -> Steps[None]:
         value = self._clients.new_value(transaction)
@@ -188,33 +188,33 @@ class Transactor:
             (part,) = answer.responses[0].partition_responses
             return part.error_code
 
-        yield from self._insist(partition, request, ProduceResponse, ADDED_BEFORE, code)
+        yield from self._request_with_retries(partition, request, ProduceResponse, ADDED_BEFORE, code)
 
     # Requests.
 
-    def _ask(self, at: TopicPartition, message: object, kind: type[T], version: int) -> Steps[T | None]:
+    def _request(self, at: TopicPartition, message: object, kind: type[T], version: int) -> Steps[T | None]:
         """Send a request to the supposed leader; return None without a response."""
         topic_id = self._clients.cluster.assignment(at.topic).topic_id
         broker = self._clients.leader(topic_id, at)
         if broker is None:
             yield RETRY_US
             return None
-        answer: T | None = yield lambda then: self._clients.ask(broker, message, kind, version, then)
+        answer: T | None = yield lambda then: self._clients.send_request(broker, message, kind, version, then)
         return answer
 
-    def _insist(
+    def _request_with_retries(
         self, at: TopicPartition, message: object, kind: type[T], version: int, code_of: Callable[[T], int]
     ) -> Steps[None]:
-        """Retry a request until it succeeds; raise Spoilt for a permanent error, or when it gives up."""
+        """Retry a request until it succeeds; raise TransactionFailed for a permanent error, or when it gives up."""
         while self._random.random() < 0.95 or self._clients.are_done:
             was_deposed = self._is_deposed
-            answer = yield from self._ask(at, message, kind, version)
+            answer = yield from self._request(at, message, kind, version)
             code = None if answer is None else ErrorCode(code_of(answer))
             if code is ErrorCode.NONE:
                 assert not was_deposed, f"{self._transactional_id} is fenced, and may {type(message).__name__}"
                 return
-            if code is not None and code not in PASSING:
+            if code is not None and code not in RETRIABLE_IN_TRANSACTION:
                 assert code is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, f"{at} has lost what it acknowledged"
-                raise Spoilt
+                raise TransactionFailed
             yield self._random.randrange(1, RETRY_US)
-        raise Spoilt
+        raise TransactionFailed

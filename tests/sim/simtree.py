@@ -110,7 +110,7 @@ class SimTree:
         self._timeout_us = timeout_ms * MILLISECOND_US
         self._watches: dict[tuple[str, str], dict[Watch, None]] = {}
         self._listeners: list[SessionListener] = []
-        self._last_told_us = 0
+        self._last_notified_us = 0
         self._deadline_us = server.clock.now_us + self._timeout_us
         self._is_checked = False
         self._is_closed = False
@@ -140,19 +140,19 @@ class SimTree:
         self._watches.clear()
         self._server.end(self.session_id)
         if not self._is_closed:
-            self._tell_listeners(SessionState.EXPIRED)
+            self._notify_listeners(SessionState.EXPIRED)
 
     def cut_off(self) -> None:
         """Cut the session off; it loses its watches, as in ZooKeeper's client library on SUSPENDED."""
         self.is_cut_off = True
         self._watches.clear()
-        self._tell_listeners(SessionState.SUSPENDED)
+        self._notify_listeners(SessionState.SUSPENDED)
 
     def reconnect(self) -> None:
         self.is_cut_off = False
         if self.session_id in self._server.sessions:
             self.beat()
-            self._tell_listeners(SessionState.CONNECTED)
+            self._notify_listeners(SessionState.CONNECTED)
 
     def abandon(self) -> None:
         """End the process of the session, which then expires after its timeout."""
@@ -246,15 +246,15 @@ class SimTree:
         for watch in fired:
             self._later(lambda watch=watch: watch(event))  # type: ignore[misc]
 
-    def _tell_listeners(self, state: SessionState) -> None:
+    def _notify_listeners(self, state: SessionState) -> None:
         for listener in self._listeners:
             self._later(lambda listener=listener: listener(state))  # type: ignore[misc]
 
     def _later(self, call: Callable[[], None]) -> None:
         """Deliver all events of a session in order."""
         clock = self._server.clock
-        self._last_told_us = max(self._last_told_us, clock.now_us + self._server.watch_delay_us())
-        clock.at(self._last_told_us, lambda: None if self._is_closed else _called(call))
+        self._last_notified_us = max(self._last_notified_us, clock.now_us + self._server.watch_delay_us())
+        clock.at(self._last_notified_us, lambda: None if self._is_closed else _called(call))
 
 
 def _called(call: Callable[[], None]) -> None:

@@ -16,10 +16,10 @@ from sim.simrequests import Lines
 if TYPE_CHECKING:
     from sim.simreplicated import SimReplicated
 
-AGAIN_US = 100 * MILLISECOND_US  # Pause before a request without a response is resent.
+RETRY_US = 100 * MILLISECOND_US  # Pause before a request without a response is resent.
 
 
-class Way:
+class RequestQueue:
     """The queue of requests of a controller to one broker; those of an earlier process are dropped."""
 
     def __init__(self, lines: Lines, sender: SimMember, receiver: SimReplicated) -> None:
@@ -46,7 +46,7 @@ class Way:
         if not self._lines.loses(self._sender.id, self._receiver.id):
             self._receiver.node.soon(lambda: self._arrived(life, request))
         if self._sender.node.life == life:
-            self._clock.after(AGAIN_US, lambda: self._deliver(life, request))
+            self._clock.after(RETRY_US, lambda: self._deliver(life, request))
         else:
             self._waiting.clear()
 
@@ -62,7 +62,7 @@ class Way:
         self._waiting.popleft()
         sender = self._sender
         if errors is not None and sender.is_alive and sender.node.life == life:
-            sender.tell(events.Answered(request, errors))
+            sender.put_event(events.Answered(request, errors))
         if self._waiting:
             following = self._waiting[0]
             self._clock.after(self._lines.delay_us(), lambda: self._deliver(*following))

@@ -61,7 +61,7 @@ class Superseding:
         """Return the times from which read-committed consumers need not see a value; NEVER_US for most."""
         return self._since_us
 
-    def may_be_gone(self, value: Value) -> bool:
+    def may_be_removed(self, value: Value) -> bool:
         """Return True if the value may be missing at the end, given the present ones, or if its commit is unknown."""
         sent = self._history.sent.get(value)
         if sent is None or self._history.compaction is None:
@@ -114,8 +114,8 @@ def _visible_us(sent: Sent) -> int:
     transaction = sent.transaction
     if transaction is None:
         return sent.invoked_us
-    asked_us = transaction.commit_asked_us
-    return NEVER_US if asked_us is None or transaction.is_committed is False else asked_us
+    requested_us = transaction.commit_requested_us
+    return NEVER_US if requested_us is None or transaction.is_committed is False else requested_us
 
 
 def _places(history: History) -> Mapping[Value, Sequence[int]]:

@@ -44,7 +44,7 @@ def test_a_controlled_history_breaks_no_promise(seed: int) -> None:
     check(seed, ControlledHistory)
 
 
-def nobody_is_fenced(patch: pytest.MonkeyPatch) -> None:
+def controllers_are_not_fenced(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ControlRequestHandler, "check", lambda self, sent: None)
 
 
@@ -52,16 +52,16 @@ def logs_are_not_deleted(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Storage, "delete", lambda self, name, now: None)
 
 
-def what_is_gone_is_told_on(patch: pytest.MonkeyPatch) -> None:
+def deleted_topics_stay_in_metadata(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ClusterView, "remove", lambda self, name: None)
 
 
 @pytest.mark.parametrize(
     "bug",
     [
-        nobody_is_fenced,
+        controllers_are_not_fenced,
         logs_are_not_deleted,
-        what_is_gone_is_told_on,
+        deleted_topics_stay_in_metadata,
     ],
 )
 def test_an_injected_bug_is_found(bug: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:

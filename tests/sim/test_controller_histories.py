@@ -43,7 +43,7 @@ class History:
     gathering_seconds = 0.0  # Leaders collect their changes for so long before they send them to the controller.
 
     def __init__(self, seed: int) -> None:
-        self.told: list[str] = []
+        self.trace: list[str] = []
         self.cluster = self.make(seed)
         self.random = self.cluster.random
 
@@ -60,7 +60,7 @@ class History:
         for _ in range(self.length):
             self.cluster.run(self.random.choice((0.001, 0.01, 0.1, 1.5)))
             action = self.random.choice(self.actions)
-            self.told.append(f"{self.cluster.clock.now_us}: {action.__name__}")
+            self.trace.append(f"{self.cluster.clock.now_us}: {action.__name__}")
             action(self)
         self._heal()
         self.cluster.run(CALM_SECONDS + self.gathering_seconds)
@@ -74,7 +74,7 @@ class History:
         """Resume and reconnect all brokers, with at least one alive; dead ones stay dead now and then."""
         for member in self.cluster.members.values():
             if member.node.is_paused:
-                member.node.go_on()
+                member.node.resume()
             if member.is_alive and member.tree.is_cut_off:
                 member.tree.reconnect()
         for member in self.cluster.members.values():
@@ -123,7 +123,7 @@ class History:
         member = self._member()
         if member is not None:
             if member.node.is_paused:
-                member.node.go_on()
+                member.node.resume()
             else:
                 member.node.pause()
 
@@ -253,7 +253,7 @@ def check(seed: int, kind: type[History] = History) -> None:
     try:
         history.play()
     except AssertionError as failed:
-        raise AssertionError("\n".join([f"seed {seed}", *history.told, str(failed)])) from failed
+        raise AssertionError("\n".join([f"seed {seed}", *history.trace, str(failed)])) from failed
 
 
 def check_all(seeds: Iterable[int], kind: type[History] = History) -> None:
@@ -276,15 +276,15 @@ def an_epoch_is_not_compared(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ControllerChanges, "_change", change)
 
 
-def who_is_gone_stays_in_sync(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(elections, "without", lambda state, gone: state)
+def dead_brokers_stay_in_sync(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(elections, "without", lambda state, removed: state)
 
 
 def a_restart_is_overlooked(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(controller_tree, "LiveBroker", lambda info, epoch: LiveBroker(info, 1 << 40))
 
 
-def what_is_stale_is_not_read(patch: pytest.MonkeyPatch) -> None:
+def stale_states_are_not_read_again(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Leaders, "read", lambda self, partitions: iter(()))
 
 
@@ -300,7 +300,7 @@ def a_watch_is_set_once(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ControllerTree, "_watch", once)
 
 
-def nobody_is_told_all(patch: pytest.MonkeyPatch) -> None:
+def new_brokers_get_no_full_update(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(RequestBatch, "announce", lambda self, full_update_to: None)
 
 
@@ -312,7 +312,7 @@ def a_sessions_end_is_overlooked(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SimMember, "_expired", lambda self, tree: None)
 
 
-def who_is_preferred_leads_unseen(patch: pytest.MonkeyPatch) -> None:
+def preferred_leader_is_elected_out_of_sync(patch: pytest.MonkeyPatch) -> None:
     def for_preferred(
         state: LeaderAndIsr, replicas: Sequence[BrokerId], alive: elections.Brokers
     ) -> ElectionResult | None:
@@ -322,14 +322,14 @@ def who_is_preferred_leads_unseen(patch: pytest.MonkeyPatch) -> None:
 
 
 def an_altered_topic_is_overlooked(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(SimMember, "heard_of_unclean", lambda self, name: None)
+    patch.setattr(SimMember, "on_unclean_election_enabled", lambda self, name: None)
 
 
-def a_rebalance_is_not_told(patch: pytest.MonkeyPatch) -> None:
+def rebalance_is_not_announced(patch: pytest.MonkeyPatch) -> None:
     def elect(self: Leaders, partitions: Sequence[TopicPartition], election: Election) -> Steps:
-        asked = self._context.existing(partitions)
-        yield from self.read(asked)
-        yield from self._elect(asked, election)
+        staying = self._context.existing(partitions)
+        yield from self.read(staying)
+        yield from self._elect(staying, election)
 
     patch.setattr(Leaders, "elect", elect)
 
@@ -339,16 +339,16 @@ def a_rebalance_is_not_told(patch: pytest.MonkeyPatch) -> None:
     "bug",
     [
         an_epoch_is_not_compared,
-        who_is_gone_stays_in_sync,
+        dead_brokers_stay_in_sync,
         a_restart_is_overlooked,
-        what_is_stale_is_not_read,
+        stale_states_are_not_read_again,
         a_watch_is_set_once,
-        nobody_is_told_all,
+        new_brokers_get_no_full_update,
         a_lost_connection_is_overlooked,
         a_sessions_end_is_overlooked,
-        who_is_preferred_leads_unseen,
+        preferred_leader_is_elected_out_of_sync,
         an_altered_topic_is_overlooked,
-        a_rebalance_is_not_told,
+        rebalance_is_not_announced,
     ],
 )
 def test_an_injected_bug_is_found(bug: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:

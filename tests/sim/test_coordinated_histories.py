@@ -84,15 +84,15 @@ def test_a_coordinated_history_breaks_no_promise(seed: int) -> None:
     check(seed, CoordinatedHistory)
 
 
-def what_is_open_is_stable(patch: pytest.MonkeyPatch) -> None:
+def open_transactions_are_stable(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Partition, "last_stable_offset", property(lambda self: self.positions.high_watermark))
 
 
-def who_is_fenced_goes_on(patch: pytest.MonkeyPatch) -> None:
+def fenced_producers_continue(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(rules, "check_producer", lambda was, producer: None)
 
 
-def what_is_aborted_is_not_told(patch: pytest.MonkeyPatch) -> None:
+def aborted_transactions_are_not_returned(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(AbortedTransactions, "reaching", lambda self, *_, **__: ())
 
 
@@ -101,7 +101,7 @@ def a_state_is_safe_at_once(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PendingWrite, "is_safe", True)
 
 
-def decisions_that_others_lack_are_carried_out(patch: pytest.MonkeyPatch) -> None:
+def unreplicated_decisions_are_completed(patch: pytest.MonkeyPatch) -> None:
     def resume(self: TransactionCoordinator, shard: TransactionShard, transaction: Transaction, now: Moment) -> None:
         if transaction.is_decided:
             self.completions.resume(shard, transaction, now)
@@ -111,11 +111,11 @@ def decisions_that_others_lack_are_carried_out(patch: pytest.MonkeyPatch) -> Non
 
 # With the first seed to try: rare histories appear soon after it.
 BUGS: dict[Bug, tuple[type[CoordinatedHistory], int]] = {
-    what_is_open_is_stable: (CoordinatedHistory, 0),
-    who_is_fenced_goes_on: (CoordinatedHistory, 71),
-    what_is_aborted_is_not_told: (CoordinatedHistory, 0),
+    open_transactions_are_stable: (CoordinatedHistory, 0),
+    fenced_producers_continue: (CoordinatedHistory, 71),
+    aborted_transactions_are_not_returned: (CoordinatedHistory, 0),
     a_state_is_safe_at_once: (CoordinatedHistory, 0),
-    decisions_that_others_lack_are_carried_out: (HurriedHistory, 100),
+    unreplicated_decisions_are_completed: (HurriedHistory, 100),
 }
 
 

@@ -37,8 +37,8 @@ class Handmade:
         self.history.passed(HERE, end)
         self.history.now_us = lambda: END_US
 
-    def in_transaction(self, value: str, *, is_committed: bool | None, asked_us: int | None = None) -> None:
-        transaction = Transaction("p", Identity("t", (1, 0), 0), 0, commit_asked_us=asked_us)
+    def in_transaction(self, value: str, *, is_committed: bool | None, commit_requested_us: int | None = None) -> None:
+        transaction = Transaction("p", Identity("t", (1, 0), 0), 0, commit_requested_us=commit_requested_us)
         transaction.is_committed = is_committed
         transaction.sent.append(self.history.sent[value])
         self.history.sent[value].transaction = transaction
@@ -126,7 +126,7 @@ def test_the_earliest_removal_of_a_record_is_computed() -> None:
     assert Handmade(OLD, NEW, min_lag_ms=30_000).since_us(OLD) == 31 * SECOND_US
     assert Handmade(OLD, DELETED, retention_ms=20_000).since_us(DELETED) == 21 * SECOND_US
     made = Handmade(OLD, NEW)
-    made.in_transaction(NEW, is_committed=None, asked_us=40 * SECOND_US)
+    made.in_transaction(NEW, is_committed=None, commit_requested_us=40 * SECOND_US)
     assert made.since_us(OLD) == 40 * SECOND_US
 
 

@@ -93,7 +93,7 @@ def swaps_without_a_sync(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Swap, "run", lambda self, disk, turns: run(self, Unsynced(disk), turns))
 
 
-def publishes_the_first_first(patch: pytest.MonkeyPatch) -> None:
+def publishes_the_first_segment_early(patch: pytest.MonkeyPatch) -> None:
     """Give the first of several new segments its .swap name before the others are complete."""
     init = Publication.__init__
 
@@ -128,7 +128,7 @@ def drops_markers_before_their_records(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(CleanedTransactions, "passes_control", lambda self, batch: passes(self, batch) or True)
 
 
-def forgets_the_aborted(patch: pytest.MonkeyPatch) -> None:
+def forgets_aborted_transactions(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(CleanedSegments, "end_aborted", lambda self, aborted: None)
 
 
@@ -187,12 +187,12 @@ def replaces_one_segment_too_many(patch: pytest.MonkeyPatch) -> None:
 BROKEN = {
     replaces_one_segment_too_many: 0,
     swaps_without_a_sync: 740,
-    publishes_the_first_first: 600,
+    publishes_the_first_segment_early: 600,
     keeps_no_end: 0,
     keeps_no_last_of_a_producer: 0,
     drops_markers_at_once: 0,
     drops_markers_before_their_records: 0,
-    forgets_the_aborted: 240,
+    forgets_aborted_transactions: 240,
     ends_one_too_far: 0,
     drops_tombstones_too_early: 40,
     cleans_open_transactions: 0,

@@ -16,16 +16,16 @@ from odradek.log.files.disk_failures import LogDamaged
 from odradek.record.builder import encode_batch
 from sim.bugs import (
     Bug,
-    anybody_is_elected,
-    fetches_do_not_say_what_they_follow,
+    damaged_leader_does_not_resign,
+    damaged_replica_is_truncated_at_once,
+    elections_are_always_unclean,
+    epoch_end_lacks_its_epoch,
+    fetches_lack_last_fetched_epoch,
     leader_epochs_are_not_compared,
     logs_are_cut_at_the_high_watermark,
     logs_are_not_compared,
-    snapshots_have_the_last_batch_alone,
-    what_is_proposed_does_not_count,
-    where_an_epoch_ends_is_told_alone,
-    who_is_damaged_is_cut_at_once,
-    who_is_damaged_leads_on,
+    proposed_isr_is_ignored,
+    snapshots_keep_only_the_last_batch,
 )
 from sim.simidempotent import ALL
 from sim.simreplicaclients import LEADER
@@ -134,7 +134,7 @@ def test_kip_497_a_proposed_isr_counts_before_its_confirmation() -> None:
     story.ends()
 
 
-def a_follower_missed_two_leaders(protocol: str) -> None:
+def follower_missed_two_leaders(protocol: str) -> None:
     """Play a follower with a record that all others lack, and that does not know that its leader led twice.
 
     In between another broker led, and wrote a different record in that place.
@@ -167,7 +167,7 @@ def a_follower_missed_two_leaders(protocol: str) -> None:
 
 @pytest.mark.parametrize("protocol", [NEWEST, WITHOUT_EPOCHS_IN_FETCH])
 def test_kip_320_a_follower_in_an_older_epoch_does_not_count(protocol: str) -> None:
-    a_follower_missed_two_leaders(protocol)
+    follower_missed_two_leaders(protocol)
 
 
 def test_kip_595_a_fetch_names_the_epoch_of_the_record_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,14 +181,14 @@ def test_kip_595_a_fetch_names_the_epoch_of_the_record_before_it(monkeypatch: py
     """
     with monkeypatch.context() as patch:
         leader_epochs_are_not_compared(patch)
-        a_follower_missed_two_leaders(NEWEST)
+        follower_missed_two_leaders(NEWEST)
     with monkeypatch.context() as patch:
-        fetches_do_not_say_what_they_follow(patch)
-        a_follower_missed_two_leaders(NEWEST)
+        fetches_lack_last_fetched_epoch(patch)
+        follower_missed_two_leaders(NEWEST)
     leader_epochs_are_not_compared(monkeypatch)
-    fetches_do_not_say_what_they_follow(monkeypatch)
+    fetches_lack_last_fetched_epoch(monkeypatch)
     with pytest.raises(AssertionError):
-        a_follower_missed_two_leaders(NEWEST)
+        follower_missed_two_leaders(NEWEST)
 
 
 def test_a_returning_leader_recognizes_retried_batches() -> None:
@@ -234,10 +234,10 @@ def test_a_zombie_controller_changes_nothing() -> None:
     story.wait_for(lambda: len(story.cluster.controllers) > 1)
     (active,) = [one for one in story.cluster.controllers if one is not zombie]
     active.node.pause()
-    zombie.node.go_on()
+    zombie.node.resume()
     story.cluster.run(MOMENT)
     assert story.cluster.state("topic-1", 0) is None
-    active.node.go_on()
+    active.node.resume()
     story.cluster.run(AGES)
     assert story.cluster.controllers == [active]
     story.ends()
@@ -254,7 +254,7 @@ def test_a_controller_with_an_ended_session_changes_nothing() -> None:
     (active,) = [one for one in story.cluster.controllers if one is not zombie]
     story.written()
     before = story.state
-    zombie.node.go_on()
+    zombie.node.resume()
     story.cluster.run(AGES)
     assert story.cluster.controllers == [active]
     assert story.leader == before.leader
@@ -320,7 +320,7 @@ def test_an_undamaged_replica_replaces_a_damaged_leader(controller: int) -> None
     assert not story.member(0).broker.partitions[PARTITION].log.damaged_places
 
 
-def a_damaged_leader_leads_no_more() -> None:
+def damaged_leader_resigns() -> None:
     test_an_undamaged_replica_replaces_a_damaged_leader(1)
 
 
@@ -377,8 +377,8 @@ def test_the_only_replica_is_damaged_and_serves_the_rest() -> None:
     story.written()
 
 
-def who_follows_in_an_older_epoch_counted() -> None:
-    a_follower_missed_two_leaders(WITHOUT_EPOCHS_IN_FETCH)
+def follower_missed_two_leaders_without_epochs() -> None:
+    follower_missed_two_leaders(WITHOUT_EPOCHS_IN_FETCH)
 
 
 @pytest.mark.slow
@@ -387,15 +387,15 @@ def who_follows_in_an_older_epoch_counted() -> None:
     [
         (test_kip_101_acknowledged_records_survive_a_following_and_election, logs_are_cut_at_the_high_watermark),
         (test_kip_101_logs_do_not_diverge_after_a_leader_was_ahead, logs_are_not_compared),
-        (test_kip_279_logs_do_not_diverge_over_two_fast_leader_changes, where_an_epoch_ends_is_told_alone),
-        (test_kip_497_a_proposed_isr_counts_before_its_confirmation, what_is_proposed_does_not_count),
-        (who_follows_in_an_older_epoch_counted, leader_epochs_are_not_compared),
-        (test_a_returning_leader_recognizes_retried_batches, snapshots_have_the_last_batch_alone),
+        (test_kip_279_logs_do_not_diverge_over_two_fast_leader_changes, epoch_end_lacks_its_epoch),
+        (test_kip_497_a_proposed_isr_counts_before_its_confirmation, proposed_isr_is_ignored),
+        (follower_missed_two_leaders_without_epochs, leader_epochs_are_not_compared),
+        (test_a_returning_leader_recognizes_retried_batches, snapshots_keep_only_the_last_batch),
         (test_a_zombie_controller_changes_nothing, an_epoch_is_not_compared),
         (test_a_controller_with_an_ended_session_changes_nothing, a_sessions_end_is_overlooked),
-        (test_an_isr_shrunk_to_an_isolated_leader_acknowledges_nothing, anybody_is_elected),
-        (a_damaged_leader_leads_no_more, who_is_damaged_leads_on),
-        (a_damaged_leader_leads_no_more, who_is_damaged_is_cut_at_once),
+        (test_an_isr_shrunk_to_an_isolated_leader_acknowledges_nothing, elections_are_always_unclean),
+        (damaged_leader_resigns, damaged_leader_does_not_resign),
+        (damaged_leader_resigns, damaged_replica_is_truncated_at_once),
     ],
 )
 def test_a_named_history_fails_with_its_bug(

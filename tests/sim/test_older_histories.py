@@ -12,7 +12,7 @@ import pytest
 
 from odradek.base.errors import Refused
 from odradek.core.configs.broker_configs import BrokerConfigs
-from sim.bugs import Bug, logs_are_cut_at_the_high_watermark, logs_are_not_compared, who_is_behind_joins
+from sim.bugs import Bug, isr_admits_lagging_followers, logs_are_cut_at_the_high_watermark, logs_are_not_compared
 from sim.simreplicaclients import SimReplicaClients
 from sim.simreplicated import ReplicatedCluster
 from sim.test_controller_histories import History, check, check_all
@@ -38,7 +38,7 @@ class OlderHistory(ReplicatedHistory):
     def make(self, seed: int) -> ReplicatedCluster:
         cluster = super().make(seed)
         version = Random(seed).choice(VERSIONS)
-        self.told = [f"inter.broker.protocol.version {version}"]
+        self.trace = [f"inter.broker.protocol.version {version}"]
         cluster.configs = BrokerConfigs.parse({**cluster.settings, "inter.broker.protocol.version": version})
         return cluster
 
@@ -57,7 +57,7 @@ def test_an_older_history_breaks_no_promise(seed: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "bug",
-    [logs_are_cut_at_the_high_watermark, logs_are_not_compared, who_is_behind_joins],
+    [logs_are_cut_at_the_high_watermark, logs_are_not_compared, isr_admits_lagging_followers],
     ids=lambda bug: bug.__name__,
 )
 def test_an_injected_bug_is_found(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:

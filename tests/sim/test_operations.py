@@ -14,11 +14,11 @@ FIRST = Identity("transactions", (1, 0), 5)
 class Handmade:
     """A transaction of two values in two partitions, and a reader of committed records."""
 
-    def __init__(self, *, is_committed: bool | None, commit_asked_us: int | None = 30) -> None:
+    def __init__(self, *, is_committed: bool | None, commit_requested_us: int | None = 30) -> None:
         self.history = History(0, lambda: 1_000)
-        self.history.careful["consumer"] = None
+        self.history.read_committed_readers["consumer"] = None
         self.history.committed = {HERE: [], THERE: []}
-        self.transaction = Transaction("transactor", FIRST, 10, commit_asked_us=commit_asked_us, ended_us=50)
+        self.transaction = Transaction("transactor", FIRST, 10, commit_requested_us=commit_requested_us, ended_us=50)
         self.transaction.is_committed = is_committed
         self.history.transactions.append(self.transaction)
         for partition, value in ((HERE, "one"), (THERE, "two")):
@@ -57,8 +57,8 @@ def test_half_a_transaction_is_lost() -> None:
 
 
 def test_a_read_of_uncommitted_values_is_an_anomaly() -> None:
-    for outcome, asked_us in ((False, None), (None, None)):
-        made = Handmade(is_committed=outcome, commit_asked_us=asked_us)
+    for outcome, requested_us in ((False, None), (None, None)):
+        made = Handmade(is_committed=outcome, commit_requested_us=requested_us)
         assert made.found() == []
         made.read(HERE, "one")
         assert made.found() == ["aborted read"]
@@ -72,8 +72,8 @@ def test_a_read_before_the_commit_request_is_an_anomaly() -> None:
 
 
 def test_readers_of_uncommitted_records_are_left_out() -> None:
-    made = Handmade(is_committed=False, commit_asked_us=None)
-    made.history.careful.clear()
+    made = Handmade(is_committed=False, commit_requested_us=None)
+    made.history.read_committed_readers.clear()
     made.read(HERE, "one")
     assert made.found() == []
 
@@ -91,5 +91,5 @@ def test_a_write_after_fencing_is_found() -> None:
     made = Handmade(is_committed=None)
     made.history.final = {HERE: [Seen("final", 0, 900, HERE, 0, "one")]}
     assert list(not_fenced(made.history)) == []
-    made.history.identities.append(FIRST._replace(producer=(1, 1), told_us=9))
+    made.history.identities.append(FIRST._replace(producer=(1, 1), returned_us=9))
     assert list(not_fenced(made.history)) == ["one was written by (1, 0) after (1, 1) had begun"]

@@ -56,24 +56,24 @@ class Leader:
         self.batches[name].append(bytes(batch.view))
         self.ends[name] = batch.next_offset
 
-    def fetch(self, asked: ReplicaFetch) -> ErrorCode | list[tuple[TopicPartition, Fetched]]:
-        if asked.session_epoch == 0:
+    def fetch(self, request: ReplicaFetch) -> ErrorCode | list[tuple[TopicPartition, Fetched]]:
+        if request.session_epoch == 0:
             self.session_id = self.random.choice([SESSIONLESS, 1, 2, 3])
             self.session_epoch, self.session = 0, {}
-            assert not asked.forgotten
-        elif asked.session_id != self.session_id or self.session_id == SESSIONLESS:
+            assert not request.forgotten
+        elif request.session_id != self.session_id or self.session_id == SESSIONLESS:
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-        elif asked.session_epoch != self.session_epoch:
+        elif request.session_epoch != self.session_epoch:
             return ErrorCode.INVALID_FETCH_SESSION_EPOCH
         self.session_epoch += 1
-        for one in asked.forgotten:
+        for one in request.forgotten:
             assert self.session.pop(one.name, None) is not None, "only what is known is forgotten"
-        for one in asked.named:
+        for one in request.named:
             assert isinstance(one.ask, Fetch)
             self.session[one.name] = one.ask.offset
-        self.named_last = len(asked.named)
+        self.named_last = len(request.named)
         found = [(name, self._read(name, offset)) for name, offset in self.session.items()]
-        is_full = asked.session_epoch == 0
+        is_full = request.session_epoch == 0
         return [(name, answer) for name, answer in found if is_full or answer.records or answer.error]
 
     def _read(self, name: TopicPartition, offset: int) -> Fetched:
@@ -125,25 +125,25 @@ class World:
         """Handle one request if there is one, or else advance time; return whether there was one."""
         taken = self.fetchers.take_requests()
         assert loses or len({fetcher.number for fetcher, _ in taken}) == len(taken), "one of each number"
-        for fetcher, asked in taken:
+        for fetcher, request in taken:
             self.requests += 1
             assert fetcher.next_request() is None, "one at a time"
             if loses:
-                self._meanwhile(0.2, 0.1)
+                self._change_partitions(0.2, 0.1)
             leader = self._leader_of(fetcher)
-            answer = leader.fetch(asked) if isinstance(asked, ReplicaFetch) else []
+            answer = leader.fetch(request) if isinstance(request, ReplicaFetch) else []
             if loses and self.random.random() < 0.1:
                 answer = ErrorCode.NETWORK_EXCEPTION
             if isinstance(answer, ErrorCode):
-                fetcher.failed(asked, answer, self.now)
-            elif isinstance(asked, ReplicaFetch):
-                for _ in fetcher.fetched(asked, leader.session_id, answer, self.now):
+                fetcher.failed(request, answer, self.now)
+            elif isinstance(request, ReplicaFetch):
+                for _ in fetcher.fetched(request, leader.session_id, answer, self.now):
                     if loses:
-                        self._meanwhile(0.1, 0.05)
+                        self._change_partitions(0.1, 0.05)
             else:
-                assert isinstance(asked, LeaderEpochsRequest)
+                assert isinstance(request, LeaderEpochsRequest)
                 for _ in fetcher.epochs_ended(
-                    asked, [(n, ErrorCode.NONE, EpochEnd(EPOCH, Offset(0))) for n in asked.named], self.now
+                    request, [(n, ErrorCode.NONE, EpochEnd(EPOCH, Offset(0))) for n in request.named], self.now
                 ):
                     pass
         self.steady += 10
@@ -157,7 +157,7 @@ class World:
             self.leaders[fetcher] = Leader(self.random, self.leader)
         return self.leaders[fetcher]
 
-    def _meanwhile(self, toggles: float, resizes: float) -> None:
+    def _change_partitions(self, toggles: float, resizes: float) -> None:
         while self.random.random() < toggles:
             self.toggle(self.random.choice(NAMES))
         if self.random.random() < resizes:
@@ -200,17 +200,17 @@ def test_fenced_partitions_are_followed_again() -> None:
     world = World(Random(2))
     for name in NAMES:
         world.toggle(name)
-    ((fetcher, asked),) = world.fetchers.take_requests()
-    assert isinstance(asked, ReplicaFetch)
+    ((fetcher, request),) = world.fetchers.take_requests()
+    assert isinstance(request, ReplicaFetch)
     fenced = Fetched(ErrorCode.FENCED_LEADER_EPOCH, memoryview(b""))
-    for _ in fetcher.fetched(asked, SESSIONLESS, [(name, fenced) for name in NAMES], world.now):
+    for _ in fetcher.fetched(request, SESSIONLESS, [(name, fenced) for name in NAMES], world.now):
         pass
     assert not world.fetchers.take_requests()
     for name in NAMES:
         world.fetchers.follow(world.partitions[name], world.now)
-    ((_, asked),) = world.fetchers.take_requests()
-    assert isinstance(asked, ReplicaFetch)
-    assert [one.name for one in asked.named] == NAMES
+    ((_, request),) = world.fetchers.take_requests()
+    assert isinstance(request, ReplicaFetch)
+    assert [one.name for one in request.named] == NAMES
 
 
 def test_an_idle_session_names_nothing() -> None:
@@ -253,10 +253,10 @@ def test_a_newly_registered_leader_gets_a_full_fetch() -> None:
 def named_by(world: World) -> dict[int, list[TopicPartition]]:
     """Return the partitions that each fetcher requests next, by its number."""
     found = {}
-    for fetcher, asked in world.fetchers.take_requests():
-        assert isinstance(asked, ReplicaFetch)
-        found[fetcher.number] = [one.name for one in asked.named]
-        fetcher.failed(asked, ErrorCode.NETWORK_EXCEPTION, world.now)
+    for fetcher, request in world.fetchers.take_requests():
+        assert isinstance(request, ReplicaFetch)
+        found[fetcher.number] = [one.name for one in request.named]
+        fetcher.failed(request, ErrorCode.NETWORK_EXCEPTION, world.now)
     world.steady += 100
     world.timers.tick(world.now)
     return found

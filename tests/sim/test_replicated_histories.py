@@ -14,17 +14,17 @@ from odradek.base.units import BrokerId, TopicName, TopicPartition
 from sim.bugs import (
     Bug,
     a_write_is_safe_at_once,
+    broker_registers_after_power_loss,
+    controllers_are_not_fenced,
     followers_forget_producers,
+    full_leader_is_never_reinstated,
+    high_watermark_advances_too_early,
+    isr_admits_lagging_followers,
     logs_are_cut_at_the_high_watermark,
     logs_are_not_compared,
-    nobody_is_fenced,
-    the_high_watermark_moves_too_early,
-    who_had_no_room_stays_away,
-    who_is_alone_does_not_sync,
-    who_is_behind_joins,
-    who_lacks_a_log_goes_on,
-    who_lost_power_goes_on,
-    who_starts_without_room_stays_away,
+    lone_leader_does_not_sync,
+    missing_logs_are_ignored,
+    unopened_log_is_never_reopened,
 )
 from sim.simreplicaclients import SimReplicaClients
 from sim.simreplicated import ReplicatedCluster, SimReplicated
@@ -125,32 +125,32 @@ class ReplicatedHistory(History):
         cluster = self.cluster
         if not self.clients.waits_for_all:
             return  # Records that only the leader must have are lost with it.
-        self._make_well()
+        self._heal_brokers()
         victim = self._member()
-        if isinstance(victim, SimReplicated) and not victim.failed and not self._is_to_hear_that_it_is_last(victim):
+        if isinstance(victim, SimReplicated) and not victim.failed and not self._is_last_in_sync_unknowingly(victim):
             victim.lose_power()
             if self.random.random() < 0.5:
                 victim.start()
             cluster.run(CALM_SECONDS)
 
-    def _make_well(self) -> None:
+    def _heal_brokers(self) -> None:
         cluster = self.cluster
         cluster.lines.cuts.clear()
         for member in cluster.alive:
             if member.node.is_paused:
-                member.node.go_on()
+                member.node.resume()
             if member.tree.is_cut_off:
                 member.tree.reconnect()
         cluster.run(CALM_SECONDS)
 
-    def _is_to_hear_that_it_is_last(self, member: SimReplicated) -> bool:
+    def _is_last_in_sync_unknowingly(self, member: SimReplicated) -> bool:
         for partition, replica in member.broker.partitions.items():
             state = self.cluster.state(*partition)
             if state is not None and state.isr == (member.id,) and state.leader_epoch > replica.info.leader_epoch:
                 return True
         return False
 
-    def _others_have(self, partition: TopicPartition, broker: BrokerId) -> bool:
+    def _is_held_by_others(self, partition: TopicPartition, broker: BrokerId) -> bool:
         state = self.cluster.state(*partition)
         others = [one for one in self.cluster.alive if one.id != broker and partition not in one.failed]
         return state is not None and any(one.id in state.isr for one in others)
@@ -159,12 +159,12 @@ class ReplicatedHistory(History):
         """Kill a broker, and restart it at once, or soon, without a log that another one in sync has."""
         if not self.clients.waits_for_all:
             return
-        self._make_well()
+        self._heal_brokers()
         victim = self._member()
         if not isinstance(victim, SimReplicated) or victim.failed:
             return
-        if others_have := [one for one in victim.broker.partitions if self._others_have(one, victim.id)]:
-            victim.lose_log(self.random.choice(others_have))
+        if held_by_others := [one for one in victim.broker.partitions if self._is_held_by_others(one, victim.id)]:
+            victim.lose_log(self.random.choice(held_by_others))
             if self.random.random() < 0.8:
                 self.cluster.run(self.random.choice((0.0, 0.3)))
                 victim.start()
@@ -229,18 +229,18 @@ def test_a_replicated_history_breaks_no_promise(seed: int) -> None:
 
 # With the first seed to try: rare histories appear soon after it.
 BUGS: dict[Bug, int] = {
-    the_high_watermark_moves_too_early: 0,
+    high_watermark_advances_too_early: 0,
     logs_are_cut_at_the_high_watermark: 30,
     logs_are_not_compared: 0,
-    nobody_is_fenced: 0,
-    who_is_behind_joins: 0,
+    controllers_are_not_fenced: 0,
+    isr_admits_lagging_followers: 0,
     a_write_is_safe_at_once: 0,
     followers_forget_producers: 0,
-    who_is_alone_does_not_sync: 0,
-    who_lost_power_goes_on: 60,
-    who_lacks_a_log_goes_on: 260,
-    who_had_no_room_stays_away: 0,
-    who_starts_without_room_stays_away: 30,
+    lone_leader_does_not_sync: 0,
+    broker_registers_after_power_loss: 60,
+    missing_logs_are_ignored: 260,
+    full_leader_is_never_reinstated: 0,
+    unopened_log_is_never_reopened: 30,
 }
 
 

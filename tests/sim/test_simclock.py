@@ -40,7 +40,7 @@ def test_a_paused_node_runs_due_events_later() -> None:
     clock.run_until(15)
     node.pause()
     clock.run_until(30)
-    node.go_on()
+    node.resume()
     clock.run_idle()
     assert happened == ["10 at 10", "20 at 30", "40 at 40"]
 

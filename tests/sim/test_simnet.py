@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from sim.simclock import SECOND_US, SimClock, SimNode
-from sim.simnet import GIVES_UP_US, SimNetwork
+from sim.simnet import GIVE_UP_US, SimNetwork
 from sim.simsocket import SimSocket
 
 PORT = 9092
@@ -22,7 +22,7 @@ class Net:
         self.client, self.server = (SimNode(self.clock, name, Random(0)) for name in ("client", "server"))
         for node in (self.client, self.server):
             self.network.add(node)
-        self.got, self.pieces, self.told = bytearray(), 0, list[str]()
+        self.got, self.pieces, self.closings = bytearray(), 0, list[str]()
         self.reads = reads
         self.accepted: SimSocket | None = None
         self.network.listen(self.server, PORT, self._accept)
@@ -31,13 +31,13 @@ class Net:
 
     def connect(self) -> SimSocket:
         socket = self.network.connect(self.client, "server", PORT)
-        socket.on_closed = lambda reason: self.told.append(f"client {reason}")
+        socket.on_closed = lambda reason: self.closings.append(f"client {reason}")
         return socket
 
     def _accept(self, socket: SimSocket) -> None:
         self.accepted = socket
         socket.on_readable = lambda: self.read() if self.reads else None
-        socket.on_closed = lambda reason: self.told.append(f"server {reason}")
+        socket.on_closed = lambda reason: self.closings.append(f"server {reason}")
 
     def read(self) -> None:
         assert self.accepted is not None
@@ -56,7 +56,7 @@ def test_all_bytes_arrive_in_order(seed: int) -> None:
     net.socket.close()
     net.later()
     assert bytes(net.got) == data
-    assert net.told == ["server closed"]
+    assert net.closings == ["server closed"]
 
 
 def test_pieces_are_cut_anywhere() -> None:
@@ -88,7 +88,7 @@ def test_a_connection_without_a_listener_is_refused() -> None:
     net.network.stop_listening(net.server, PORT)
     net.connect()
     net.later()
-    assert net.told == ["client refused"]
+    assert net.closings == ["client refused"]
 
 
 def test_a_reset_loses_last_bytes_only() -> None:
@@ -99,7 +99,7 @@ def test_a_reset_loses_last_bytes_only() -> None:
         net.network.reset(net.socket)
         net.later()
         assert data.startswith(bytes(net.got))
-        assert sorted(net.told) == ["client reset", "server reset"]
+        assert sorted(net.closings) == ["client reset", "server reset"]
         lengths.add(len(net.got))
     assert lengths
 
@@ -124,8 +124,8 @@ def test_a_link_that_stays_cut_ends_its_connections() -> None:
     net = Net()
     net.network.cut("client", "server")
     net.socket.write(b"one")
-    net.later(GIVES_UP_US // SECOND_US + 1)
-    assert net.told == ["client timed out"]
+    net.later(GIVE_UP_US // SECOND_US + 1)
+    assert net.closings == ["client timed out"]
 
 
 def test_a_dead_process_closes_and_a_dark_machine_resets() -> None:
@@ -133,16 +133,16 @@ def test_a_dead_process_closes_and_a_dark_machine_resets() -> None:
     killed.server.end_process()
     killed.network.process_died(killed.server)
     killed.later()
-    assert killed.told == ["client closed"]
+    assert killed.closings == ["client closed"]
     dark.server.lose_power()
     dark.network.power_lost(dark.server)
     dark.socket.write(b"anybody there?")
     dark.later()
-    assert dark.told == []
+    assert dark.closings == []
     dark.server.boot()
     dark.socket.write(b"and now?")
     dark.later()
-    assert dark.told == ["client reset"]
+    assert dark.closings == ["client reset"]
 
 
 def test_a_paused_node_receives_bytes_later() -> None:
@@ -151,6 +151,6 @@ def test_a_paused_node_receives_bytes_later() -> None:
     net.socket.write(b"one")
     net.later()
     assert not net.got
-    net.server.go_on()
+    net.server.resume()
     net.later()
     assert bytes(net.got) == b"one"

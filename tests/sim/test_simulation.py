@@ -79,13 +79,13 @@ def test_compaction_removes_many_records() -> None:
 # A check must be able to fail: injected bugs are found.
 
 
-def told_and_not_done(shell: SimShell) -> None:
+def reports_syncs_that_never_ran(shell: SimShell) -> None:
     """Report syncs as done that never ran."""
 
-    def lie(sync: Sync) -> Synced:
+    def report_done(sync: Sync) -> Synced:
         return Synced(dict(sync.flushes))
 
-    shell.run_sync = lie
+    shell.run_sync = report_done
 
 
 def forgets_producers(shell: SimShell) -> None:
@@ -107,19 +107,19 @@ def skips_an_offset(shell: SimShell) -> None:
     shell.read_slice = read
 
 
-def failed_and_told_as_done(shell: SimShell) -> None:
+def reports_failed_syncs_as_done(shell: SimShell) -> None:
     """Report failed syncs as done."""
 
-    def lie(sync: Sync) -> Synced:
+    def report_done(sync: Sync) -> Synced:
         for name, ended in sync.run().flushes.items():
             if isinstance(ended, DiskFailed):
                 sync.flushes[name].has_failed = False
         return Synced(dict(sync.flushes))
 
-    shell.run_sync = lie
+    shell.run_sync = report_done
 
 
-def commits_what_is_aborted(shell: SimShell) -> None:
+def commits_aborted_transactions(shell: SimShell) -> None:
     """Write commit markers for all transactions, whatever was decided."""
     completions = shell.broker.transactions.completions
     write = completions._write_marker
@@ -153,7 +153,7 @@ def deletes_tombstones_at_once(shell: SimShell) -> None:
     shell.run_clean = broken
 
 
-def compacts_by_what_was_aborted(shell: SimShell) -> None:
+def compacts_by_aborted_records(shell: SimShell) -> None:
     """Make the cleaner take every transaction for a committed one."""
 
     def broken(step: Clean) -> Cleaned:
@@ -163,7 +163,7 @@ def compacts_by_what_was_aborted(shell: SimShell) -> None:
     shell.run_clean = broken
 
 
-def compacts_by_what_is_open(shell: SimShell) -> None:
+def compacts_beyond_open_transactions(shell: SimShell) -> None:
     """Make the cleaner go beyond the start of the first open transaction."""
 
     def broken(step: Clean) -> Cleaned:
@@ -175,7 +175,7 @@ def compacts_by_what_is_open(shell: SimShell) -> None:
     shell.run_clean = broken
 
 
-def says_it_is_compact(shell: SimShell) -> None:
+def reports_passes_that_remove_nothing(shell: SimShell) -> None:
     """Report a pass as done that removes nothing."""
 
     def broken(step: Clean) -> Cleaned:
@@ -188,24 +188,28 @@ def says_it_is_compact(shell: SimShell) -> None:
 
 
 BROKEN: list[tuple[Prepare, str, str]] = [
-    (told_and_not_done, "power", ""),  # Groups fail before any check looks for records.
+    (reports_syncs_that_never_ran, "power", ""),  # Groups fail before any check looks for records.
     (forgets_producers, "kill", "times"),
     (skips_an_offset, "reset", "there is a gap"),
-    (failed_and_told_as_done, "disk", "is lost"),
-    (commits_what_is_aborted, "reset", "checker: aborted read"),
+    (reports_failed_syncs_as_done, "disk", "is lost"),
+    (commits_aborted_transactions, "reset", "checker: aborted read"),
     (forgets_a_marker, "reset", "not come to an end"),
     (deletes_tombstones_at_once, "reset", "is lost"),
-    (compacts_by_what_was_aborted, "reset", "is lost"),
-    (compacts_by_what_is_open, "reset", ""),  # A consumer may miss lost records before any check looks for them.
-    (says_it_is_compact, "reset", "is compacted to"),
+    (compacts_by_aborted_records, "reset", "is lost"),
+    (
+        compacts_beyond_open_transactions,
+        "reset",
+        "",
+    ),  # A consumer may miss lost records before any check looks for them.
+    (reports_passes_that_remove_nothing, "reset", "is compacted to"),
 ]
 
 
 @pytest.mark.share(5)
-@pytest.mark.parametrize(("breaks", "fault", "told"), BROKEN, ids=lambda value: getattr(value, "__name__", value))
-def test_an_injected_bug_is_found(breaks: Prepare, fault: str, told: str) -> None:
+@pytest.mark.parametrize(("breaks", "fault", "message"), BROKEN, ids=lambda value: getattr(value, "__name__", value))
+def test_an_injected_bug_is_found(breaks: Prepare, fault: str, message: str) -> None:
     for seed in range(FOUND_WITHIN):
         found = World(seed, breaks, [fault]).play()
-        if any(told in line for line in found):
+        if any(message in line for line in found):
             return
     raise AssertionError(f"{FOUND_WITHIN} seeds were not enough to find it")

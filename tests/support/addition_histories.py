@@ -27,7 +27,7 @@ from support.transactional import EPOCHS, SHARED, Transactional
 
 DATA = (T0, T1, T2)
 VERIFIES, OFFSETS_VERIFIED, OFFSETS_ADDED = 11, 4, 5
-MAY_PASS = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+RETRIABLE = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 OPEN = (TransactionState.ONGOING, TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 
 
@@ -36,7 +36,7 @@ class Write(NamedTuple):
 
     talk: Conversation
     producer: Transactional
-    as_: ProducerIdAndEpoch
+    identity: ProducerIdAndEpoch
     names: tuple[TopicPartition, ...]
     version: int
 
@@ -51,7 +51,7 @@ class AdditionHistory:
         self.producers = [self.brokers.begun(f"p{index}", version=1 + index % 2) for index in range(4)]
         self.broken: set[str] = set()
         self.writes: list[Write] = []
-        self.asked: list[AddPartitions] = []
+        self.pending: list[AddPartitions] = []
         self.given_up: list[AddPartitions] = []  # Not carried out yet.
         self.answers: list[tuple[AddPartitions, AdditionsOutcome]] = []  # On their way.
         self.marking: list[WriteMarkers] = []
@@ -62,11 +62,11 @@ class AdditionHistory:
         self.moves = [
             (self.write, 16),
             (self.commit_offsets, 3),
-            (self.ask, 12),
-            (self.carry_out, 12),
+            (self.take_requests, 12),
+            (self.execute, 12),
             (self.lose, 2),
-            (self.carry_out_late, 2),
-            (self.hear, 12),
+            (self.execute_late, 2),
+            (self.deliver_response, 12),
             (self.end, 6),
             (self.begin, 3),
             (self.fence, 1),
@@ -79,7 +79,7 @@ class AdditionHistory:
     def step(self) -> None:
         moves, weights = zip(*self.moves, strict=True)
         self.random.choices(moves, weights)[0]()
-        self._look()
+        self._collect_responses()
 
     # Producers.
 
@@ -91,7 +91,7 @@ class AdditionHistory:
         if producer.version == 1 and self.random.random() < 0.9:
             codes = producer.add(*names)
             if any(codes):
-                self._go_on(producer)
+                self._continue(producer)
                 return
         version = ADDS if producer.version == 2 else VERIFIES
         talk = self.brokers.produces(producer, *[name.partition for name in names], version=version)
@@ -123,7 +123,7 @@ class AdditionHistory:
         commit = producer.id not in self.broken and self.random.random() < 0.7
         self.brokers.coordinator.send(producer.end_request(commit=commit), EPOCHS if producer.version == 2 else SHARED)
         self.brokers.coordinator.settle()
-        self._go_on(producer)
+        self._continue(producer)
 
     def begin(self) -> None:
         """Request a new identity with InitProducerId, unless a transaction is open."""
@@ -142,7 +142,7 @@ class AdditionHistory:
             coordinator.settle()
             self.broken.add(producer.id)
 
-    def _go_on(self, producer: Transactional) -> None:
+    def _continue(self, producer: Transactional) -> None:
         if producer.version == 2:
             self.brokers.next_epoch(producer)
 
@@ -153,50 +153,50 @@ class AdditionHistory:
 
     # Requests between the brokers.
 
-    def ask(self) -> None:
+    def take_requests(self) -> None:
         for effect in self.brokers.asked():
-            assert all(one.broker != effect.broker for one in self.asked), "one request at a time"
-            self.asked.append(effect)
+            assert all(one.broker != effect.broker for one in self.pending), "one request at a time"
+            self.pending.append(effect)
 
-    def carry_out(self) -> None:
+    def execute(self) -> None:
         """Let the coordinator execute a request; its response is in flight, lost or duplicated."""
-        if not self.asked:
+        if not self.pending:
             return
-        effect = self.asked.pop(self.random.randrange(len(self.asked)))
-        outcome = self._carried_out(effect)
+        effect = self.pending.pop(self.random.randrange(len(self.pending)))
+        outcome = self._execute(effect)
         if self.random.random() < 0.15:
             self.answers.append((effect, LOST))
         self.answers.append((effect, outcome))  # It arrives after the other end.
         if self.random.random() < 0.2:
             self.answers.append((effect, outcome))
 
-    def _carried_out(self, effect: AddPartitions) -> AdditionsOutcome:
+    def _execute(self, effect: AddPartitions) -> AdditionsOutcome:
         if effect.broker != self.coordinator:
-            return self._all(effect, ErrorCode.NOT_COORDINATOR)
+            return self._codes_for_all(effect, ErrorCode.NOT_COORDINATOR)
         if self.random.random() < 0.1:
-            return self._all(effect, self.random.choice(MAY_PASS))
+            return self._codes_for_all(effect, self.random.choice(RETRIABLE))
         outcome = self.brokers.carried_out(effect, self.random.choice((4, 5)))
         for producer in self.producers:
             self._remember(producer)
         return outcome
 
     @staticmethod
-    def _all(effect: AddPartitions, code: ErrorCode) -> AdditionsOutcome:
+    def _codes_for_all(effect: AddPartitions, code: ErrorCode) -> AdditionsOutcome:
         return {(one.transactional_id, name): code for one, names in effect.transactions for name in names}
 
     def lose(self) -> None:
         """Give up a request, which may still arrive later."""
-        if self.asked:
-            effect = self.asked.pop(self.random.randrange(len(self.asked)))
+        if self.pending:
+            effect = self.pending.pop(self.random.randrange(len(self.pending)))
             self.answers.append((effect, LOST))
             self.given_up.append(effect)
 
-    def carry_out_late(self) -> None:
+    def execute_late(self) -> None:
         if self.given_up:
             effect = self.given_up.pop(self.random.randrange(len(self.given_up)))
-            self.answers.append((effect, self._carried_out(effect)))
+            self.answers.append((effect, self._execute(effect)))
 
-    def hear(self) -> None:
+    def deliver_response(self) -> None:
         """Deliver the end of a request; only its first end counts, and requests may overtake each other."""
         if not self.answers:
             return
@@ -250,7 +250,7 @@ class AdditionHistory:
 
     # What must hold.
 
-    def _look(self) -> None:
+    def _collect_responses(self) -> None:
         """Collect the available responses to writes."""
         self.brokers.leader.settle()
         self.brokers.wake()
@@ -275,9 +275,14 @@ class AdditionHistory:
                 self.broken.add(write.producer.id)
             else:
                 self.acknowledged += 1
-                assert name in self.ever.get(write.as_, ()), (write.producer.id, write.as_, name, "is not part of it")
+                assert name in self.ever.get(write.identity, ()), (
+                    write.producer.id,
+                    write.identity,
+                    name,
+                    "is not part of it",
+                )
 
-    def calm(self) -> None:
+    def heal(self) -> None:
         """End all faults and all open transactions."""
         for name in DATA:
             if not self.led[name]:
@@ -299,17 +304,17 @@ class AdditionHistory:
     def _drain(self) -> None:
         for _ in range(8):
             while self.given_up:
-                self.carry_out_late()
-            self.ask()
-            for effect in self.asked:
-                self.answers.append((effect, self._carried_out(effect)))
-            self.asked.clear()
+                self.execute_late()
+            self.take_requests()
+            for effect in self.pending:
+                self.answers.append((effect, self._execute(effect)))
+            self.pending.clear()
             while self.answers:
-                self.hear()
+                self.deliver_response()
             self.marking += self.brokers.coordinator.broker.take_markers()
             while self.marking:
                 self._mark(self.marking.pop())
             self.brokers.coordinator.pass_time(1000)
             self.brokers.coordinator.settle()
             self.brokers.passes(1000)
-            self._look()
+            self._collect_responses()

@@ -31,7 +31,7 @@ def create_request(*names: str, partitions: int = 1) -> CreateTopicsRequest:
 
 
 def create(client: RawClient, *names: str, partitions: int = 1) -> list[ErrorCode]:
-    answer = client.ask(create_request(*names, partitions=partitions), CREATE_TOPICS, CreateTopicsResponse)
+    answer = client.request(create_request(*names, partitions=partitions), CREATE_TOPICS, CreateTopicsResponse)
     return [ErrorCode(topic.error_code) for topic in answer.topics]
 
 
@@ -41,7 +41,7 @@ def created(client: RawClient, *names: str, partitions: int = 1) -> None:
 
 def delete(client: RawClient, name: str) -> ErrorCode:
     states = [DeleteTopicState(name=name, topic_id=ZERO_UUID)]
-    answer = client.ask(DeleteTopicsRequest(topics=states, timeout_ms=20_000), DELETE_TOPICS, DeleteTopicsResponse)
+    answer = client.request(DeleteTopicsRequest(topics=states, timeout_ms=20_000), DELETE_TOPICS, DeleteTopicsResponse)
     return ErrorCode(answer.responses[0].error_code)
 
 
@@ -56,7 +56,7 @@ def leaders(address: str, topic: str) -> dict[int, int]:
     while True:
         try:
             with RawClient(int(port), host=host) as client:
-                (found,) = client.ask(request, METADATA, MetadataResponse).topics
+                (found,) = client.request(request, METADATA, MetadataResponse).topics
         except ConnectionError:  # It is being started.
             assert time.monotonic() < deadline
             time.sleep(PAUSE_SECONDS)
@@ -92,7 +92,7 @@ def produce(
     request = produce_request(
         topic, *values, partition=partition, acks=acks, timestamp_ms=timestamp_ms, timeout_ms=timeout_ms
     )
-    (part,) = client.ask(request, PRODUCE, ProduceResponse).responses[0].partition_responses
+    (part,) = client.request(request, PRODUCE, ProduceResponse).responses[0].partition_responses
     return ErrorCode(part.error_code), part.base_offset
 
 
@@ -113,8 +113,8 @@ def produced(
 def fetch_request(
     topic: str, offset: int, *, partition: int = 0, wait_ms: int = 0, bytes_max: int = 50 * MIB
 ) -> FetchRequest:
-    asked = [FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=bytes_max)]
-    topics = [FetchTopic(topic=topic, partitions=asked)]
+    partitions = [FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=bytes_max)]
+    topics = [FetchTopic(topic=topic, partitions=partitions)]
     return FetchRequest(max_wait_ms=wait_ms, min_bytes=1, max_bytes=bytes_max, topics=topics, forgotten_topics_data=[])
 
 
@@ -123,7 +123,7 @@ def fetch(
 ) -> tuple[ErrorCode, list[tuple[int, bytes]]]:
     """Fetch; return the error, and offsets and values from `offset` on, possibly not all."""
     request = fetch_request(topic, offset, partition=partition, wait_ms=wait_ms, bytes_max=bytes_max)
-    (part,) = client.ask(request, FETCH, FetchResponse).responses[0].partitions
+    (part,) = client.request(request, FETCH, FetchResponse).responses[0].partitions
     records = [
         (record.offset, bytes(record.value or b""))
         for batch in iter_batches(part.records or b"")  # type: ignore[arg-type]  # What was received is bytes.

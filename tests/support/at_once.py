@@ -42,12 +42,12 @@ class AtOnce:
         future = done(work)
         if pool is Pool.CHORES:
             assert future.result() == ChoresRun([]), "no chore fails here"
-        self._tell(future, then)
+        self._notify(future, then)
 
     def in_order(self, work: Callable[[], T], then: Callable[[Future[T]], None]) -> None:
-        self._tell(done(work), then)
+        self._notify(done(work), then)
 
-    def _tell(self, future: Future[T], then: Callable[[Future[T]], None]) -> None:
+    def _notify(self, future: Future[T], then: Callable[[Future[T]], None]) -> None:
         with self.callback():
             then(future)
         while self.slices:

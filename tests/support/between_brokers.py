@@ -72,10 +72,10 @@ class BetweenBrokers:
         for one in taken:
             if self.keeps:
                 self.told.append(one.question)
-            one.complete(self._told(one.question) if answer is None else answer(one.question))
+            one.complete(self._apply(one.question) if answer is None else answer(one.question))
         return len(taken)
 
-    def _told(self, sent: ControlRequest) -> Errors | Refused:
+    def _apply(self, sent: ControlRequest) -> Errors | Refused:
         broker = self.harness.broker
         overrides: dict[TopicName, dict[str, str]] = {name: {} for name in broker.controlled.names(sent)}
         try:
@@ -99,14 +99,14 @@ class BetweenBrokers:
         version: int,
         answer: type[Answer],
         *,
-        told: Callable[[ControlRequest], Errors | Refused] | None = None,
+        respond: Callable[[ControlRequest], Errors | Refused] | None = None,
         decide: Callable[[Any], object] | None = None,
     ) -> Answer:
         """Send a request and wait for its response, without a deadline."""
         began = self.harness.now
         outcome = self.harness.send_frame(frame(message, version))
         if isinstance(outcome, ParkedRequest):
-            assert self.take_in(told) + self.control(decide or not_the_controller)
+            assert self.take_in(respond) + self.control(decide or not_the_controller)
         decoded = self.harness.decoded(self.harness.finished(outcome), version, answer)
         assert self.harness.now == began
         return decoded
@@ -118,5 +118,5 @@ def frame(message: object, version: int) -> bytes:
     return frame_of(message, version, 1, CLIENT if has_client else "")
 
 
-def not_the_controller(ask: events.ControllerQuery[Any]) -> None:
-    ask.error = ErrorCode.NOT_CONTROLLER
+def not_the_controller(query: events.ControllerQuery[Any]) -> None:
+    query.error = ErrorCode.NOT_CONTROLLER

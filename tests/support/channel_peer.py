@@ -179,8 +179,8 @@ def channel_to(peer: Peer, **keywords: Any) -> Channel:
     return Channel(asyncio.get_running_loop(), peer.endpoint, config(**keywords), name="broker 2")
 
 
-async def until(is_so: Callable[[], object]) -> None:
-    while not is_so():  # `run` has the deadline.
+async def until(condition: Callable[[], object]) -> None:
+    while not condition():  # `run` has the deadline.
         await asyncio.sleep(0.002)
 
 

@@ -109,7 +109,7 @@ class Writer(Side):
 
 
 class Watching(Side):
-    """A broker that watches configs; the read ones are applied when `hear` is called."""
+    """A broker that watches configs; the read ones are applied when `apply_changes` is called."""
 
     def __init__(self, tree: Tree, directory: Path, secret: str = SECRET) -> None:
         self.harness = Harness(directory)
@@ -127,13 +127,13 @@ class Watching(Side):
 
     def start(self) -> None:
         self.watch.start(lambda: self._due.put(None))
-        self.hear()
+        self.apply_changes()
 
     def know(self, *topics: TopicInfo) -> None:
         """Add topics with replicas on the broker."""
         self.harness.learn(Changed(1, {topic.name: topic for topic in topics}))
 
-    def hear(self) -> None:
+    def apply_changes(self) -> None:
         """Read the configs once for each notification; unreadable ones are not reread."""
         while True:
             try:
@@ -143,24 +143,24 @@ class Watching(Side):
             self.read()
 
     def read(self) -> Altered | None:
-        heard = self.watch.read()
-        self.readings.append(heard)
-        if heard is not None:
-            for _ in put_news_in_force(self.harness.broker, heard, self.harness.now):
+        altered = self.watch.read()
+        self.readings.append(altered)
+        if altered is not None:
+            for _ in put_news_in_force(self.harness.broker, altered, self.harness.now):
                 pass
-        return heard
+        return altered
 
     def alter_here(self, edits: Mapping[ConfigOwner, Keys]) -> None:
         """Alter configs on this broker."""
         for _ in put_in_force(self.harness.broker, self.try_to_alter(edits), self.harness.now):
             pass
 
-    def until(self, is_so: Callable[[], bool]) -> None:
-        def heard() -> bool:
-            self.hear()
-            return is_so()
+    def until(self, condition: Callable[[], bool]) -> None:
+        def holds() -> bool:
+            self.apply_changes()
+            return condition()
 
-        until(heard)
+        until(holds)
 
     def set_on(self, topic: str = "t") -> Mapping[str, str]:
         return self.harness.broker.view.topics[TopicName(topic)].configs

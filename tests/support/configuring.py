@@ -50,7 +50,7 @@ def describe(kind: int, name: str, *keys: str) -> DescribeConfigsRequest:
     return DescribeConfigsRequest(resources=[resource])
 
 
-def told(answer: DescribeConfigsResponse) -> dict[str, tuple[str | None, int]]:
+def configs_in(answer: DescribeConfigsResponse) -> dict[str, tuple[str | None, int]]:
     """Return value and source by key."""
     (result,) = answer.results
     assert not result.error_code, result.error_message
@@ -59,10 +59,10 @@ def told(answer: DescribeConfigsResponse) -> dict[str, tuple[str | None, int]]:
 
 def altered(client: RawClient, kind: int, name: str, *edits: tuple[str, int, str | None]) -> tuple[ErrorCode, str]:
     """Alter configurations; return the error and its message."""
-    answer = client.ask(alter((kind, name, list(edits))), 1, IncrementalAlterConfigsResponse)
+    answer = client.request(alter((kind, name, list(edits))), 1, IncrementalAlterConfigsResponse)
     (result,) = answer.responses
     return ErrorCode(result.error_code), result.error_message or ""
 
 
 def described(client: RawClient, kind: int, name: str, *keys: str) -> dict[str, tuple[str | None, int]]:
-    return told(client.ask(describe(kind, name, *keys), 4, DescribeConfigsResponse))
+    return configs_in(client.request(describe(kind, name, *keys), 4, DescribeConfigsResponse))

@@ -37,20 +37,20 @@ class Consumers(Harness):
         return Uuid(self.ask(request, 7, CreateTopicsResponse).topics[0].topic_id)
 
     def join(self, member_id: str, *topics: str, version: int = 1, **more: object) -> ConsumerGroupHeartbeatResponse:
-        said: dict[str, object] = {"rebalance_timeout_ms": 60_000, "topic_partitions": []}
+        fields: dict[str, object] = {"rebalance_timeout_ms": 60_000, "topic_partitions": []}
         if "subscribed_topic_regex" not in more:
-            said["subscribed_topic_names"] = list(topics)
-        return self.beat(member_id, 0, version=version, **said | more)
+            fields["subscribed_topic_names"] = list(topics)
+        return self.beat(member_id, 0, version=version, **fields | more)
 
     def beat(
         self, member_id: str, epoch: int, *, version: int = 1, group_id: str = GROUP, **more: object
     ) -> ConsumerGroupHeartbeatResponse:
-        said = {"rebalance_timeout_ms": -1} | more
+        fields = {"rebalance_timeout_ms": -1} | more
         request = ConsumerGroupHeartbeatRequest(
             group_id=group_id,
             member_id=member_id,
             member_epoch=epoch,
-            **said,  # type: ignore[arg-type]
+            **fields,  # type: ignore[arg-type]
         )
         return self.ask(request, version, ConsumerGroupHeartbeatResponse)
 

@@ -91,13 +91,13 @@ class ValueMaker:
 
     def update(self, version: int) -> UpdateMetadata:
         partitions = self.partitions()
-        told = {
+        infos = {
             one: PartitionMetadata(self.state(), self.some_brokers(), self.some_brokers() if version >= 4 else ())
             for one in partitions
         }
         brokers = tuple(self.broker(one, version) for one in self.some_brokers())
         is_full = version >= 8 and self.random.random() < 0.5
-        return UpdateMetadata(told, self.ids(partitions) if version >= 7 else {}, brokers, is_full)
+        return UpdateMetadata(infos, self.ids(partitions) if version >= 7 else {}, brokers, is_full)
 
     def broker(self, broker: BrokerId, version: int) -> BrokerInfo:
         protocols = self.random.sample(PROTOCOLS, self.random.randint(1, 4)) if version else ["PLAINTEXT"]

@@ -92,10 +92,10 @@ class Controlling:
     ) -> None:
         """Send UpdateMetadata for topics with these numbers of partitions."""
         state = LeaderAndIsr(leader, LeaderEpoch(epoch), (US,), controller_epoch=self.epoch)
-        told = PartitionMetadata(state, (US,), ())
+        info = PartitionMetadata(state, (US,), ())
         known = self.harness.broker.view.brokers
         update = UpdateMetadata(
-            {name_of(topic, index): told for topic, count in topics.items() for index in range(count)},
+            {name_of(topic, index): info for topic, count in topics.items() for index in range(count)},
             {TopicName(topic): topic_id(topic, generation) if of is None else of for topic in topics},
             tuple(known[one] for one in brokers),
             is_full,

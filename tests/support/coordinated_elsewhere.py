@@ -38,7 +38,7 @@ LOST = Refused(ErrorCode.NETWORK_EXCEPTION, "the connection was lost")
 INFOS = {one: BrokerInfo(one, (Endpoint("PLAINTEXT", "127.0.0.1", 9092 + one),)) for one in (TWO, THREE)}
 
 
-def tell(
+def update_metadata(
     harness: Harness,
     controller: Controlling,
     alive: Sequence[BrokerId],
@@ -66,23 +66,23 @@ class CoordinatedElsewhere:
         self.controller = Controlling(self.leader)
         for topic, count in (("t", PARTITIONS), (CONSUMER_OFFSETS, 1)):
             assert self.controller.leads(topic, *range(count), is_new=True) == {}
-        tell(self.leader, self.controller, (US, TWO, THREE), {"t": US, CONSUMER_OFFSETS: US})
+        update_metadata(self.leader, self.controller, (US, TWO, THREE), {"t": US, CONSUMER_OFFSETS: US})
         self.is_coordinated_by(TWO)
         self.coordinator = Harness(directory / "coordinator", transaction_state_log_num_partitions="1")
         Transactional(self.coordinator)
         self.there = Controlling(self.coordinator)
-        tell(self.coordinator, self.there, (US, TWO), {"t": TWO, CONSUMER_OFFSETS: TWO})
+        update_metadata(self.coordinator, self.there, (US, TWO), {"t": TWO, CONSUMER_OFFSETS: TWO})
         self._numbers = itertools.count(1)
         self.group = GroupOffsets(self.leader)
 
     def is_coordinated_by(self, broker: BrokerId, alive: Sequence[BrokerId] = (US, TWO, THREE)) -> None:
-        tell(self.leader, self.controller, alive, {TRANSACTION_STATE: broker})
+        update_metadata(self.leader, self.controller, alive, {TRANSACTION_STATE: broker})
 
     def makes_wide(self, topic: str, count: int) -> None:
         """Create another topic with this number of partitions."""
         assert self.controller.leads(topic, *range(count), is_new=True) == {}
-        tell(self.leader, self.controller, (US, TWO, THREE), {topic: US}, {topic: count})
-        tell(self.coordinator, self.there, (US, TWO), {topic: TWO}, {topic: count})
+        update_metadata(self.leader, self.controller, (US, TWO, THREE), {topic: US}, {topic: count})
+        update_metadata(self.coordinator, self.there, (US, TWO), {topic: TWO}, {topic: count})
 
     def begun(self, name: str = "p", version: int = 2) -> Transactional:
         producer = Transactional(self.coordinator, name, version)

@@ -27,7 +27,7 @@ def need_files(count: int) -> None:
 
 
 class Member:
-    """One connection. `sent` counts bytes, `answers` whole frames; `is_gone` is set if the broker closed it."""
+    """One connection. `sent` counts bytes, `answers` whole frames; `is_closed` is set if the broker closed it."""
 
     def __init__(self, port: int, data: bytes, repeats: int, *, reads: bool, receive_buffer: int | None) -> None:
         self.socket = socket.socket()
@@ -38,7 +38,7 @@ class Member:
         self.socket.setblocking(False)
         self.sent = 0
         self.answers = 0
-        self.is_gone = False
+        self.is_closed = False
         self.reads = reads
         self._data = memoryview(data)
         self._bytes_max = len(data) * repeats
@@ -53,7 +53,7 @@ class Member:
         """Return the events to wait for; a member that does not read notices its end on writing."""
         return (0 if self.has_sent_all else selectors.EVENT_WRITE) | (selectors.EVENT_READ if self.reads else 0)
 
-    def go_on(self, events: int) -> None:
+    def on_events(self, events: int) -> None:
         try:
             if events & selectors.EVENT_WRITE:
                 at = self.sent % len(self._data)
@@ -63,11 +63,11 @@ class Member:
         except BlockingIOError:
             return
         except ConnectionError:
-            self.is_gone = True
+            self.is_closed = True
 
     def _read(self) -> None:
         piece = self.socket.recv(PIECE_BYTES)
-        self.is_gone = not piece
+        self.is_closed = not piece
         self._partial += piece
         while len(self._partial) >= 4:
             (size,) = struct.unpack_from(">i", self._partial)
@@ -110,8 +110,8 @@ class Crowd:
     def _turn(self) -> None:
         for key, events in self._selector.select(0.05):
             member: Member = key.data
-            member.go_on(events)
-            if member.is_gone or not member.events:
+            member.on_events(events)
+            if member.is_closed or not member.events:
                 self._selector.unregister(key.fileobj)
             elif member.events != key.events:
                 self._selector.modify(key.fileobj, member.events, member)
@@ -121,12 +121,12 @@ class Crowd:
         return sum(member.answers for member in self.members)
 
     @property
-    def gone(self) -> int:
-        return sum(member.is_gone for member in self.members)
+    def closed(self) -> int:
+        return sum(member.is_closed for member in self.members)
 
     def __str__(self) -> str:
         sent = sum(member.sent for member in self.members)
-        return f"{len(self.members)} members: {sent} bytes sent, {self.answered} answers, {self.gone} gone"
+        return f"{len(self.members)} members: {sent} bytes sent, {self.answered} answers, {self.closed} gone"
 
     def __enter__(self) -> Crowd:
         return self

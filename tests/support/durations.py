@@ -45,7 +45,7 @@ class Seconds(NamedTuple):
 
 def processor_seconds() -> float:
     """Return the processor time of this process and of its finished children."""
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    used = [resource.getrusage(target) for target in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(one.ru_utime + one.ru_stime for one in used)
 
 

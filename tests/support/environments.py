@@ -26,7 +26,7 @@ class Environment:
         alone = ["install", "-q", "--no-index", "--no-deps", "--disable-pip-version-check"]
         subprocess.run([sys.executable, "-m", "pip", *into, *alone, str(wheel)], check=True)
         (odradek,) = (one for one in distributions(path=[str(self._packages)]) if one.name == "odradek")
-        for name in set(_asked_for(odradek, extras)):
+        for name in set(_requirements(odradek, extras)):
             self.link(name)
 
     def link(self, name: str) -> None:
@@ -64,13 +64,13 @@ def repacked(name: str, folder: Path) -> None:
                 archive.write(str(file.locate()), str(file))
 
 
-def _asked_for(found: Distribution, extras: tuple[str, ...] = ()) -> Iterator[str]:
+def _requirements(found: Distribution, extras: tuple[str, ...] = ()) -> Iterator[str]:
     """Yield the names of all direct and indirect requirements."""
     for line in found.requires or ():
-        wanted = Requirement(line)
-        if wanted.marker is None or any(wanted.marker.evaluate({"extra": extra}) for extra in ("", *extras)):
-            yield wanted.name
-            yield from _asked_for(distribution(wanted.name), tuple(wanted.extras))
+        requirement = Requirement(line)
+        if requirement.marker is None or any(requirement.marker.evaluate({"extra": extra}) for extra in ("", *extras)):
+            yield requirement.name
+            yield from _requirements(distribution(requirement.name), tuple(requirement.extras))
 
 
 def _parts(found: Distribution) -> set[Path]:

@@ -21,7 +21,7 @@ from support.controlling import topic_id
 from support.led import Led
 
 BY_ID, WITH_STATE = 13, 15
-Told = dict[int, PartitionData]
+Responses = dict[int, PartitionData]
 
 
 class FetchingFollower:
@@ -52,12 +52,12 @@ class FetchingFollower:
             )
             for index, offset in offsets.items()
         ]
-        by_id, says_state = self.version >= BY_ID, self.version >= WITH_STATE
+        by_id, has_state = self.version >= BY_ID, self.version >= WITH_STATE
         topic = FetchTopic(topic="" if by_id else "t", topic_id=topic_id("t") if by_id else ZERO_UUID, partitions=parts)
         state = ReplicaState(replica_id=self.broker, replica_epoch=self.broker_epoch)
         return FetchRequest(
-            replica_id=-1 if says_state else self.broker,
-            replica_state=state if says_state else ReplicaState(),
+            replica_id=-1 if has_state else self.broker,
+            replica_state=state if has_state else ReplicaState(),
             max_wait_ms=wait,
             min_bytes=self.min_bytes,
             session_id=self.session_id,
@@ -71,10 +71,10 @@ class FetchingFollower:
             self.epoch += 1
         return outcome
 
-    def fetch(self, offsets: dict[int, int], *, wait: int = 0) -> Told:
+    def fetch(self, offsets: dict[int, int], *, wait: int = 0) -> Responses:
         return self.told(self.send(offsets, wait=wait))
 
-    def told(self, outcome: Encoded | ParkedRequest[Encoded]) -> Told:
+    def told(self, outcome: Encoded | ParkedRequest[Encoded]) -> Responses:
         """Return the response for each partition; a parked fetch waits until its deadline."""
         harness = self.led.harness
         answer = harness.decoded(harness.finished(outcome), self.version, FetchResponse)

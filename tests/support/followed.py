@@ -59,10 +59,10 @@ class Followed:
         """Start another epoch with the same leader."""
         self.epoch += 1
         both = (OTHER, US)
-        told = self.controller.leads(
+        reported = self.controller.leads(
             "t", *self.partitions, leader=OTHER, epoch=self.epoch, replicas=both, is_new=not self.epoch
         )
-        assert told == {}
+        assert reported == {}
 
     def partition(self, index: int = 0) -> Partition:
         return self.harness.broker.partitions[name_of("t", index)]
@@ -85,13 +85,13 @@ class Followed:
 
     def _answer(self, answers: Mapping[int, Fetched]) -> None:
         """Deliver responses, after an empty one that ends an older fetch in flight."""
-        for told in ({}, answers):
-            for fetcher, asked in self.harness.broker.fetchers.take_requests():
-                self._fetching = fetcher, asked
-            fetcher, asked = self._fetching
-            assert isinstance(asked, ReplicaFetch)
-            answered = [(name_of("t", one), fetched) for one, fetched in told.items()]
-            for name in fetcher.fetched(asked, 1, answered, self.harness.now):
+        for responses in ({}, answers):
+            for fetcher, request in self.harness.broker.fetchers.take_requests():
+                self._fetching = fetcher, request
+            fetcher, request = self._fetching
+            assert isinstance(request, ReplicaFetch)
+            answered = [(name_of("t", one), fetched) for one, fetched in responses.items()]
+            for name in fetcher.fetched(request, 1, answered, self.harness.now):
                 if name is not None:
                     self.harness.broker.purgatory.happened(name)
         check(self.harness.broker)

@@ -31,14 +31,14 @@ def unpack(version: str, folder: Path) -> Path:
 
 
 def found_in(version: str) -> Found:
-    told = json.loads((GOLDEN / f"kafka-{version}" / "found.json").read_text())
+    content = json.loads((GOLDEN / f"kafka-{version}" / "found.json").read_text())
     return Found(
-        {name: [_record(one) for one in records] for name, records in told["records"].items()},
-        {name: [_record(one) for one in records] for name, records in told["committed"].items()},
-        told["starts"],
+        {name: [_record(one) for one in records] for name, records in content["records"].items()},
+        {name: [_record(one) for one in records] for name, records in content["committed"].items()},
+        content["starts"],
         {
             group: {name: (one[0], one[1]) for name, one in offsets.items()}
-            for group, offsets in told["offsets"].items()
+            for group, offsets in content["offsets"].items()
         },
     )
 
@@ -48,17 +48,17 @@ def keep(version: str, data: Path, found: Found) -> None:
     folder = GOLDEN / f"kafka-{version}"
     folder.mkdir(parents=True, exist_ok=True)
     with tarfile.open(folder / "data.tar.xz", "w:xz") as archive:
-        archive.add(data, "data", filter=_as_nobodys)
-    told = {
+        archive.add(data, "data", filter=_anonymous)
+    content = {
         "records": {name: [_line(one) for one in records] for name, records in found.records.items()},
         "committed": {name: [_line(one) for one in records] for name, records in found.committed.items()},
         "starts": found.starts,
         "offsets": found.offsets,
     }
-    (folder / "found.json").write_text(json.dumps(told) + "\n")
+    (folder / "found.json").write_text(json.dumps(content) + "\n")
 
 
-def _as_nobodys(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
+def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
     if member.name.endswith("/.lock"):
         return None
     member.uid = member.gid = 0
@@ -66,8 +66,8 @@ def _as_nobodys(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
     return member
 
 
-def _record(told: list[object]) -> Record:
-    offset, kind, timestamp, key, value, headers = told
+def _record(fields: list[object]) -> Record:
+    offset, kind, timestamp, key, value, headers = fields
     assert isinstance(offset, int) and isinstance(kind, int) and isinstance(timestamp, int)
     assert isinstance(headers, list)
     return offset, kind, timestamp, _raw(key), _raw(value), tuple((name, _raw(text)) for name, text in headers)

@@ -52,7 +52,7 @@ class HarnessClient:
         ]  # type: ignore[arg-type]
         return self.last_frame
 
-    def ask(self, message: object, version: int, answer: type[Answer]) -> Answer:
+    def request(self, message: object, version: int, answer: type[Answer]) -> Answer:
         self.send(frame(message, version))
         return decode_response(answer, version, self.read_frame())[1]
 

@@ -92,7 +92,7 @@ class Harness:
         self.longest_ns = 0  # The thread's processor time, for work that a loop would do in one callback.
         self.dynamic = DynamicConfigTexts({}, {})
         self.opening_ms = 0  # The time that opening all logs takes.
-        self.is_told_at_once = True  # The topics at the start.
+        self.announces_topics = True  # The topics at the start.
         self.disk = RealDisk()
         texts = {key.replace("_", "."): value for key, value in configs.items()}
         self.configs = BrokerConfigs.parse(texts, defaults=ALONE)
@@ -143,7 +143,7 @@ class Harness:
         self._starts += 1
         self.controller = OneController(self.broker, self._starts)
         self.broker.start(self.now)
-        if self.is_told_at_once:
+        if self.announces_topics:
             whole(self.controller.begin(kept.topics.values(), self.now))
 
     def _configs_of(self, name: TopicName) -> Mapping[str, str]:
@@ -182,9 +182,9 @@ class Harness:
         talk = self.talk()
         talk.receive_data(frame)
         self.go_on(talk)
-        return self._told(talk)
+        return self._response_of(talk)
 
-    def _told(self, talk: Conversation) -> Encoded | ParkedRequest[Encoded]:
+    def _response_of(self, talk: Conversation) -> Encoded | ParkedRequest[Encoded]:
         for parked in talk.parked:
             return parked
         if isinstance(talk.waits_for, ParkedRequest):
@@ -235,7 +235,7 @@ class Harness:
         assert isinstance(talk, Conversation)
         talk.answer_parked(outcome, self.now)
         self.go_on(talk)
-        return self.finished(self._told(talk))
+        return self.finished(self._response_of(talk))
 
     def keep_house(self) -> None:
         self.keep_house_in_pieces()
@@ -287,11 +287,11 @@ class Harness:
 
     def changed(self, change: Change, changed: Changed) -> None:
         """Announce a change as the controller does."""
-        self._shell.add_slices(self.controller.changing(changed, self.now))
+        self._shell.add_slices(self.controller.apply_change(changed, self.now))
 
     def learn(self, changed: Changed) -> None:
         """Announce created, extended or deleted topics as the controller does."""
-        self._shell.do(self.controller.changing(changed, self.now))
+        self._shell.do(self.controller.apply_change(changed, self.now))
 
     def _altered(self, change: AlterConfigs, _: TimestampMs) -> Altered:
         """Alter configs, as net/cluster/config_writer.py does in the metadata tree."""

@@ -105,10 +105,10 @@ def check_producers(producers: ProducerStateManager) -> None:
 @check.register
 def check_partition(partition: Partition) -> None:
     for watchers in (partition.watchers, partition.end_watchers):
-        for wanted in watchers:
-            assert wanted._watched is watchers, "who watches it watches nothing else"
-            assert wanted.session is not None, "who was forgotten would be told for ever"
-            assert (wanted.session.follower >= 0) == (watchers is partition.end_watchers), "each is told what it reads"
+        for cached in watchers:
+            assert cached._watched is watchers, "who watches it watches nothing else"
+            assert cached.session is not None, "who was forgotten would be told for ever"
+            assert (cached.session.follower >= 0) == (watchers is partition.end_watchers), "each is told what it reads"
     leading = partition.leading
     if leading is not None:
         assert partition.is_online, "who leads has the log"
@@ -137,11 +137,11 @@ def check_sessions(sessions: FetchSessions) -> None:
 def check_session(session: FetchSession) -> None:
     """Check a live session; it may have no partition, if its client created it without any."""
     assert session.due.keys() <= set(session.wanted.values())
-    for key, wanted in session.wanted.items():
-        assert wanted.key == key
-        assert wanted.session is session
-        assert wanted in session.due or wanted._watched is not None, "nobody would ever read it"
-        assert wanted._watched is None or wanted in wanted._watched, "its partition would never tell it"
+    for key, cached in session.wanted.items():
+        assert cached.key == key
+        assert cached.session is session
+        assert cached in session.due or cached._watched is not None, "nobody would ever read it"
+        assert cached._watched is None or cached in cached._watched, "its partition would never tell it"
 
 
 @check.register

@@ -32,7 +32,7 @@ class Controller:
         self.elect()
         return self.epochs
 
-    def gone(self, broker: BrokerId, *, bumps_leader_epoch: bool) -> None:
+    def on_broker_failure(self, broker: BrokerId, *, bumps_leader_epoch: bool) -> None:
         """Remove a broker from the ISR unless it is the last one. KRaft keeps the leader epoch in that case."""
         self.registered.pop(broker, None)
         before = self.state
@@ -56,18 +56,18 @@ class Controller:
         if elected is not None:
             self._become(elected.state)
 
-    def alter(self, leader: BrokerId, wanted: LeaderAndIsr, epochs: dict[BrokerId, int]) -> ErrorCode:
+    def alter(self, leader: BrokerId, proposed: LeaderAndIsr, epochs: dict[BrokerId, int]) -> ErrorCode:
         state = self.state
-        if wanted.leader_epoch != state.leader_epoch or leader != state.leader:
+        if proposed.leader_epoch != state.leader_epoch or leader != state.leader:
             return ErrorCode.FENCED_LEADER_EPOCH
-        if wanted.partition_epoch != state.partition_epoch:
-            is_there = wanted.partition_epoch < state.partition_epoch and wanted.isr == state.isr
+        if proposed.partition_epoch != state.partition_epoch:
+            is_there = proposed.partition_epoch < state.partition_epoch and proposed.isr == state.isr
             return ErrorCode.NONE if is_there else ErrorCode.INVALID_UPDATE_VERSION
-        for broker in wanted.isr:
+        for broker in proposed.isr:
             epoch = self.registered.get(broker) if broker == leader else self.eligible.get(broker)
             if epoch is None or epochs[broker] not in (NO_BROKER_EPOCH, epoch):
                 return ErrorCode.INELIGIBLE_REPLICA
-        self._become(state._replace(isr=wanted.isr))
+        self._become(state._replace(isr=proposed.isr))
         return ErrorCode.NONE
 
     def _become(self, state: LeaderAndIsr, *, bumps_leader_epoch: bool = True) -> None:

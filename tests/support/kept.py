@@ -78,7 +78,7 @@ def records_of(state: GroupState) -> list[StateRecord]:
     return listed + [records.current(state.id, member.id, member.current) for member in state.members.values()]
 
 
-class _Said(NamedTuple):
+class _LogRecord(NamedTuple):
     """A record of the log; `outcome` is that of its transaction, OPEN while it has not ended."""
 
     key: object
@@ -86,10 +86,10 @@ class _Said(NamedTuple):
     outcome: object
 
 
-def said_by(log: Log) -> Kept:
+def kept_in_log(log: Log) -> Kept:
     """Return the state according to the log: the last committed record of each key, regardless of its position."""
-    said = list(_records(log))
-    last = {_name(one.key): one for one in said if one.outcome is True}
+    written = list(_records(log))
+    last = {_name(one.key): one for one in written if one.outcome is True}
     groups: dict[str, GroupState] = {}
     classic = {}
     for one in sorted(last.values(), key=lambda one: _name(one.key)):
@@ -109,13 +109,13 @@ def said_by(log: Log) -> Kept:
         classic,
         {name: vars(state) for name, state in groups.items()},
         {place: value for place, value in offsets.items() if isinstance(value, OffsetCommitValue)},
-        _open(said),
+        _open(written),
     )
 
 
-def _open(said: list[_Said]) -> set[GroupTopicPartition]:
+def _open(written: list[_LogRecord]) -> set[GroupTopicPartition]:
     found = set()
-    for one in said:
+    for one in written:
         if isinstance(one.key, OffsetCommitKey):
             if one.outcome is OPEN:
                 found.add(_place(one.key))
@@ -131,7 +131,7 @@ def _name(key: object) -> tuple[str, str]:
 _place = attrgetter("group", "topic", "partition")
 
 
-def _records(log: Log) -> Iterator[_Said]:
+def _records(log: Log) -> Iterator[_LogRecord]:
     """Return all records in order, without aborted ones."""
     batches = batches_of(log)
     for position, batch in enumerate(batches):
@@ -146,4 +146,4 @@ def _records(log: Log) -> Iterator[_Said]:
             key = decode_key(record.key)
             assert key is not None
             if outcome is not False:
-                yield _Said(key, None if record.value is None else decode_value(key, record.value), outcome)
+                yield _LogRecord(key, None if record.value is None else decode_value(key, record.value), outcome)

@@ -94,13 +94,13 @@ class Led:
             self.harness.keep_house()
 
     def proposed(self) -> ProposedIsr:
-        (asked,) = self.harness.broker.alter_partition.take_proposals()
-        return asked
+        (proposal,) = self.harness.broker.alter_partition.take_proposals()
+        return proposal
 
-    def answers(self, asked: ProposedIsr, error: ErrorCode = ErrorCode.NONE) -> None:
+    def answers(self, proposed: ProposedIsr, error: ErrorCode = ErrorCode.NONE) -> None:
         if error is ErrorCode.NONE:
-            epoch = asked.proposal.partition_epoch + 1
-            self.state = asked.proposal._replace(partition_epoch=epoch)
+            epoch = proposed.proposal.partition_epoch + 1
+            self.state = proposed.proposal._replace(partition_epoch=epoch)
         state = self.state if error is ErrorCode.NONE else None
-        self.harness.broker.alter_partition.on_proposal_answered(asked, error, state, self.harness.now)
+        self.harness.broker.alter_partition.on_proposal_answered(proposed, error, state, self.harness.now)
         check(self.harness.broker)

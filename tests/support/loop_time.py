@@ -36,8 +36,8 @@ from support.pace import memory_slowness, slowness
 
 STACKS_VARIABLE = "ODRADEK_LOOP_STACKS"
 HOLD_MS_MAX = 20.0  # The bound of processor time in one callback on a usual machine, which the broker guarantees.
-_LOOKS_EVERY_SECONDS = 0.004
-_LOOKED_AT_FROM_NS = 6_000_000
+_SAMPLE_SECONDS = 0.004
+_SAMPLED_FROM_NS = 6_000_000
 _KEPT_FROM_NS = 2_000_000
 _KEPT_MAX = 50
 
@@ -87,7 +87,7 @@ class LoopTime:
         self._found: list[tuple[int, int, str, _Places]] = []
         self.counted = 0  # Callbacks since `begin`.
         self._is_over = threading.Event()
-        self._looker = threading.Thread(target=self._look, name="loop-time", daemon=True)
+        self._sampler = threading.Thread(target=self._sample, name="loop-time", daemon=True)
 
     def begin(self) -> None:
         self._found = []
@@ -100,8 +100,8 @@ class LoopTime:
 
     def end(self) -> None:
         self._is_over.set()
-        if self._looker.is_alive():
-            self._looker.join()
+        if self._sampler.is_alive():
+            self._sampler.join()
         if self._collected in gc.callbacks:
             gc.callbacks.remove(self._collected)
 
@@ -133,7 +133,7 @@ class LoopTime:
         self._clock = time.pthread_getcpuclockid(self._thread)
         gc.callbacks.append(self._collected)
         if os.environ.get(STACKS_VARIABLE):
-            self._looker.start()
+            self._sampler.start()
 
     def _collected(self, phase: str, _: dict[str, int]) -> None:
         if threading.get_ident() != self._thread:
@@ -145,10 +145,10 @@ class LoopTime:
 
     # In a thread of its own.
 
-    def _look(self) -> None:
-        while not self._is_over.wait(_LOOKS_EVERY_SECONDS):
+    def _sample(self) -> None:
+        while not self._is_over.wait(_SAMPLE_SECONDS):
             since = self._since
-            if not since or self._stack or time.clock_gettime_ns(self._clock) - since < _LOOKED_AT_FROM_NS:
+            if not since or self._stack or time.clock_gettime_ns(self._clock) - since < _SAMPLED_FROM_NS:
                 continue
             frame = sys._current_frames().get(self._thread)
             if frame is not None and self._since == since:
@@ -247,7 +247,7 @@ class Timing(Protocol):
 
 
 @contextmanager
-def nobody_is_held_up(timing: Timing, counts_collections: bool = True) -> Iterator[None]:
+def no_long_callbacks(timing: Timing, counts_collections: bool = True) -> Iterator[None]:
     """Assert that no callback blocks the loop too long; if the process is not the broker's, without collections."""
     timing.begin()
     yield

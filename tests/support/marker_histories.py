@@ -24,7 +24,7 @@ from support.transactional import EPOCHS, SHARED, Transactional
 
 OTHERS = (TWO, THREE)
 HERE = name_of("t", 0)
-MAY_PASS = (
+RETRIABLE = (
     ErrorCode.NOT_ENOUGH_REPLICAS,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,  # The broker does not know it yet.
     ErrorCode.REQUEST_TIMED_OUT,
@@ -83,23 +83,23 @@ class MarkerHistory:
         self.remote = {name: RemotePartition(self.random.choice(OTHERS)) for name in names}
         self.alive = set(OTHERS)
         self.coordinates = True
-        self.tell()
+        self.update_metadata()
         self.producers = [self.elsewhere.begun(f"p{index}", version=1 + index % 2) for index in range(4)]
         self.open: dict[str, Decision] = {}
-        self.asked: list[WriteMarkers] = []
+        self.pending: list[WriteMarkers] = []
         self.answers: list[tuple[WriteMarkers, Codes | Refused]] = []  # On their way.
         self.marked = 0
         self.moves = [
             (self.touch, 12),
             (self.end, 5),
-            (self.ask, 9),
-            (self.carry_out, 8),
+            (self.take_requests, 9),
+            (self.execute, 8),
             (self.lose, 2),
-            (self.hear, 9),
+            (self.deliver_response, 9),
             (self.move, 2),
             (self.kill_or_revive, 1),
-            (self.tell, 3),
-            (self.delete_or_make, 1),
+            (self.update_metadata, 3),
+            (self.delete_or_create, 1),
             (self.resign, 1),
             (self.coordinate, 5),
             (self.pass_time, 8),
@@ -119,7 +119,7 @@ class MarkerHistory:
         producer = self._producer()
         if producer is None or producer.state.is_decided:
             return
-        self._go_on(producer)
+        self._continue(producer)
         decision = self.open.setdefault(producer.id, Decision(producer.version))
         if self.random.random() < 0.2:
             self._write_here(producer)
@@ -135,7 +135,7 @@ class MarkerHistory:
             assert producer.add(("t", 0)) == [ErrorCode.NONE]
         assert producer.write("t", b"a") == ErrorCode.NONE
 
-    def _go_on(self, producer: Transactional) -> None:
+    def _continue(self, producer: Transactional) -> None:
         client = producer.state.client
         if client != producer.producer:
             producer.producer = client
@@ -153,31 +153,31 @@ class MarkerHistory:
 
     # Requests.
 
-    def ask(self) -> None:
+    def take_requests(self) -> None:
         for effect in self.elsewhere.asked():
-            assert all(one.broker != effect.broker for one in self.asked), "one request at a time"
-            self.asked.append(effect)
+            assert all(one.broker != effect.broker for one in self.pending), "one request at a time"
+            self.pending.append(effect)
 
-    def carry_out(self) -> None:
+    def execute(self) -> None:
         """Let a broker execute a request; its response is in flight or lost."""
-        if not self.asked:
+        if not self.pending:
             return
-        effect = self.asked.pop(self.random.randrange(len(self.asked)))
-        codes = {(one.producer.id, name): self._carry_out(effect.broker, one, name) for one, name in pairs(effect)}
+        effect = self.pending.pop(self.random.randrange(len(self.pending)))
+        codes = {(one.producer.id, name): self._write_marker(effect.broker, one, name) for one, name in pairs(effect)}
         if effect.broker not in self.alive or self.random.random() < 0.2:
             self._end(effect, LOST)
         self._end(effect, codes)  # It arrives after the other end.
         if self.random.random() < 0.2:
             self._end(effect, codes)
 
-    def _carry_out(self, broker: BrokerId, marker: Marker, name: TopicPartition) -> ErrorCode:
+    def _write_marker(self, broker: BrokerId, marker: Marker, name: TopicPartition) -> ErrorCode:
         partition = self.remote.get(name)
         if partition is None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if partition.leader != broker or broker not in self.alive:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if self.random.random() < 0.2:
-            return self.random.choice(MAY_PASS)
+            return self.random.choice(RETRIABLE)
         self.marked += 1
         code = partition.mark(marker)
         is_unsafe = code is ErrorCode.NONE and self.random.random() < 0.1
@@ -188,11 +188,11 @@ class MarkerHistory:
 
     def lose(self) -> None:
         """Lose a request before it reaches its broker."""
-        if self.asked:
-            effect = self.asked.pop(self.random.randrange(len(self.asked)))
+        if self.pending:
+            effect = self.pending.pop(self.random.randrange(len(self.pending)))
             self._end(effect, LOST)
 
-    def hear(self) -> None:
+    def deliver_response(self) -> None:
         """Deliver the end of a request; only its first end counts, and requests may overtake each other."""
         if not self.answers:
             return
@@ -219,26 +219,26 @@ class MarkerHistory:
                 if partition.leader == broker:
                     partition.leader = self.random.choice((other, NO_BROKER))
 
-    def tell(self) -> None:
+    def update_metadata(self) -> None:
         """Update the coordinator's metadata to the actual state of the cluster."""
         self.elsewhere.alive = (US, *sorted(self.alive))
         self.elsewhere.tells("t", US, *(self.remote[name_of("t", index)].leader for index in (1, 2, 3)))
         if name_of("u", 0) in self.remote:
             self.elsewhere.tells("u", *(self.remote[name_of("u", index)].leader for index in (0, 1)))
 
-    def delete_or_make(self) -> None:
+    def delete_or_create(self) -> None:
         names = [name_of("u", 0), name_of("u", 1)]
         if names[0] in self.remote:
             self._delete(names)
         else:
             self.remote.update({name: RemotePartition(self.random.choice(sorted(self.alive))) for name in names})
-            self.tell()
+            self.update_metadata()
 
     def _delete(self, names: list[TopicPartition]) -> None:
         state = LeaderAndIsr(LEADER_DURING_DELETE, LeaderEpoch(0), (), controller_epoch=1)
-        told = {name: PartitionMetadata(state, (), ()) for name in names}
+        infos = {name: PartitionMetadata(state, (), ()) for name in names}
         brokers = tuple(self.harness.broker.view.brokers.values())
-        assert self.elsewhere.controller.says(UpdateMetadata(told, {}, brokers, False)) == {}
+        assert self.elsewhere.controller.says(UpdateMetadata(infos, {}, brokers, False)) == {}
         for name in names:
             del self.remote[name]
 
@@ -258,12 +258,12 @@ class MarkerHistory:
 
     # The end.
 
-    def calm(self) -> None:
+    def heal(self) -> None:
         """End all faults and all open transactions."""
         self.alive = set(OTHERS)
         for partition in self.remote.values():
             partition.leader = self.random.choice(OTHERS)
-        self.tell()
+        self.update_metadata()
         self.coordinate()
         for _ in range(10):
             self._round()
@@ -280,9 +280,9 @@ class MarkerHistory:
 
     def _round(self) -> None:
         while self.answers:
-            self.hear()
-        self.ask()
-        for effect in self.asked:
+            self.deliver_response()
+        self.take_requests()
+        for effect in self.pending:
             codes = {
                 (marker.producer.id, name): self.remote[name].mark(marker)
                 if name in self.remote and self.remote[name].leader == effect.broker
@@ -290,9 +290,9 @@ class MarkerHistory:
                 for marker, name in pairs(effect)
             }
             self._end(effect, codes)
-        self.asked.clear()
+        self.pending.clear()
         while self.answers:
-            self.hear()
+            self.deliver_response()
         self.elsewhere.passes(1000)
 
     def _check(self) -> None:

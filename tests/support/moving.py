@@ -74,9 +74,9 @@ class Held:
         os.close(self._descriptor)
 
 
-def until(is_so: Callable[[], bool]) -> None:
+def until(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + SECONDS_MAX
-    while not is_so():
+    while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.001)
 

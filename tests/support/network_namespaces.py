@@ -15,7 +15,7 @@ from functools import cache
 from itertools import count
 from types import TracebackType
 
-_NOBODY = "02:00:00:00:00:01"
+_UNUSED_MAC = "02:00:00:00:00:01"
 _numbers = count()
 
 
@@ -104,7 +104,7 @@ class Network:
 
     def lose(self, sender: Host, receiver: Host) -> None:
         """Drop all packets from the sender to the receiver from now on."""
-        self._reach(sender, receiver, _NOBODY)
+        self._reach(sender, receiver, _UNUSED_MAC)
 
     def cut(self, one: Host, *others: Host) -> None:
         """Drop all packets between one host and some others, by default all and the test itself."""
@@ -121,9 +121,9 @@ class Network:
 
     def heal(self) -> None:
         """Drop no packets from now on."""
-        everybody = (self.here, *self.hosts)
-        for sender in everybody:
-            for receiver in everybody:
+        all_hosts = (self.here, *self.hosts)
+        for sender in all_hosts:
+            for receiver in all_hosts:
                 if sender is not receiver:
                     self._reach(sender, receiver, self._macs[receiver.address])
 

@@ -53,13 +53,13 @@ class RawClient:
             data += piece
         return bytes(data)
 
-    def ask(self, message: object, version: int, answer: type[Answer]) -> Answer:
+    def request(self, message: object, version: int, answer: type[Answer]) -> Answer:
         self.send(frame(message, version, next(self._correlation_ids)))
         return decode_response(answer, version, self.read_frame())[1]
 
     def ping(self) -> None:
         """Check that the broker answers."""
-        assert self.ask(ApiVersionsRequest(), 0, ApiVersionsResponse).error_code == 0
+        assert self.request(ApiVersionsRequest(), 0, ApiVersionsResponse).error_code == 0
 
     def is_closed(self) -> bool:
         """Wait for the broker to close the connection, or to answer; return whether it closed it."""

@@ -20,7 +20,7 @@ LAG_MS_MAX = 10
 Log = tuple[int, ...]
 
 
-class Tell(NamedTuple):
+class LeaderAndIsrMessage(NamedTuple):
     """A LeaderAndIsr request; `broker_epoch` is that of the target process (KIP-380)."""
 
     to: BrokerId
@@ -52,7 +52,7 @@ class Answer(NamedTuple):
     state: LeaderAndIsr | None
 
 
-Message = Tell | Fetch | Proposal | Answer
+Message = LeaderAndIsrMessage | Fetch | Proposal | Answer
 
 
 class Replica:
@@ -89,7 +89,7 @@ class Replica:
         self.log = self.log[:end]
         self.high_watermark, self.durable_end = min(self.high_watermark, self.end), min(self.durable_end, self.end)
 
-    def told(self, state: LeaderAndIsr, replicas: tuple[BrokerId, ...], now: int) -> None:
+    def on_leader_and_isr(self, state: LeaderAndIsr, replicas: tuple[BrokerId, ...], now: int) -> None:
         if state.leader_epoch < self.leader_epoch:
             return
         if state.leader != self.broker:
@@ -123,9 +123,9 @@ class Cluster:
     Without broker epochs, no broker loses records, and a proposal is repeated only if it is surely lost.
     """
 
-    def __init__(self, random: Random, brokers: int, *, says_epochs: bool) -> None:
+    def __init__(self, random: Random, brokers: int, *, sends_epochs: bool) -> None:
         self.random = random
-        self.says_epochs = says_epochs
+        self.sends_epochs = sends_epochs
         ids = [BrokerId(one) for one in range(1, brokers + 1)]
         self.controller = Controller(ids)
         self.replicas = {one: Replica(one, self.controller.registered[one]) for one in ids}
@@ -134,7 +134,7 @@ class Cluster:
         self.records = 0
         self.min_isr = random.randint(1, 2)
         self.visible: Log = ()  # All records that were below any leader's high watermark.
-        self.tell_all()
+        self.announce()
         for replica in self.replicas.values():
             self.refresh(replica)
 
@@ -145,15 +145,15 @@ class Cluster:
     def refresh(self, replica: Replica) -> None:
         """Update a replica's view of the eligible replicas."""
         eligible = self.controller.eligible
-        replica.eligible = eligible if self.says_epochs else dict.fromkeys(eligible, NO_BROKER_EPOCH)
+        replica.eligible = eligible if self.sends_epochs else dict.fromkeys(eligible, NO_BROKER_EPOCH)
 
-    def tell_all(self) -> None:
+    def announce(self) -> None:
         state = self.controller.state
-        self.messages += [Tell(one, epoch, state) for one, epoch in self.controller.registered.items()]
+        self.messages += [LeaderAndIsrMessage(one, epoch, state) for one, epoch in self.controller.registered.items()]
 
     def register(self, replica: Replica) -> None:
         replica.broker_epoch = self.controller.register(replica.broker)
-        self.tell_all()
+        self.announce()
 
     def propose(self, leader: Replica, state: LeaderAndIsr) -> None:
         assert leader.in_sync is not None
@@ -169,7 +169,7 @@ class Cluster:
 
     def fetch(self, follower: Replica) -> None:
         if follower.is_alive and follower.leader not in (NO_BROKER, follower.broker):
-            epoch = follower.broker_epoch if self.says_epochs else NO_BROKER_EPOCH
+            epoch = follower.broker_epoch if self.sends_epochs else NO_BROKER_EPOCH
             ids = (follower.broker, follower.process, epoch, follower.leader, follower.leader_epoch)
             self.messages.append(Fetch(*ids, follower.log))
 
@@ -193,10 +193,10 @@ class Cluster:
 
     def deliver(self, message: Message) -> None:
         match message:
-            case Tell():
+            case LeaderAndIsrMessage():
                 replica = self.replicas[message.to]
                 if replica.is_alive and replica.broker_epoch == message.broker_epoch:
-                    replica.told(message.state, self.controller.replicas, self.now)
+                    replica.on_leader_and_isr(message.state, self.controller.replicas, self.now)
                     self.advance(replica)
             case Proposal():
                 error = self.controller.alter(message.leader, message.state, message.epochs)

@@ -146,7 +146,7 @@ class ScriptedCoordinator:
                             for index in indexes
                         ],
                     )
-                    for name, indexes in self._wanted(group.topics).items()
+                    for name, indexes in self._requested(group.topics).items()
                 ],
             )
             for group in request.groups
@@ -167,10 +167,10 @@ class ScriptedCoordinator:
                     for index in indexes
                 ],
             )
-            for name, indexes in self._wanted(request.topics).items()
+            for name, indexes in self._requested(request.topics).items()
         ]
 
-    def _wanted(self, topics: list[Any] | None) -> dict[str, list[int]]:
+    def _requested(self, topics: list[Any] | None) -> dict[str, list[int]]:
         if topics is not None:
             return {topic.name: topic.partition_indexes for topic in topics}
         every: dict[str, list[int]] = {}

@@ -140,14 +140,14 @@ class Disk:
         while True:
             ready = {descriptor for descriptor, _ in poll.poll()}
             if self._test.fileno() in ready:
-                told = self._test.recv(POSITION.size)
-                if not told:
+                data = self._test.recv(POSITION.size)
+                if not data:
                     return
-                self._told(POSITION.unpack(told)[0])
+                self._hold_from(POSITION.unpack(data)[0])
             if self._device in ready:
                 self._answer(os.read(self._device, REQUEST_BYTES_MAX))
 
-    def _told(self, position: int) -> None:
+    def _hold_from(self, position: int) -> None:
         self._held_from = position
         if position != NONE_WAITS:
             self._test.sendall(b"=")

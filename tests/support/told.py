@@ -33,7 +33,7 @@ Request = BecomeLeaderOrFollower | UpdateMetadata | StopReplicas
 Partitions = dict[TopicPartition, PartitionInfo]
 
 
-class Telling(NamedTuple):
+class PreparedRequest(NamedTuple):
     """One request, and the configs of its topics."""
 
     sent: ControlRequest
@@ -48,7 +48,7 @@ class Telling(NamedTuple):
         if isinstance(self.sent.request, BecomeLeaderOrFollower):
             make_replicas(broker, self.sent.request, self.overrides, now)
 
-    def take_in(self, broker: Broker, now: Moment) -> Generator[None, None, None]:
+    def apply(self, broker: Broker, now: Moment) -> Generator[None, None, None]:
         """Apply the request to the broker, in slices; only its disk may cause failures."""
         errors = yield from broker.apply_controller_request(self.sent, self.overrides, now)
         assert set(errors.values()) <= {ErrorCode.KAFKA_STORAGE_ERROR}, errors
@@ -62,28 +62,28 @@ class OneController:
         self._epoch = epoch
         broker.controlled.broker_epoch = epoch
 
-    # What it tells.
+    # The requests of the controller.
 
-    def everything(self, topics: Iterable[TopicInfo]) -> list[Telling]:
+    def initial_requests(self, topics: Iterable[TopicInfo]) -> list[PreparedRequest]:
         """Return the requests to a broker that has started."""
-        all_of_them = {topic.name: topic for topic in topics}
-        partitions = _partitions(all_of_them.values())
-        requests: list[Request] = [self._update(all_of_them, partitions, is_full=True)]
-        return self._telling(all_of_them, [*requests, *self._become(all_of_them, partitions, are_new=False)])
+        by_name = {topic.name: topic for topic in topics}
+        partitions = _partitions(by_name.values())
+        requests: list[Request] = [self._update(by_name, partitions, is_full=True)]
+        return self._prepared(by_name, [*requests, *self._become(by_name, partitions, are_new=False)])
 
-    def change(self, topics: Mapping[TopicName, TopicInfo | None]) -> list[Telling]:
+    def requests_for(self, topics: Mapping[TopicName, TopicInfo | None]) -> list[PreparedRequest]:
         """Return the requests for a change, in which None is a deleted topic."""
-        there = {name: topic for name, topic in topics.items() if topic is not None}
-        added = _partitions(there.values(), self._broker.view.topics)
+        existing = {name: topic for name, topic in topics.items() if topic is not None}
+        added = _partitions(existing.values(), self._broker.view.topics)
         requests: list[Request] = []
         if added:
-            requests += self._become(there, added, are_new=True)
-            requests.append(self._update(there, added))
+            requests += self._become(existing, added, are_new=True)
+            requests.append(self._update(existing, added))
         known = self._broker.view.topics
-        gone = {name: known[name] for name, topic in topics.items() if topic is None and name in known}
-        if gone:
-            requests += self._delete(gone)
-        return self._telling(there, requests)
+        deleted = {name: known[name] for name, topic in topics.items() if topic is None and name in known}
+        if deleted:
+            requests += self._delete(deleted)
+        return self._prepared(existing, requests)
 
     def _become(
         self, topics: Mapping[TopicName, TopicInfo], partitions: Partitions, *, are_new: bool
@@ -117,27 +117,30 @@ class OneController:
             info.leader, info.leader_epoch, info.isr, controller_epoch=self._epoch, partition_epoch=info.partition_epoch
         )
 
-    def _telling(self, topics: Mapping[TopicName, TopicInfo], requests: Iterable[Request]) -> list[Telling]:
+    def _prepared(self, topics: Mapping[TopicName, TopicInfo], requests: Iterable[Request]) -> list[PreparedRequest]:
         broker = self._broker
         epoch = max(self._epoch, broker.controlled.controller_epoch)  # A test may act as another controller.
         overrides = {name: topic.configs for name, topic in topics.items()}
-        return [Telling(ControlRequest(broker.id, self._epoch, broker.id, epoch, one), overrides) for one in requests]
+        return [
+            PreparedRequest(ControlRequest(broker.id, self._epoch, broker.id, epoch, one), overrides)
+            for one in requests
+        ]
 
     # Without threads or a scheduler in between.
 
     def begin(self, topics: Iterable[TopicInfo], now: Moment) -> Generator[None, None, None]:
         """Send the requests to a broker that has started, in slices."""
-        yield from self._tell(self.everything(topics), now)
+        yield from self._apply_all(self.initial_requests(topics), now)
 
-    def changing(self, changed: Changed, now: Moment) -> Generator[None, None, None]:
+    def apply_change(self, changed: Changed, now: Moment) -> Generator[None, None, None]:
         """Send the requests for a change, in slices, and then complete the waiting request."""
-        yield from self._tell(self.change(changed.topics), now)
+        yield from self._apply_all(self.requests_for(changed.topics), now)
         self._broker.on_event(changed, now)
 
-    def _tell(self, all_of_it: Iterable[Telling], now: Moment) -> Generator[None, None, None]:
-        for one in all_of_it:
+    def _apply_all(self, requests: Iterable[PreparedRequest], now: Moment) -> Generator[None, None, None]:
+        for one in requests:
             one.make_files(self._broker, now.wall)
-            yield from one.take_in(self._broker, now)
+            yield from one.apply(self._broker, now)
 
 
 def _partitions(topics: Iterable[TopicInfo], known: Mapping[TopicName, TopicInfo] | None = None) -> Partitions:

@@ -25,7 +25,7 @@ from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, 
 from support.in_memory import Harness
 
 EPOCHS, SHARED = 5, 4  # Versions of EndTxn: one epoch for each transaction, or a shared one.
-NOBODY = ProducerIdAndEpoch(ProducerId(-1), ProducerEpoch(-1))
+NO_PRODUCER = ProducerIdAndEpoch(ProducerId(-1), ProducerEpoch(-1))
 
 
 def make_topic(harness: Harness, name: str, partitions: int = 1) -> None:
@@ -41,7 +41,7 @@ class Transactional:
         self.harness = harness
         self.id = transactional_id
         self.version = version
-        self.producer = NOBODY
+        self.producer = NO_PRODUCER
         self.sequences: dict[tuple[str, int], int] = {}
         self.find_coordinator()
 
@@ -56,7 +56,7 @@ class Transactional:
 
     def begin(
         self,
-        expected: ProducerIdAndEpoch = NOBODY,
+        expected: ProducerIdAndEpoch = NO_PRODUCER,
         *,
         timeout_ms: int = 60_000,
         two_phases: bool = False,
@@ -158,12 +158,12 @@ def written(harness: Harness, topic: str, partition: int = 0) -> list[bytes]:
 
 
 def _read(harness: Harness, topic: str, partition: int, isolation_level: int) -> list[bytes]:
-    asked = FetchPartition(partition=partition, fetch_offset=0, partition_max_bytes=1 << 20)
+    requested = FetchPartition(partition=partition, fetch_offset=0, partition_max_bytes=1 << 20)
     request = FetchRequest(
         max_wait_ms=0,
         min_bytes=1,
         isolation_level=isolation_level,
-        topics=[FetchTopic(topic=topic, partitions=[asked])],
+        topics=[FetchTopic(topic=topic, partitions=[requested])],
         forgotten_topics_data=[],
     )
     (part,) = harness.ask(request, 12, FetchResponse).responses[0].partitions

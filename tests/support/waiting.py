@@ -11,9 +11,9 @@ SECONDS_MAX = 300  # Ends a hang, but suffices on a slow and busy machine.
 PAUSE_SECONDS = 0.05
 
 
-def until(is_so: Callable[[], bool]) -> None:
+def until(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + SECONDS_MAX
-    while not is_so():
+    while not condition():
         assert time.monotonic() < deadline
         time.sleep(PAUSE_SECONDS)
 

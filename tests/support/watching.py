@@ -12,8 +12,8 @@ from odradek.core.partition.partition import Partition
 def fail_disk_when_notified(partition: Partition, monkeypatch: pytest.MonkeyPatch) -> None:
     """Take the partition offline as soon as it notifies the fetches that wait for it."""
     purgatory = Purgatory()
-    session, wanted = FetchSession(purgatory, 0, uses_ids=False), CachedPartition(FetchKey("t", 0), 0, 1)
-    session.wanted[wanted.key] = wanted
-    wanted.session = session
-    wanted.watch(partition.watchers)
+    session, cached = FetchSession(purgatory, 0, uses_ids=False), CachedPartition(FetchKey("t", 0), 0, 1)
+    session.wanted[cached.key] = cached
+    cached.session = session
+    cached.watch(partition.watchers)
     monkeypatch.setattr(purgatory, "happened", lambda key, news=None: partition.take_offline())

@@ -91,8 +91,8 @@ class AioKafka:
         return AioKafkaMember(self._address, joining)
 
     def committed(self, group: str, topic: str) -> Mapping[int, Committed]:
-        told = self._ask("list_consumer_group_offsets", group)
-        return {one.partition: Committed(at.offset, at.metadata) for one, at in told.items() if one.topic == topic}
+        offsets = self._call("list_consumer_group_offsets", group)
+        return {one.partition: Committed(at.offset, at.metadata) for one, at in offsets.items() if one.topic == topic}
 
     def transactor(self, transactional_id: str, *, group: str = "", source: str = "") -> AioKafkaTransactor:
         return AioKafkaTransactor(self._address, transactional_id, group, source)
@@ -101,27 +101,27 @@ class AioKafka:
         pass
 
     def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
-        wanted = NewTopic(topic, partitions, 1, topic_configs=dict(configs))
-        _check(self._ask("create_topics", [wanted]).topic_errors)
+        new_topic = NewTopic(topic, partitions, 1, topic_configs=dict(configs))
+        _check(self._call("create_topics", [new_topic]).topic_errors)
 
     def create_partitions(self, topic: str, total: int) -> None:
-        _check(self._ask("create_partitions", {topic: NewPartitions(total)}).topic_errors)
+        _check(self._call("create_partitions", {topic: NewPartitions(total)}).topic_errors)
 
     def describe_topic(self, topic: str) -> Topic:
-        (described,) = self._ask("describe_topics", [topic])
+        (described,) = self._call("describe_topics", [topic])
         _check([(topic, described["error_code"])])
         return Topic({one["partition"]: one["leader"] for one in described["partitions"]})
 
     def describe_configs(self, topic: str) -> dict[str, str | None]:
-        (answer,) = self._ask("describe_configs", [ConfigResource(ConfigResourceType.TOPIC, topic)])
+        (answer,) = self._call("describe_configs", [ConfigResource(ConfigResourceType.TOPIC, topic)])
         ((code, text, _, _, entries),) = answer.resources
         _check([(topic, code, text)])
         return {entry[0]: entry[1] for entry in entries}
 
     def describe_cluster(self) -> Cluster:
-        told = self._ask("describe_cluster")
-        brokers = {one["node_id"]: f"{one['host']}:{one['port']}" for one in told["brokers"]}
-        return Cluster(told["cluster_id"], told["controller_id"], brokers)
+        cluster = self._call("describe_cluster")
+        brokers = {one["node_id"]: f"{one['host']}:{one['port']}" for one in cluster["brokers"]}
+        return Cluster(cluster["cluster_id"], cluster["controller_id"], brokers)
 
     def list_offsets(self, topic: str, question: Question | int) -> int:
         async def run() -> int:
@@ -135,9 +135,9 @@ class AioKafka:
         return _run(run())
 
     def delete_topic(self, topic: str) -> None:
-        _check(self._ask("delete_topics", [topic]).topic_error_codes)
+        _check(self._call("delete_topics", [topic]).topic_error_codes)
 
-    def _ask(self, method: str, *arguments: object) -> Any:
+    def _call(self, method: str, *arguments: object) -> Any:
         async def run() -> Any:
             admin = AIOKafkaAdminClient(bootstrap_servers=self._address)
             await admin.start()
@@ -166,8 +166,8 @@ async def _offset(consumer: AIOKafkaConsumer, partition: TopicPartition, questio
     if isinstance(question, int):
         found = (await consumer.offsets_for_times({partition: question}))[partition]
         return -1 if found is None else int(found.offset)
-    ask = consumer.beginning_offsets if question == "earliest" else consumer.end_offsets
-    return int((await ask([partition]))[partition])
+    offsets_of = consumer.beginning_offsets if question == "earliest" else consumer.end_offsets
+    return int((await offsets_of([partition]))[partition])
 
 
 def _check(outcomes: Sequence[Sequence[Any]]) -> None:

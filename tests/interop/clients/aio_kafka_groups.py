@@ -14,7 +14,7 @@ from aiokafka.coordinator.assignors.range import RangePartitionAssignor  # type:
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor  # type: ignore[import-untyped]
 from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError  # type: ignore[import-untyped]
 
-from clients.client import SECONDS_MAX, told_as_client_error
+from clients.client import SECONDS_MAX, raises_client_error
 from clients.members import (
     FETCH_WAIT_MS,
     HEARTBEAT_MS,
@@ -32,7 +32,7 @@ ASSIGNORS: dict[Way, type] = {"range": RangePartitionAssignor, "roundrobin": Rou
 Result = TypeVar("Result")
 
 
-as_client_error = partial(told_as_client_error, KafkaError)
+as_client_error = partial(raises_client_error, KafkaError)
 
 
 class AioKafkaMember(PollingMember):
@@ -63,7 +63,7 @@ class AioKafkaMember(PollingMember):
         )
         await consumer.start()
         try:
-            while self.goes_on:
+            while self.is_running:
                 found = await consumer.getmany(timeout_ms=100)
                 places = [Place(one.partition, one.offset, one.value) for part in found.values() for one in part]
                 self.add(places)

@@ -27,7 +27,7 @@ class ClientError(Exception):
 
 
 @contextmanager
-def told_as_client_error(kind: type[Exception]) -> Iterator[None]:
+def raises_client_error(kind: type[Exception]) -> Iterator[None]:
     """Convert errors of a client that have Kafka's error code as `errno`."""
     try:
         yield

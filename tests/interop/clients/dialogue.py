@@ -60,18 +60,18 @@ class DialogueClient:
         idempotent: bool | None = None,
     ) -> None:
         details = {"records": [_in_json(one) for one in records], "record_bytes_max": record_bytes_max}
-        self.ask("produce", topic=topic, codec=codec, idempotent=idempotent, **details)
+        self.call("produce", topic=topic, codec=codec, idempotent=idempotent, **details)
 
     def consume(self, topic: str, start: Start, count: int, *, committed: bool = False) -> list[Read]:
         place = {"where": start.where, "at": start.at, "reset": start.reset}
-        return [_read(one) for one in self.ask("consume", topic=topic, count=count, committed=committed, **place)]
+        return [_read(one) for one in self.call("consume", topic=topic, count=count, committed=committed, **place)]
 
     def join(self, joining: Joining) -> DialogueMember:
         return DialogueMember(self, joining)
 
     def committed(self, group: str, topic: str) -> dict[int, Committed]:
-        told = self.ask("committed", group=group, topic=topic)
-        return {int(number): Committed(one["offset"], one["metadata"]) for number, one in told.items()}
+        offsets = self.call("committed", group=group, topic=topic)
+        return {int(number): Committed(one["offset"], one["metadata"]) for number, one in offsets.items()}
 
     def close(self) -> None:
         assert self._process.stdin is not None and self._process.stdout is not None
@@ -84,38 +84,38 @@ class DialogueClient:
         self._process.stdout.close()
 
     def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
-        self.ask("create_topic", topic=topic, partitions=partitions, configs=configs)
+        self.call("create_topic", topic=topic, partitions=partitions, configs=configs)
 
     def create_partitions(self, topic: str, total: int) -> None:
-        self.ask("create_partitions", topic=topic, partitions=total)
+        self.call("create_partitions", topic=topic, partitions=total)
 
     def describe_topic(self, topic: str) -> Topic:
-        leaders = self.ask("describe_topic", topic=topic)
+        leaders = self.call("describe_topic", topic=topic)
         return Topic({int(index): leader for index, leader in leaders.items()})
 
     def describe_configs(self, topic: str) -> dict[str, str | None]:
-        return dict(self.ask("describe_configs", topic=topic))
+        return dict(self.call("describe_configs", topic=topic))
 
     def describe_cluster(self) -> Cluster:
-        told = self.ask("describe_cluster")
-        brokers = {int(number): address for number, address in told["brokers"].items()}
-        return Cluster(told["id"] or None, told["controller"], brokers)
+        cluster = self.call("describe_cluster")
+        brokers = {int(number): address for number, address in cluster["brokers"].items()}
+        return Cluster(cluster["id"] or None, cluster["controller"], brokers)
 
     def list_offsets(self, topic: str, question: Question | int) -> int:
-        asked = {"question": "time", "at": question} if isinstance(question, int) else {"question": question}
-        return int(self.ask("list_offsets", topic=topic, **asked))
+        place = {"question": "time", "at": question} if isinstance(question, int) else {"question": question}
+        return int(self.call("list_offsets", topic=topic, **place))
 
     def delete_topic(self, topic: str) -> None:
-        self.ask("delete_topic", topic=topic)
+        self.call("delete_topic", topic=topic)
 
     def hold(self, topic: str, count: int) -> None:
         """Connect this number of clients at once, let each write its number, and keep them all."""
-        self.ask("hold", topic=topic, codec="none", count=count, record_bytes_max=RECORD_BYTES_MAX)
+        self.call("hold", topic=topic, codec="none", count=count, record_bytes_max=RECORD_BYTES_MAX)
 
     def release(self) -> None:
-        self.ask("release")
+        self.call("release")
 
-    def ask(self, order: str, **details: object) -> Any:
+    def call(self, order: str, **details: object) -> Any:
         """Execute a command; raise ClientError with the error that the client's user would see."""
         assert self._process.stdin is not None
         # A program that hangs is killed.

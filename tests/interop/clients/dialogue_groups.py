@@ -12,7 +12,7 @@ from clients.transactors import TIMEOUT_MS
 
 
 class Dialogue(Protocol):
-    def ask(self, order: str, **details: object) -> Any: ...
+    def call(self, order: str, **details: object) -> Any: ...
 
 
 class DialogueMember:
@@ -22,7 +22,7 @@ class DialogueMember:
         self._places: list[Place] = []
         self._has_left = False
         timing = {"heartbeat_ms": HEARTBEAT_MS, "session_ms": SESSION_TIMEOUT_MS, "fetch_wait_ms": FETCH_WAIT_MS}
-        dialogue.ask("join", metadata=joining.metadata, **joining._asdict(), **timing)
+        dialogue.call("join", metadata=joining.metadata, **joining._asdict(), **timing)
 
     def places(self) -> Sequence[Place]:
         if not self._has_left:
@@ -34,7 +34,7 @@ class DialogueMember:
         self._add("leave")
 
     def _add(self, order: str) -> None:
-        for one in self._dialogue.ask(order, name=self._name, count=len(self._places)):
+        for one in self._dialogue.call(order, name=self._name, count=len(self._places)):
             self._places.append(Place(one["partition"], one["offset"], b64decode(one["value"])))
 
 
@@ -43,25 +43,25 @@ class DialogueTransactor:
         self._dialogue = dialogue
         self._name = name
         about = {"transactional_id": transactional_id, "timeout_ms": TIMEOUT_MS, "group": group, "topic": source}
-        dialogue.ask("transactor", name=name, **about)
+        dialogue.call("transactor", name=name, **about)
 
     def begin(self) -> None:
-        self._dialogue.ask("begin", name=self._name)
+        self._dialogue.call("begin", name=self._name)
 
     def send(self, topic: str, values: Sequence[bytes]) -> None:
-        self._dialogue.ask("send", name=self._name, topic=topic, values=[b64encode(one).decode() for one in values])
+        self._dialogue.call("send", name=self._name, topic=topic, values=[b64encode(one).decode() for one in values])
 
     def send_offset(self, offset: int) -> None:
-        self._dialogue.ask("send_offset", name=self._name, at=offset)
+        self._dialogue.call("send_offset", name=self._name, at=offset)
 
     def commit(self) -> None:
-        self._dialogue.ask("commit", name=self._name)
+        self._dialogue.call("commit", name=self._name)
 
     def abort(self) -> None:
-        self._dialogue.ask("abort", name=self._name)
+        self._dialogue.call("abort", name=self._name)
 
     def close(self) -> None:
-        self._dialogue.ask("close", name=self._name)
+        self._dialogue.call("close", name=self._name)
 
 
 class Transacting:

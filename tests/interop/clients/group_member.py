@@ -28,14 +28,14 @@ def main(address: str, subscription: str, *settings: str) -> None:
 
 
 def assigned(_: Consumer, partitions: list[TopicPartition]) -> None:
-    say("assigned", partitions)
+    report("assigned", partitions)
 
 
 def revoked(_: Consumer, partitions: list[TopicPartition]) -> None:
-    say("revoked", partitions)
+    report("revoked", partitions)
 
 
-def say(what: str, partitions: list[TopicPartition]) -> None:
+def report(what: str, partitions: list[TopicPartition]) -> None:
     print(what, *(f"{one.topic}-{one.partition}" for one in partitions), flush=True)
 
 

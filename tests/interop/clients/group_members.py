@@ -48,7 +48,7 @@ class Member:
         arguments = [f"{name}={value}" for name, value in settings.items()]
         self.assigned: set[str] = set()
         self.read: list[str] = []  # Values, in their order.
-        self.said: list[str] = []
+        self.output: list[str] = []
         self._process = subprocess.Popen(
             [*command(), address, subscription, *arguments],
             stdin=subprocess.PIPE,
@@ -56,10 +56,10 @@ class Member:
             stderr=subprocess.STDOUT,
             text=True,
         )
-        self._hearing = threading.Thread(target=self._hear, daemon=True)
-        self._hearing.start()
+        self._reader = threading.Thread(target=self._read_output, daemon=True)
+        self._reader.start()
 
-    def _hear(self) -> None:
+    def _read_output(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
             what, *rest = line.split()
@@ -70,7 +70,7 @@ class Member:
             if what == "read":
                 self.read.append(rest[1])
             else:
-                self.said.append(line.strip())
+                self.output.append(line.strip())
 
     def __enter__(self) -> Member:
         return self
@@ -87,18 +87,18 @@ class Member:
             self._process.stdin.write("close\n")
             self._process.stdin.close()
         self._process.wait(SECONDS_MAX)
-        self._hearing.join(SECONDS_MAX)
-        assert self.said[-1:] == ["closed"], self.said
+        self._reader.join(SECONDS_MAX)
+        assert self.output[-1:] == ["closed"], self.output
 
     def kill(self) -> None:
         self._process.kill()
         self._process.wait()
-        self._hearing.join(SECONDS_MAX)
+        self._reader.join(SECONDS_MAX)
 
 
 def share(members: Sequence[Member], partitions: set[str]) -> None:
     """Wait until each member has partitions, and together they have all."""
-    until(lambda: _is_shared(members, partitions), lambda: [(one.assigned, one.said) for one in members])
+    until(lambda: _is_shared(members, partitions), lambda: [(one.assigned, one.output) for one in members])
 
 
 def _is_shared(members: Sequence[Member], partitions: set[str]) -> bool:
@@ -106,8 +106,8 @@ def _is_shared(members: Sequence[Member], partitions: set[str]) -> bool:
     return all(member.assigned for member in members) and sorted(assigned) == sorted(partitions)
 
 
-def until(is_so: Callable[[], bool], otherwise: Callable[[], object]) -> None:
+def until(condition: Callable[[], bool], otherwise: Callable[[], object]) -> None:
     deadline = time.monotonic() + SECONDS_MAX
-    while not is_so():
+    while not condition():
         assert time.monotonic() < deadline, otherwise()
         time.sleep(STEP_SECONDS)

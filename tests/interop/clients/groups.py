@@ -32,7 +32,7 @@ class Group:
         self._admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
         self._producer = Producer({"bootstrap.servers": address, "linger.ms": 0})
         self._present: dict[str, Member] = {}
-        self._gone: list[Member] = []
+        self._left: list[Member] = []
         self.names: list[str] = []
         self.written: set[bytes] = set()
 
@@ -54,7 +54,7 @@ class Group:
     def leave(self, name: str) -> None:
         member = self._present.pop(name)
         member.leave()
-        self._gone.append(member)
+        self._left.append(member)
 
     def leave_all(self) -> None:
         for name in list(self._present):
@@ -91,7 +91,7 @@ class Group:
 
     def read(self) -> Counter[bytes]:
         """Return the values read by all members, including former ones, with their counts."""
-        members = [*self._present.values(), *self._gone]
+        members = [*self._present.values(), *self._left]
         return Counter(place.value for member in members for place in member.places())
 
     def has_read_all(self) -> Counter[bytes]:
@@ -104,25 +104,25 @@ class Group:
 
     def _settled(self) -> Owned | None:
         try:
-            told = self._described()
+            described = self._described()
         except KafkaException as error:
             # There may be no member yet, and Apache Kafka responds before its coordinator is ready.
             if error.args[0].retriable() or error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
                 return None
             raise
         owned: Owned = {}
-        for one in told.members:
+        for one in described.members:
             mine = one.assignment.topic_partitions if one.assignment else ()
             owned[one.client_id] = frozenset(place.partition for place in mine)
         all_of_them = sorted(partition for some in owned.values() for partition in some)
         is_whole = all(owned.values()) and all_of_them == sorted(self.partitions)
-        if told.state == ConsumerGroupState.STABLE and is_whole and owned.keys() == self._present.keys():
+        if described.state == ConsumerGroupState.STABLE and is_whole and owned.keys() == self._present.keys():
             return owned
         return None
 
     def _described(self) -> Any:
-        (asked,) = self._admin.describe_consumer_groups([self.name]).values()
-        return asked.result(SECONDS_MAX)
+        (future,) = self._admin.describe_consumer_groups([self.name]).values()
+        return future.result(SECONDS_MAX)
 
     def _story(self) -> str:
         """Return a description of the group for a failed test."""
@@ -134,9 +134,9 @@ class Group:
         return f"the broker says {owned}, present are {[*self._present]}; {len(self.written - self.read().keys())} lost"
 
 
-def until(look: Callable[[], Found | None], explain: Callable[[], str]) -> Found:
+def until(find: Callable[[], Found | None], explain: Callable[[], str]) -> Found:
     deadline = time.monotonic() + SECONDS_MAX
-    while (found := look()) is None:
+    while (found := find()) is None:
         assert time.monotonic() < deadline, explain()
         time.sleep(PAUSE_SECONDS)
     return found

@@ -62,23 +62,23 @@ class JavaClient:
     ) -> None:
         lines = [_line(record) for record in records]
         idempotence = "" if idempotent is None else str(idempotent).lower()
-        self._ask("produce", topic, codec, record_bytes_max, idempotence, len(lines), more=lines)
+        self._call("produce", topic, codec, record_bytes_max, idempotence, len(lines), more=lines)
 
     def consume(self, topic: str, start: Start, count: int, *, committed: bool = False) -> list[Read]:
         isolation = "read_committed" if committed else "read_uncommitted"
-        rows = self._ask("consume", topic, start.where, start.at, start.reset, isolation, count)
+        rows = self._call("consume", topic, start.where, start.at, start.reset, isolation, count)
         assert len(rows) == count, f"{len(rows)} of {count}"
         return [_read(row) for row in rows]
 
     def join(self, joining: Joining) -> JavaMember:
-        return JavaMember(self._ask, joining)
+        return JavaMember(self._call, joining)
 
     def committed(self, group: str, topic: str) -> dict[int, Committed]:
-        rows = self._ask("committed", group, topic)
-        return {int(number): Committed(int(at), (_bytes(told) or b"").decode()) for number, at, told in rows}
+        rows = self._call("committed", group, topic)
+        return {int(number): Committed(int(at), (_bytes(metadata) or b"").decode()) for number, at, metadata in rows}
 
     def transactor(self, transactional_id: str, *, group: str = "", source: str = "") -> JavaTransactor:
-        return JavaTransactor(self._ask, f"transactor-{next(self._numbers)}", transactional_id, group, source)
+        return JavaTransactor(self._call, f"transactor-{next(self._numbers)}", transactional_id, group, source)
 
     def close(self) -> None:
         assert self._process.stdin is not None and self._process.stdout is not None
@@ -93,31 +93,31 @@ class JavaClient:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
-        self._ask("create-topic", topic, partitions, *(f"{key}={value}" for key, value in configs.items()))
+        self._call("create-topic", topic, partitions, *(f"{key}={value}" for key, value in configs.items()))
 
     def create_partitions(self, topic: str, total: int) -> None:
-        self._ask("create-partitions", topic, total)
+        self._call("create-partitions", topic, total)
 
     def describe_topic(self, topic: str) -> Topic:
-        return Topic({int(index): int(leader) for index, leader in self._ask("describe-topic", topic)})
+        return Topic({int(index): int(leader) for index, leader in self._call("describe-topic", topic)})
 
     def describe_configs(self, topic: str) -> dict[str, str | None]:
-        entries = ((name, _bytes(value)) for name, value in self._ask("describe-configs", topic))
+        entries = ((name, _bytes(value)) for name, value in self._call("describe-configs", topic))
         return {name: None if value is None else value.decode() for name, value in entries}
 
     def describe_cluster(self) -> Cluster:
-        (cluster, controller), *brokers = self._ask("describe-cluster")
+        (cluster, controller), *brokers = self._call("describe-cluster")
         return Cluster(cluster, int(controller), {int(one): address for one, address in brokers})
 
     def list_offsets(self, topic: str, question: Question | int) -> int:
         number = question if isinstance(question, int) else QUESTIONS[question]
-        ((offset,),) = self._ask("list-offsets", topic, number)
+        ((offset,),) = self._call("list-offsets", topic, number)
         return int(offset)
 
     def delete_topic(self, topic: str) -> None:
-        self._ask("delete-topic", topic)
+        self._call("delete-topic", topic)
 
-    def _ask(self, *fields: object, more: Iterable[str] = ()) -> list[list[str]]:
+    def _call(self, *fields: object, more: Iterable[str] = ()) -> list[list[str]]:
         """Return the rows of the response. A program that hangs is killed, and its output is shown."""
         assert self._process.stdin is not None and self._process.stdout is not None
         guard = threading.Timer(3 * SECONDS_MAX, self._process.kill)

@@ -79,8 +79,8 @@ class KafkaPython:
         return KafkaPythonMember(self._address, joining)
 
     def committed(self, group: str, topic: str) -> Mapping[int, Committed]:
-        told = self._ask(lambda admin: admin.list_group_offsets({group: None}))[group]
-        found = {one.partition: Committed(at.offset, at.metadata) for one, at in told.items() if one.topic == topic}
+        offsets = self._call(lambda admin: admin.list_group_offsets({group: None}))[group]
+        found = {one.partition: Committed(at.offset, at.metadata) for one, at in offsets.items() if one.topic == topic}
         return {number: one for number, one in found.items() if one.offset >= 0}
 
     def transactor(self, transactional_id: str, *, group: str = "", source: str = "") -> KafkaPythonTransactor:
@@ -90,38 +90,38 @@ class KafkaPython:
         pass
 
     def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
-        wanted = {topic: {"num_partitions": partitions, "replication_factor": 1, "configs": dict(configs)}}
-        self._ask(lambda admin: admin.create_topics(wanted))
+        topics = {topic: {"num_partitions": partitions, "replication_factor": 1, "configs": dict(configs)}}
+        self._call(lambda admin: admin.create_topics(topics))
 
     def create_partitions(self, topic: str, total: int) -> None:
-        self._ask(lambda admin: admin.create_partitions({topic: total}))
+        self._call(lambda admin: admin.create_partitions({topic: total}))
 
     def describe_topic(self, topic: str) -> Topic:
-        (described,) = self._ask(lambda admin: admin.describe_topics([topic]))
+        (described,) = self._call(lambda admin: admin.describe_topics([topic]))
         if described["error_code"]:
             raise ClientError(described["error_code"], str(described))
         return Topic({one["partition_index"]: one["leader_id"] for one in described["partitions"]})
 
     def describe_configs(self, topic: str) -> dict[str, str | None]:
         resource = ConfigResource(ConfigResourceType.TOPIC, topic)
-        described = self._ask(lambda admin: admin.describe_configs([resource], config_filter="all"))
+        described = self._call(lambda admin: admin.describe_configs([resource], config_filter="all"))
         return {name: entry["value"] for name, entry in described["topic"][topic].items()}
 
     def describe_cluster(self) -> Cluster:
-        told = self._ask(lambda admin: admin.describe_cluster())
-        brokers = {one["broker_id"]: f"{one['host']}:{one['port']}" for one in told["brokers"]}
-        return Cluster(told["cluster_id"], told["controller_id"], brokers)
+        cluster = self._call(lambda admin: admin.describe_cluster())
+        brokers = {one["broker_id"]: f"{one['host']}:{one['port']}" for one in cluster["brokers"]}
+        return Cluster(cluster["cluster_id"], cluster["controller_id"], brokers)
 
     def list_offsets(self, topic: str, question: Question | int) -> int:
         partition = TopicPartition(topic, 0)
         spec = question if isinstance(question, int) else QUESTIONS[question]
-        found = self._ask(lambda admin: admin.list_partition_offsets({partition: spec}))[partition]
+        found = self._call(lambda admin: admin.list_partition_offsets({partition: spec}))[partition]
         return -1 if found is None else int(found.offset)
 
     def delete_topic(self, topic: str) -> None:
-        self._ask(lambda admin: admin.delete_topics([topic]))
+        self._call(lambda admin: admin.delete_topics([topic]))
 
-    def _ask(self, action: Callable[[Any], Result]) -> Result:
+    def _call(self, action: Callable[[Any], Result]) -> Result:
         with closing(KafkaAdminClient(bootstrap_servers=self._address)) as admin, as_client_error():
             return action(admin)
 

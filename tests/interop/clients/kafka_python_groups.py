@@ -14,7 +14,7 @@ from kafka.coordinator.assignors.range import RangePartitionAssignor  # type: ig
 from kafka.errors import CommitFailedError, KafkaError, RebalanceInProgressError  # type: ignore[import-untyped]
 from kafka.structs import OffsetAndMetadata  # type: ignore[import-untyped]
 
-from clients.client import SECONDS_MAX, told_as_client_error
+from clients.client import SECONDS_MAX, raises_client_error
 from clients.members import (
     FETCH_WAIT_MS,
     HEARTBEAT_MS,
@@ -38,7 +38,7 @@ ASSIGNORS: dict[Way, type] = {
 POLL_MS = 1000
 
 
-as_client_error = partial(told_as_client_error, KafkaError)
+as_client_error = partial(raises_client_error, KafkaError)
 
 
 class KafkaPythonMember(PollingMember):
@@ -63,7 +63,7 @@ class KafkaPythonMember(PollingMember):
     def work(self) -> None:
         with as_client_error():
             try:
-                while self.goes_on:
+                while self.is_running:
                     found = self._consumer.poll(timeout_ms=POLL_MS)
                     places = [Place(one.partition, one.offset, one.value) for part in found.values() for one in part]
                     self.add(places)

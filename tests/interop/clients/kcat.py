@@ -29,9 +29,9 @@ class Kcat:
 
     def __init__(self, address: str) -> None:
         self._address = address
-        told = subprocess.run(["kcat", "-V"], capture_output=True, text=True, check=True).stdout
-        version = re.search(r"Version (\S+) .*librdkafka (\S+)", told)
-        assert version is not None, told
+        output = subprocess.run(["kcat", "-V"], capture_output=True, text=True, check=True).stdout
+        version = re.search(r"Version (\S+) .*librdkafka (\S+)", output)
+        assert version is not None, output
         self.version = f"{version[1]} (librdkafka {version[2]})"
 
     def writes(self, record: Record) -> bool:
@@ -78,14 +78,14 @@ class Kcat:
 
     def list_topic(self, topic: str) -> dict[str, Any]:
         """Return the output of -L for one topic and its cluster."""
-        told: dict[str, Any] = json.loads(self._run("-L", "-J", "-t", topic))
-        return told
+        listed: dict[str, Any] = json.loads(self._run("-L", "-J", "-t", topic))
+        return listed
 
     def list_offsets(self, topic: str, question: Question | int) -> int:
         number = question if isinstance(question, int) else QUESTIONS[question]
-        told = self._run("-Q", "-t", f"{topic}:0:{number}").decode()
-        found = re.search(r"offset (-?\d+)", told)
-        assert found is not None, told
+        output = self._run("-Q", "-t", f"{topic}:0:{number}").decode()
+        found = re.search(r"offset (-?\d+)", output)
+        assert found is not None, output
         return int(found[1])
 
     def _run(self, *arguments: str | bytes, data: bytes = b"") -> bytes:
@@ -98,11 +98,11 @@ class Kcat:
 
 def _read(line: bytes) -> Read:
     """Parse a line of -J, which contains bytes that are not UTF-8 unchanged."""
-    told = json.loads(line.decode(errors="surrogateescape"))
-    headers = told.get("headers", [])
+    message = json.loads(line.decode(errors="surrogateescape"))
+    headers = message.get("headers", [])
     pairs = zip(headers[::2], headers[1::2], strict=True)
     named = tuple((name, _bytes(value)) for name, value in pairs)
-    return Read(told["offset"], Record(_bytes(told["key"]), _bytes(told["payload"]), named, told["ts"]))
+    return Read(message["offset"], Record(_bytes(message["key"]), _bytes(message["payload"]), named, message["ts"]))
 
 
 def _bytes(text: str | None) -> bytes | None:

@@ -33,10 +33,10 @@ class KcatMember(PollingMember):
     def work(self) -> None:
         assert self._process.stdout is not None and self._process.stderr is not None
         for line in self._process.stdout:
-            told = json.loads(line)
-            self.add([Place(told["partition"], told["offset"], told["payload"].encode())])
+            message = json.loads(line)
+            self.add([Place(message["partition"], message["offset"], message["payload"].encode())])
         _, errors = self._process.communicate()
-        if self.goes_on:
+        if self.is_running:
             raise ClientError(None, errors.decode(errors="replace"))
 
     def leave(self) -> None:

@@ -133,8 +133,10 @@ class Librdkafka:
         return {name: entry.value for name, entry in described.items()}
 
     def describe_cluster(self) -> Cluster:
-        told = self._admin.describe_cluster(request_timeout=SECONDS_MAX).result()
-        return Cluster(told.cluster_id, told.controller.id, {one.id: f"{one.host}:{one.port}" for one in told.nodes})
+        cluster = self._admin.describe_cluster(request_timeout=SECONDS_MAX).result()
+        return Cluster(
+            cluster.cluster_id, cluster.controller.id, {one.id: f"{one.host}:{one.port}" for one in cluster.nodes}
+        )
 
     def list_offsets(self, topic: str, question: Question | int) -> int:
         spec = OffsetSpec.for_timestamp(question) if isinstance(question, int) else SPECS[question]()

@@ -54,7 +54,7 @@ class LibrdkafkaMember(PollingMember):
 
     def work(self) -> None:
         try:
-            while self.goes_on:
+            while self.is_running:
                 messages = self._consumer.consume(100, 0.1)
                 for message in messages:
                     if error := message.error():
@@ -84,8 +84,8 @@ class LibrdkafkaMember(PollingMember):
 def committed(admin: AdminClient, group: str, topic: str) -> Mapping[int, Committed]:
     (done,) = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]).values()
     with as_client_error():
-        told = done.result(SECONDS_MAX)
-    found = (one for one in told.topic_partitions if one.topic == topic and one.offset >= 0)
+        offsets = done.result(SECONDS_MAX)
+    found = (one for one in offsets.topic_partitions if one.topic == topic and one.offset >= 0)
     return {one.partition: Committed(one.offset, one.metadata) for one in found}
 
 

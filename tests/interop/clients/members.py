@@ -84,7 +84,7 @@ class PollingMember(ABC):
             self._failure = error
 
     @property
-    def goes_on(self) -> bool:
+    def is_running(self) -> bool:
         return not self._is_over.is_set()
 
     def add(self, places: Sequence[Place]) -> None:

@@ -55,7 +55,7 @@ class Instances:
             self._processes[number].wait()
             self._start(number)
 
-    def said(self) -> str:
+    def output(self) -> str:
         return self._output.read_text()[-5000:]
 
     def _start(self, number: int) -> None:

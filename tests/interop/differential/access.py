@@ -11,10 +11,21 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from differential import base, base_groups, base_transactions, recording
-from differential.base_groups import LONG_MS, NOBODY, beat, commit, describe, fetch_offsets, find
+from differential.base_groups import LONG_MS, UNKNOWN_MEMBER, beat, commit, describe, fetch_offsets, find
 from differential.base_transactions import add, add_offsets, commit_offsets, end, init, mark, marker, numbered
 from differential.batches import batch
-from differential.steps import NO_SUCH_ID, NO_SUCH_PRODUCER, VALID, Ready, Scenario, Step, Taken, ask, id_of, producer
+from differential.steps import (
+    NO_SUCH_ID,
+    NO_SUCH_PRODUCER,
+    VALID,
+    Ready,
+    Scenario,
+    Step,
+    Taken,
+    id_of,
+    producer,
+    request_step,
+)
 from differential.waits import ConsumerGroupIs, Coordinators, TransactionIs, Wait
 from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.core.kernel.access import Operation, ResourceType
@@ -67,7 +78,7 @@ USERS: Mapping[str, Collection[Rule]] = {
     "writer": tuple(on(ResourceType.TOPIC, MINE, may=[Operation.WRITE])),
 }
 
-Told = dict[str, str]  # The error code by resource name; "" for the whole response, if it is refused.
+Errors = dict[str, str]  # The error code by resource name; "" for the whole response, if it is refused.
 DENIED_TOPIC, DENIED_GROUP = "TOPIC_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED"
 DENIED_ID, DENIED_CLUSTER = "TRANSACTIONAL_ID_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED"
 
@@ -76,7 +87,7 @@ class Row(NamedTuple):
     """One request, and the error codes of its response."""
 
     step: Step
-    told: Told
+    expected: Errors
 
 
 class PatternIsResolved(NamedTuple):
@@ -87,26 +98,26 @@ class PatternIsResolved(NamedTuple):
 
     def is_over(self, client: RawClient) -> bool:
         request = base_groups.describe_consumers(self.group)
-        (group,) = client.ask(request, 1, ConsumerGroupDescribeResponse).groups
+        (group,) = client.request(request, 1, ConsumerGroupDescribeResponse).groups
         return group.group_epoch >= self.epoch or any(one.assignment.topic_partitions for one in group.members)
 
 
 Part = Row | Step | Ready | Taken | Wait
 
 
-def _row(name: str, message: object, version: int, told: Told, *, by: str = TESTER) -> Row:
-    told = {part: code for part, code in told.items() if part or code != "NONE"}
+def _row(name: str, message: object, version: int, errors: Errors, *, by: str = TESTER) -> Row:
+    errors = {part: code for part, code in errors.items() if part or code != "NONE"}
     api = type(message).__name__.removesuffix("Request")
-    who = "" if by == TESTER else f", by the {by}"
-    return Row(ask(f"{api} v{version} / {name}{who}", VALID, message, version, on=by), told)
+    suffix = "" if by == TESTER else f", by the {by}"
+    return Row(request_step(f"{api} v{version} / {name}{suffix}", VALID, message, version, on=by), errors)
 
 
 def _first(name: str, message: object, version: int, *, learns: str = "") -> Step:
     """Yield the requests about resources that exist before the first step."""
-    return ask(f"first / {name}", VALID, message, version, learns=learns)
+    return request_step(f"first / {name}", VALID, message, version, learns=learns)
 
 
-def _same(names: Sequence[str], code: str) -> Told:
+def _same(names: Sequence[str], code: str) -> Errors:
     return dict.fromkeys(names, code)
 
 
@@ -127,7 +138,7 @@ def _preparations() -> list[Part]:
     # Its transaction contains a topic that others may not describe.
     parts.append(_first("adds", add(3, _transaction(MINE, (MINE, [0]), (HIDDEN, [0]))), 3))
     for group, topic in (("consumers-seen", HIDDEN), ("consumers-hidden", HIDDEN)):
-        joins = beat(group, base_groups.NOBODY, 0, rebalance_ms=LONG_MS, names=[topic], owned=[])
+        joins = beat(group, base_groups.UNKNOWN_MEMBER, 0, rebalance_ms=LONG_MS, names=[topic], owned=[])
         parts += [_first(f"{group} joins", joins, 1), ConsumerGroupIs(group, 1)]
     return parts
 
@@ -207,13 +218,13 @@ def _fetches() -> list[Part]:
 
 def _offsets() -> list[Part]:
     parts = [ListOffsetsPartition(partition_index=0, timestamp=-1)]
-    asked = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=name, partitions=parts) for name in FOUR])
+    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=name, partitions=parts) for name in FOUR])
     ends = base.ends_of_epochs([(0, 0)], *FOUR)
     named = {MINE: "NONE", SEEN: "NONE", HIDDEN: DENIED_TOPIC, NOWHERE: DENIED_TOPIC}
     return [
-        _row("topics", asked, 7, named),
-        _row("topics", asked, 1, named),
-        _row("topics", asked, 7, _same(FOUR, DENIED_TOPIC), by=STRANGER),
+        _row("topics", request, 7, named),
+        _row("topics", request, 1, named),
+        _row("topics", request, 7, _same(FOUR, DENIED_TOPIC), by=STRANGER),
         _row("topics", ends, 4, named),
         _row("topics", ends, 2, named),
         _row("topics", ends, 3, _same(FOUR, DENIED_TOPIC), by=STRANGER),
@@ -244,8 +255,8 @@ def _metadata() -> list[Part]:
         _row("all", MetadataRequest(topics=[], allow_auto_topic_creation=True), 0, every),
         _row("all", everything, 12, {}, by=STRANGER),
         *(
-            _row(f"id of {name}", _by_id(name), 12, {told: code})
-            for name, told, code in (
+            _row(f"id of {name}", _by_id(name), 12, {error: code})
+            for name, error, code in (
                 (MINE, MINE, "NONE"),
                 (SEEN, SEEN, "NONE"),
                 (HIDDEN, HIDDEN, DENIED_TOPIC),
@@ -268,7 +279,7 @@ def _metadata() -> list[Part]:
 
 def _topics() -> list[Part]:
     fresh = [base.topic(name) for name in ("fresh-mine-too", FRESH_HIDDEN, HIDDEN, MINE)]
-    told = {"fresh-mine-too": "NONE", FRESH_HIDDEN: DENIED_TOPIC, HIDDEN: DENIED_TOPIC, MINE: "TOPIC_ALREADY_EXISTS"}
+    errors = {"fresh-mine-too": "NONE", FRESH_HIDDEN: DENIED_TOPIC, HIDDEN: DENIED_TOPIC, MINE: "TOPIC_ALREADY_EXISTS"}
     grown = [
         CreatePartitionsTopic(name=name, count=2, assignments=None)
         for name in ("fresh-mine-too", SEEN, HIDDEN, NOWHERE)
@@ -278,7 +289,7 @@ def _topics() -> list[Part]:
     return [
         _row("records", deleted, 2, {MINE: "NONE"} | _same((SEEN, HIDDEN, NOWHERE), DENIED_TOPIC)),
         _row("records", deleted, 0, _same(FOUR, DENIED_TOPIC), by=STRANGER),
-        _row("topics", base.create(*fresh), 7, told),
+        _row("topics", base.create(*fresh), 7, errors),
         Ready("fresh-mine-too", 1),
         _row(
             "topics",
@@ -373,11 +384,11 @@ def _descriptions() -> list[Part]:
 def _groups() -> list[Part]:
     of_group = {MINE: "UNKNOWN_MEMBER_ID", SEEN: DENIED_GROUP, HIDDEN: DENIED_GROUP}
     messages: list[tuple[Callable[[str], object], int]] = [
-        (lambda name: base_groups.sync(5, name, NOBODY, 1), 5),
-        (lambda name: base_groups.heartbeat(name, NOBODY, 1), 4),
-        (lambda name: base_groups.leave(2, name, (NOBODY, None)), 2),
-        (lambda name: base_groups.join(9, name, NOBODY), 9),
-        (lambda name: base_groups.join(5, name, NOBODY), 5),
+        (lambda name: base_groups.sync(5, name, UNKNOWN_MEMBER, 1), 5),
+        (lambda name: base_groups.heartbeat(name, UNKNOWN_MEMBER, 1), 4),
+        (lambda name: base_groups.leave(2, name, (UNKNOWN_MEMBER, None)), 2),
+        (lambda name: base_groups.join(9, name, UNKNOWN_MEMBER), 9),
+        (lambda name: base_groups.join(5, name, UNKNOWN_MEMBER), 5),
     ]
     described = {MINE: "NONE", SEEN: "NONE", HIDDEN: DENIED_GROUP, NOWHERE: DENIED_GROUP}
     return [
@@ -387,9 +398,9 @@ def _groups() -> list[Part]:
             for name, code in of_group.items()
         ),
         *(
-            _row(f"group {name}", base_groups.leave(5, name, (NOBODY, None)), 5, told)
-            for name, told in (
-                (MINE, {NOBODY: "UNKNOWN_MEMBER_ID"}),
+            _row(f"group {name}", base_groups.leave(5, name, (UNKNOWN_MEMBER, None)), 5, errors)
+            for name, errors in (
+                (MINE, {UNKNOWN_MEMBER: "UNKNOWN_MEMBER_ID"}),
                 (SEEN, {"": DENIED_GROUP}),
                 (HIDDEN, {"": DENIED_GROUP}),
             )
@@ -418,7 +429,7 @@ def _groups() -> list[Part]:
 
 def _consumers() -> list[Part]:
     def joins(group: str, names: Sequence[str] | None, regex: str | None = None) -> object:
-        return beat(group, NOBODY, 0, rebalance_ms=LONG_MS, names=names, regex=regex, owned=[])
+        return beat(group, UNKNOWN_MEMBER, 0, rebalance_ms=LONG_MS, names=names, regex=regex, owned=[])
 
     return [
         _row("a hidden group", joins("consumers-hidden", [MINE]), 1, {"": DENIED_GROUP}),
@@ -426,7 +437,7 @@ def _consumers() -> list[Part]:
         _row("a hidden topic", joins("consumers-mine", [MINE, HIDDEN]), 1, {"": DENIED_TOPIC}),
         _row("no such topic", joins("consumers-mine", [NOWHERE]), 0, {"": DENIED_TOPIC}),
         _row("topics", joins("consumers-mine", [MINE, SEEN]), 1, {MINE: "NONE", SEEN: "NONE"}),
-        _row("leaves", beat("consumers-mine", NOBODY, -1), 1, {}),
+        _row("leaves", beat("consumers-mine", UNKNOWN_MEMBER, -1), 1, {}),
         _row("a pattern", joins("consumers-mine", None, PATTERN), 1, {MINE: "NONE", SEEN: "NONE"}),
         PatternIsResolved("consumers-mine", 4),
         _row("a pattern again", joins("consumers-mine", None, PATTERN), 1, {MINE: "NONE", SEEN: "NONE"}),
@@ -449,7 +460,7 @@ def _group_offsets() -> list[Part]:
     places = [(name, 0, 7, "told") for name in FOUR]
     read = {MINE: "NONE", SEEN: DENIED_TOPIC, HIDDEN: DENIED_TOPIC, NOWHERE: DENIED_TOPIC}
     # A group with the same name as a topic: both are returned.
-    asked = [(name, [0]) for name in FOUR]
+    places_requested = [(name, [0]) for name in FOUR]
     seen = {SEEN: "NONE", HIDDEN: DENIED_TOPIC, NOWHERE: DENIED_TOPIC}
     return [
         _row("topics", commit(9, MINE, *places), 9, read),
@@ -459,12 +470,17 @@ def _group_offsets() -> list[Part]:
             for name in (SEEN, HIDDEN, NOWHERE)
         ),
         _row("ids", commit(10, MINE, *places[:3]), 10, {name: read[name] for name in THREE}),
-        _row("topics", fetch_offsets(9, (MINE, asked)), 9, {MINE: "NONE"} | seen),
-        _row("topics", fetch_offsets(7, (MINE, asked)), 7, {MINE: "NONE"} | seen),
-        _row("ids", fetch_offsets(10, (MINE, asked[:3])), 10, {MINE: "NONE", SEEN: "NONE", HIDDEN: DENIED_TOPIC}),
+        _row("topics", fetch_offsets(9, (MINE, places_requested)), 9, {MINE: "NONE"} | seen),
+        _row("topics", fetch_offsets(7, (MINE, places_requested)), 7, {MINE: "NONE"} | seen),
+        _row(
+            "ids",
+            fetch_offsets(10, (MINE, places_requested[:3])),
+            10,
+            {MINE: "NONE", SEEN: "NONE", HIDDEN: DENIED_TOPIC},
+        ),
         _row(
             "groups",
-            fetch_offsets(9, ("doomed-seen", asked[:1]), (HIDDEN, asked[:1])),
+            fetch_offsets(9, ("doomed-seen", places_requested[:1]), (HIDDEN, places_requested[:1])),
             9,
             {MINE: "NONE", HIDDEN: DENIED_GROUP},
         ),
@@ -472,8 +488,8 @@ def _group_offsets() -> list[Part]:
             "all", fetch_offsets(9, (SEEN, None), (HIDDEN, None)), 9, {SEEN: "NONE", MINE: "NONE", HIDDEN: DENIED_GROUP}
         ),
         _row("all", fetch_offsets(10, (SEEN, None)), 10, {SEEN: "NONE", MINE: "NONE"}),
-        _row("group", fetch_offsets(7, (HIDDEN, asked[:1])), 7, {"": DENIED_GROUP}),
-        _row("group", fetch_offsets(1, (HIDDEN, asked[:1])), 1, {MINE: DENIED_GROUP}),
+        _row("group", fetch_offsets(7, (HIDDEN, places_requested[:1])), 7, {"": DENIED_GROUP}),
+        _row("group", fetch_offsets(1, (HIDDEN, places_requested[:1])), 1, {MINE: DENIED_GROUP}),
         _row("topics", base_groups.delete_offsets(MINE, *((name, [0]) for name in FOUR)), 0, read),
         *(
             _row(f"group {name}", base_groups.delete_offsets(name, (MINE, [0])), 0, {"": DENIED_GROUP})
@@ -535,9 +551,9 @@ def _transactions() -> list[Part]:
                 f"{name}, {group}",
                 commit_offsets(name, producer(name), 0, group, *((one, 0, 9, "") for one in FOUR)),
                 3,
-                told,
+                errors,
             )
-            for name, group, told in (
+            for name, group, errors in (
                 (HIDDEN, MINE, _same(FOUR, DENIED_ID)),
                 (MINE, SEEN, _same(FOUR, DENIED_GROUP)),
                 (MINE, MINE, {MINE: "NONE", NOWHERE: DENIED_TOPIC} | refused),

@@ -107,12 +107,12 @@ def offsets(timestamps: list[tuple[int, int]], name: str = BASE, epoch: int = -1
 
 
 def ends_of_epochs(
-    asked: list[tuple[int, int]], *names: str, epoch: int = -1, **fields: int
+    positions: list[tuple[int, int]], *names: str, epoch: int = -1, **fields: int
 ) -> OffsetForLeaderEpochRequest:
     """Return a request for the same partitions and epochs of each topic; `epoch` is the leader's."""
     parts = [
-        OffsetForLeaderPartition(partition=index, leader_epoch=wanted, current_leader_epoch=epoch)
-        for index, wanted in asked
+        OffsetForLeaderPartition(partition=index, leader_epoch=last_epoch, current_leader_epoch=epoch)
+        for index, last_epoch in positions
     ]
     topics = [OffsetForLeaderTopic(topic=name, partitions=parts) for name in names]
     return OffsetForLeaderEpochRequest(topics=topics, **fields)
@@ -140,8 +140,8 @@ def delete(version: int, *names: str) -> DeleteTopicsRequest:
 
 def grow(name: str, count: int, *assignments: list[int], dry: bool = False) -> CreatePartitionsRequest:
     by_hand = [CreatePartitionsAssignment(broker_ids=ids) for ids in assignments] or None
-    wanted = [CreatePartitionsTopic(name=name, count=count, assignments=by_hand)]
-    return CreatePartitionsRequest(topics=wanted, timeout_ms=9000, validate_only=dry)
+    topics = [CreatePartitionsTopic(name=name, count=count, assignments=by_hand)]
+    return CreatePartitionsRequest(topics=topics, timeout_ms=9000, validate_only=dry)
 
 
 def configs(version: int, *resources: tuple[int, str, list[str] | None]) -> DescribeConfigsRequest:
@@ -198,10 +198,10 @@ def resources(version: int, *kinds: int) -> ListConfigResourcesRequest:
     return ListConfigResourcesRequest(resource_types=list(kinds)) if version else ListConfigResourcesRequest()
 
 
-def delete_records(*wanted: tuple[str, int, int], timeout_ms: int = 9000) -> DeleteRecordsRequest:
+def delete_records(*positions: tuple[str, int, int], timeout_ms: int = 9000) -> DeleteRecordsRequest:
     topics = [
         DeleteRecordsTopic(name=name, partitions=[DeleteRecordsPartition(partition_index=index, offset=offset)])
-        for name, index, offset in wanted
+        for name, index, offset in positions
     ]
     return DeleteRecordsRequest(topics=topics, timeout_ms=timeout_ms)
 
@@ -211,8 +211,8 @@ def move(*names: str, path: str = "/nowhere") -> AlterReplicaLogDirsRequest:
     return AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=path, topics=topics)])
 
 
-def log_dirs(*wanted: tuple[str, list[int]]) -> DescribeLogDirsRequest:
-    topics = [DescribableLogDirTopic(topic=name, partitions=indexes) for name, indexes in wanted]
+def log_dirs(*directories: tuple[str, list[int]]) -> DescribeLogDirsRequest:
+    topics = [DescribableLogDirTopic(topic=name, partitions=indexes) for name, indexes in directories]
     return DescribeLogDirsRequest(topics=topics)
 
 

@@ -28,12 +28,12 @@ from odradek.wire.schema.api_keys import ApiKey
 
 BASE = "base"
 LONG_MS = 30_000  # A session longer than any scenario.
-NOBODY = "nobody"
+UNKNOWN_MEMBER = "nobody"
 RANGE: Sequence[tuple[str, bytes]] = (("range", b"m"),)
 IDS_SINCE = 10  # Versions of OffsetCommit and OffsetFetch.
 Identity = tuple[str, str | None]
 Commit = tuple[str, int, int, str | None]  # Topic, partition, offset, metadata.
-Asked = Sequence[tuple[str, list[int]]] | None
+RequestedPartitions = Sequence[tuple[str, list[int]]] | None
 
 
 def find(version: int, *keys: str, kind: int = 0) -> FindCoordinatorRequest:
@@ -148,7 +148,7 @@ def commit(
 
 def fetch_offsets(
     version: int,
-    *groups: tuple[str, Asked],
+    *groups: tuple[str, RequestedPartitions],
     stable: bool = False,
     member_id: str | None = None,
     epoch: int = -1,
@@ -156,16 +156,16 @@ def fetch_offsets(
     """Return a request for offsets; before version 8, only of the first group. Without topics, of all."""
     if version < 8:
         group, topics = groups[0]
-        asked = (
+        topics_requested = (
             None
             if topics is None
             else [offset_fetch.OffsetFetchRequestTopic(name=topic, partition_indexes=parts) for topic, parts in topics]
         )
-        return OffsetFetchRequest(group_id=group, topics=asked, require_stable=stable)
+        return OffsetFetchRequest(group_id=group, topics=topics_requested, require_stable=stable)
     return OffsetFetchRequest(
         groups=[
             OffsetFetchRequestGroup(
-                group_id=group, member_id=member_id, member_epoch=epoch, topics=_asked(version, topics)
+                group_id=group, member_id=member_id, member_epoch=epoch, topics=_topics(version, topics)
             )
             for group, topics in groups
         ],
@@ -173,7 +173,7 @@ def fetch_offsets(
     )
 
 
-def _asked(version: int, topics: Asked) -> list[offset_fetch.OffsetFetchRequestTopics] | None:
+def _topics(version: int, topics: RequestedPartitions) -> list[offset_fetch.OffsetFetchRequestTopics] | None:
     if topics is None:
         return None
     return [
@@ -241,10 +241,10 @@ def _group(key: ApiKey, version: int) -> str:
 
 PLAIN_OF_GROUPS: dict[int, Callable[[int], object]] = {
     ApiKey.FIND_COORDINATOR: lambda version: find(version, BASE),
-    ApiKey.JOIN_GROUP: lambda version: join(version, _group(ApiKey.JOIN_GROUP, version), NOBODY),
-    ApiKey.SYNC_GROUP: lambda version: sync(version, BASE, NOBODY, 1, (NOBODY, b"a")),
-    ApiKey.HEARTBEAT: lambda version: heartbeat(BASE, NOBODY, 1),
-    ApiKey.LEAVE_GROUP: lambda version: leave(version, BASE, (NOBODY, None)),
+    ApiKey.JOIN_GROUP: lambda version: join(version, _group(ApiKey.JOIN_GROUP, version), UNKNOWN_MEMBER),
+    ApiKey.SYNC_GROUP: lambda version: sync(version, BASE, UNKNOWN_MEMBER, 1, (UNKNOWN_MEMBER, b"a")),
+    ApiKey.HEARTBEAT: lambda version: heartbeat(BASE, UNKNOWN_MEMBER, 1),
+    ApiKey.LEAVE_GROUP: lambda version: leave(version, BASE, (UNKNOWN_MEMBER, None)),
     ApiKey.OFFSET_COMMIT: lambda version: commit(version, _group(ApiKey.OFFSET_COMMIT, version), (BASE, 0, 5, "m")),
     ApiKey.OFFSET_FETCH: lambda version: fetch_offsets(
         version, (_group(ApiKey.OFFSET_COMMIT, version), [(BASE, [0])]), stable=version >= 7
@@ -254,7 +254,12 @@ PLAIN_OF_GROUPS: dict[int, Callable[[int], object]] = {
     ApiKey.LIST_GROUPS: lambda version: listed(["Dead"] if version >= 4 else []),
     ApiKey.DELETE_GROUPS: lambda version: delete_groups("never"),
     ApiKey.CONSUMER_GROUP_HEARTBEAT: lambda version: beat(
-        _group(ApiKey.CONSUMER_GROUP_HEARTBEAT, version), NOBODY, 5, rebalance_ms=LONG_MS, names=[BASE], owned=[]
+        _group(ApiKey.CONSUMER_GROUP_HEARTBEAT, version),
+        UNKNOWN_MEMBER,
+        5,
+        rebalance_ms=LONG_MS,
+        names=[BASE],
+        owned=[],
     ),
     ApiKey.CONSUMER_GROUP_DESCRIBE: lambda version: describe_consumers("never"),
 }

@@ -183,19 +183,19 @@ def list_transactions(
 
 
 def producers_of(*topics: tuple[str, list[int]]) -> DescribeProducersRequest:
-    asked = [describe_producers.TopicRequest(name=name, partition_indexes=parts) for name, parts in topics]
-    return DescribeProducersRequest(topics=asked)
+    requested = [describe_producers.TopicRequest(name=name, partition_indexes=parts) for name, parts in topics]
+    return DescribeProducersRequest(topics=requested)
 
 
-_NOBODY = ("nobody", NO_SUCH_PRODUCER, 3)
+_UNKNOWN_PRODUCER = ("nobody", NO_SUCH_PRODUCER, 3)
 
 PLAIN_OF_TRANSACTIONS: dict[int, Callable[[int], object]] = {
     ApiKey.INIT_PRODUCER_ID: lambda version: init(None),
-    ApiKey.ADD_PARTITIONS_TO_TXN: lambda version: add(version, transaction(*_NOBODY, ("base", [0]))),
-    ApiKey.ADD_OFFSETS_TO_TXN: lambda version: add_offsets(*_NOBODY, "base"),
-    ApiKey.END_TXN: lambda version: end(*_NOBODY),
+    ApiKey.ADD_PARTITIONS_TO_TXN: lambda version: add(version, transaction(*_UNKNOWN_PRODUCER, ("base", [0]))),
+    ApiKey.ADD_OFFSETS_TO_TXN: lambda version: add_offsets(*_UNKNOWN_PRODUCER, "base"),
+    ApiKey.END_TXN: lambda version: end(*_UNKNOWN_PRODUCER),
     ApiKey.WRITE_TXN_MARKERS: lambda version: mark(marker(NO_SUCH_PRODUCER, 3, ("never", [0]))),
-    ApiKey.TXN_OFFSET_COMMIT: lambda version: commit_offsets(*_NOBODY, "base-txn", ("base", 0, 5, "m")),
+    ApiKey.TXN_OFFSET_COMMIT: lambda version: commit_offsets(*_UNKNOWN_PRODUCER, "base-txn", ("base", 0, 5, "m")),
     ApiKey.DESCRIBE_PRODUCERS: lambda version: producers_of(("base", [0])),
     ApiKey.DESCRIBE_TRANSACTIONS: lambda version: describe_transactions("never"),
     ApiKey.LIST_TRANSACTIONS: lambda version: list_transactions(["Dead"]),

@@ -48,7 +48,7 @@ class Player:
         self.overdue: list[str] = []  # Waits that timed out.
         self._clients = {"": self._connect("")}
         self._known = self._connect("")  # For requests outside of scenarios.
-        cluster = self._known.ask(
+        cluster = self._known.request(
             DescribeClusterRequest(include_cluster_authorized_operations=False), 0, DescribeClusterResponse
         )
         assert len(cluster.cluster_id) == len(CLUSTER)
@@ -163,12 +163,12 @@ class Player:
             self._create(topic)
         for name, partition, records in scenario.records:
             data = [TopicProduceData(name=name, partition_data=[_data(partition, records)])]
-            answer = self._known.ask(ProduceRequest(acks=-1, timeout_ms=9000, topic_data=data), 9, ProduceResponse)
+            answer = self._known.request(ProduceRequest(acks=-1, timeout_ms=9000, topic_data=data), 9, ProduceResponse)
             assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE, answer
 
     def _create(self, topic: CreatableTopic) -> None:
         request = CreateTopicsRequest(topics=[topic], timeout_ms=9000)
-        answer = self._known.ask(request, 7, CreateTopicsResponse)
+        answer = self._known.request(request, 7, CreateTopicsResponse)
         assert answer.topics[0].error_code == ErrorCode.NONE, answer
         self._learn(answer)
         self._wait_until(Ready(topic.name, len(topic.assignments) or topic.num_partitions))
@@ -190,15 +190,15 @@ class Player:
 
     def _is(self, ready: Ready) -> bool:
         request = MetadataRequest(topics=[MetadataRequestTopic(name=ready.topic)], allow_auto_topic_creation=False)
-        answer = self._known.ask(request, 12, MetadataResponse)
+        answer = self._known.request(request, 12, MetadataResponse)
         self._learn(answer)
         if ready.partitions == 0:
             return answer.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if len(answer.topics[0].partitions) != ready.partitions:
             return False
-        asked = [ListOffsetsPartition(partition_index=index, timestamp=-1) for index in range(ready.partitions)]
-        ends = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=ready.topic, partitions=asked)])
-        found = self._known.ask(ends, 7, ListOffsetsResponse)
+        partitions = [ListOffsetsPartition(partition_index=index, timestamp=-1) for index in range(ready.partitions)]
+        ends = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=ready.topic, partitions=partitions)])
+        found = self._known.request(ends, 7, ListOffsetsResponse)
         return all(part.error_code == ErrorCode.NONE for part in found.topics[0].partitions)
 
 

@@ -58,7 +58,9 @@ def read(path: Path = PATH) -> Recordings:
             answers[value["answer"]] = value["is"]
             continue
         pairs = {name: pair.split() for name, pair in value["steps"].items()}
-        scenarios[value["scenario"]] = {name: Recorded(asked, answers[told]) for name, (asked, told) in pairs.items()}
+        scenarios[value["scenario"]] = {
+            name: Recorded(request, answers[response]) for name, (request, response) in pairs.items()
+        }
     return scenarios
 
 

@@ -110,7 +110,7 @@ class Scenario(NamedTuple):
         return [step for step in self.steps if isinstance(step, Step)]
 
 
-def ask(
+def request_step(
     name: str,
     form: str,
     message: object,

@@ -43,7 +43,7 @@ class ConfigIs(NamedTuple):
         request = DescribeConfigsRequest(resources=[resource], include_synonyms=True)
         own = [
             entry.value
-            for result in client.ask(request, 1, DescribeConfigsResponse).results
+            for result in client.request(request, 1, DescribeConfigsResponse).results
             for entry in result.configs
             if entry.config_source <= DYNAMIC_MAX
         ]
@@ -60,13 +60,13 @@ class Coordinators(NamedTuple):
     def is_over(self, client: RawClient) -> bool:
         for kind in (GROUP, TRANSACTION):
             request = FindCoordinatorRequest(key="first", key_type=kind)
-            if client.ask(request, 2, FindCoordinatorResponse).error_code:
+            if client.request(request, 2, FindCoordinatorResponse).error_code:
                 return False
         anyone = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
         someone = InitProducerIdRequest(transactional_id="first", transaction_timeout_ms=1000)
-        if any(client.ask(request, 4, InitProducerIdResponse).error_code for request in (anyone, someone)):
+        if any(client.request(request, 4, InitProducerIdResponse).error_code for request in (anyone, someone)):
             return False
-        described = client.ask(DescribeGroupsRequest(groups=["first"]), 5, DescribeGroupsResponse)
+        described = client.request(DescribeGroupsRequest(groups=["first"]), 5, DescribeGroupsResponse)
         return described.groups[0].error_code == ErrorCode.NONE
 
 
@@ -78,7 +78,7 @@ class GroupIs(NamedTuple):
     members: int | None = None
 
     def is_over(self, client: RawClient) -> bool:
-        (group,) = client.ask(DescribeGroupsRequest(groups=[self.group]), 5, DescribeGroupsResponse).groups
+        (group,) = client.request(DescribeGroupsRequest(groups=[self.group]), 5, DescribeGroupsResponse).groups
         return group.group_state == self.state and self.members in (None, len(group.members))
 
 
@@ -90,7 +90,7 @@ class ConsumerGroupIs(NamedTuple):
 
     def is_over(self, client: RawClient) -> bool:
         request = ConsumerGroupDescribeRequest(group_ids=[self.group], include_authorized_operations=False)
-        (group,) = client.ask(request, 1, ConsumerGroupDescribeResponse).groups
+        (group,) = client.request(request, 1, ConsumerGroupDescribeResponse).groups
         return group.group_epoch >= self.epoch
 
 
@@ -102,7 +102,7 @@ class TransactionIs(NamedTuple):
 
     def is_over(self, client: RawClient) -> bool:
         request = DescribeTransactionsRequest(transactional_ids=[self.transactional_id])
-        (state,) = client.ask(request, 0, DescribeTransactionsResponse).transaction_states
+        (state,) = client.request(request, 0, DescribeTransactionsResponse).transaction_states
         return state.transaction_state == self.state
 
 
@@ -118,7 +118,7 @@ class GroupsSee(NamedTuple):
     def is_over(self, client: RawClient) -> bool:
         seen = self._beat(client, 0).assignment
         assert self._beat(client, -1).error_code == ErrorCode.NONE
-        client.ask(DeleteGroupsRequest(groups_names=["seer"]), 2, DeleteGroupsResponse)
+        client.request(DeleteGroupsRequest(groups_names=["seer"]), 2, DeleteGroupsResponse)
         return sum(len(topic.partitions) for topic in (seen.topic_partitions if seen else ())) == self.partitions
 
     def _beat(self, client: RawClient, epoch: int) -> ConsumerGroupHeartbeatResponse:
@@ -130,4 +130,4 @@ class GroupsSee(NamedTuple):
             subscribed_topic_names=[self.topic],
             topic_partitions=[],
         )
-        return client.ask(request, 1, ConsumerGroupHeartbeatResponse)
+        return client.request(request, 1, ConsumerGroupHeartbeatResponse)

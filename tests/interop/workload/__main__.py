@@ -71,8 +71,8 @@ def clients(setting: Setting, arguments: argparse.Namespace) -> list[Worker]:
         assert len(made) == TELLER
         return [worker(setting, process, arguments.seed) for process, worker in enumerate(made)]
     notes = arguments.history.with_suffix(PROGRAM_SUFFIX)
-    told = [arguments.address, str(notes), str(arguments.seed), arguments.newest]
-    return [Program(setting, shlex.split(arguments.program), [*told, *arguments.topics])]
+    common = [arguments.address, str(notes), str(arguments.seed), arguments.newest]
+    return [Program(setting, shlex.split(arguments.program), [*common, *arguments.topics])]
 
 
 def those_of_librdkafka(newest: GroupProtocol) -> Sequence[Callable[[Setting, int, int], Worker]]:

@@ -34,11 +34,11 @@ def end_of(clients: Clients, partition: Partition, until: float) -> int:
     admin = AdminClient(clients.common())
     while True:
         try:
-            asked = {partition.at(0): OffsetSpec.latest()}  # type: ignore[no-untyped-call]
-            (told,) = admin.list_offsets(
-                asked, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=CALL_SECONDS_MAX
+            position = {partition.at(0): OffsetSpec.latest()}  # type: ignore[no-untyped-call]
+            (future,) = admin.list_offsets(
+                position, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=CALL_SECONDS_MAX
             ).values()
-            return int(told.result(CALL_SECONDS_MAX).offset)
+            return int(future.result(CALL_SECONDS_MAX).offset)
         except KafkaException:
             if time.monotonic() > until:
                 raise

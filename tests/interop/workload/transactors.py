@@ -43,7 +43,7 @@ class Transactor(Worker):
         self._deliveries = Deliveries()
         self._planned: list[Send] = []  # The sends of the transaction.
         self._steps: list[Step] = []  # What it has done.
-        self._is_commit_asked = False
+        self._is_commit_requested = False
         self._must_rewind = False
         self._positions = {partition.key: 0 for partition in setting.partitions}
 
@@ -103,7 +103,7 @@ class Transactor(Worker):
 
     def _transaction(self, producer: Producer) -> None:
         planned = self.plan(SENDS_MAX)
-        self._planned, self._steps, self._is_commit_asked = planned, [], False
+        self._planned, self._steps, self._is_commit_requested = planned, [], False
         self.setting.recorder.invoke(self.process, Kind.TXN, *planned, group=self.group)
         outcome, error = self._transact(producer, planned)
         steps = [*self._steps, *self._deliveries.answered(planned)]
@@ -136,13 +136,13 @@ class Transactor(Worker):
 
     def _commit(self, producer: Producer) -> tuple[Outcome, str]:
         producer.flush(CALL_SECONDS_MAX)
-        self._is_commit_asked = True
+        self._is_commit_requested = True
         self.setting.recorder.commit(self.process)
         _twice(producer.commit_transaction)
         return Outcome.OK, ""
 
     def _failed(self, producer: Producer, error: KafkaError) -> tuple[Outcome, str]:
-        if error.txn_requires_abort() or not (self._is_commit_asked or error.fatal()):
+        if error.txn_requires_abort() or not (self._is_commit_requested or error.fatal()):
             return self._abort(producer, error.name())
         self._producer = None
         return Outcome.INFO, error.name()

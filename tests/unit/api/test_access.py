@@ -91,7 +91,7 @@ class _Watching(Player):
         ]
 
     def _request(self, message: object, version: int) -> Any:
-        return self._known.ask(message, version, dict(APIS.values())[type(message)])
+        return self._known.request(message, version, dict(APIS.values())[type(message)])
 
 
 def _is_others(name: str) -> bool:
@@ -112,7 +112,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Watching]:
 
 @pytest.mark.parametrize("row", access.rows(), ids=lambda row: row.step.name)
 def test_each_part_of_a_request_has_its_own_error_code(played: _Watching, row: Row) -> None:
-    assert _codes_by_name(played.witnessed[row.step.name].answer) == row.told
+    assert _codes_by_name(played.witnessed[row.step.name].answer) == row.expected
 
 
 @pytest.mark.parametrize("row", access.rows(), ids=lambda row: row.step.name)
@@ -153,9 +153,9 @@ def _differences(played: _Watching, row: Row) -> list[Difference]:
 @pytest.mark.parametrize("api", [api for api in BY_KEY.values() if not api.is_own], ids=lambda api: api.key.title)
 def test_every_api_has_allowed_and_refused_requests(api: Api) -> None:
     """A new API must define who may use it; Odradek's own APIs have separate tests."""
-    codes = [code for row in access.rows() if row.step.api_key == api.key for code in row.told.values() or ["NONE"]]
+    codes = [code for row in access.rows() if row.step.api_key == api.key for code in row.expected.values() or ["NONE"]]
     refused = [code for code in codes if code.endswith("AUTHORIZATION_FAILED")]
-    lists = {row.step.connection: row.told for row in access.rows() if row.step.api_key == api.key}
+    lists = {row.step.connection: row.expected for row in access.rows() if row.step.api_key == api.key}
     assert len(refused) < len(codes)
     assert (
         refused
@@ -164,7 +164,7 @@ def test_every_api_has_allowed_and_refused_requests(api: Api) -> None:
     )
 
 
-def _codes_by_name(answer: Tree) -> access.Told:
+def _codes_by_name(answer: Tree) -> access.Errors:
     """Return the error codes by topic, group or transactional id."""
     found: dict[str, set[str]] = {}
     _collect(answer, "", found)

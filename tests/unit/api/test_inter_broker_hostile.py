@@ -101,7 +101,7 @@ def test_large_leader_and_isr_request_is_handled_in_slices(between: BetweenBroke
     become = BecomeLeaderOrFollower({one: AssignedState(STATE, BROKERS) for one in NAMES}, IDS, ())
     message = leader_and_isr.to_message(sent(become), become, version, "PLAINTEXT")
     failing = Fails(between)
-    answer = between.ask(message, version, LeaderAndIsrResponse, told=failing)
+    answer = between.ask(message, version, LeaderAndIsrResponse, respond=failing)
     assert leader_and_isr.errors(become, answer) == FAILED
     assert failing.names == become.partitions.keys()
     check_holds(between)
@@ -113,7 +113,7 @@ def test_large_stop_replica_request_is_handled_in_slices(between: BetweenBrokers
     stop = StopReplicas(dict.fromkeys(NAMES, LeaderEpoch(3)), deletes=True)
     message = stop_replica.to_message(sent(stop), stop, version)
     failing = Fails(between)
-    answer = between.ask(message, version, StopReplicaResponse, told=failing)
+    answer = between.ask(message, version, StopReplicaResponse, respond=failing)
     assert stop_replica.errors(answer) == FAILED and len(answer.partition_errors) == MANY
     assert failing.names == stop.partitions.keys()
     check_holds(between)
@@ -125,7 +125,7 @@ def test_large_update_metadata_request_is_handled_in_slices(between: BetweenBrok
     update = UpdateMetadata({one: PartitionMetadata(STATE, BROKERS, ()) for one in NAMES}, IDS, (), is_full=True)
     message = update_metadata.to_message(sent(update), update, version)
     failing = Fails(between)
-    assert between.ask(message, version, UpdateMetadataResponse, told=failing).error_code == 0
+    assert between.ask(message, version, UpdateMetadataResponse, respond=failing).error_code == 0
     assert failing.names == update.partitions.keys()
     check_holds(between)
 

@@ -101,7 +101,7 @@ def test_broker_leads_the_requested_partitions(between: BetweenBrokers, version:
 
 def test_topics_without_an_id_share_one_response_entry(between: BetweenBrokers) -> None:
     request = leader_and_isr.to_message(sent(BECOME), BECOME._replace(topic_ids={}), 7, "PLAINTEXT")
-    answer = between.ask(request, 7, LeaderAndIsrResponse, told=lambda _: {})
+    answer = between.ask(request, 7, LeaderAndIsrResponse, respond=lambda _: {})
     (topic,) = answer.topics
     assert topic.topic_id == ZERO_UUID and len(topic.partition_errors) == 4
 
@@ -109,7 +109,7 @@ def test_topics_without_an_id_share_one_response_entry(between: BetweenBrokers) 
 @pytest.mark.parametrize("code", STALE)
 @pytest.mark.parametrize("version", range(8))
 def test_stale_epoch_is_returned_for_each_partition(between: BetweenBrokers, version: int, code: ErrorCode) -> None:
-    answer = between.ask(become(version), version, LeaderAndIsrResponse, told=lambda _: Refused(code))
+    answer = between.ask(become(version), version, LeaderAndIsrResponse, respond=lambda _: Refused(code))
     check_refused(answer, version, code)
 
 
@@ -144,7 +144,7 @@ def test_broker_stops_the_requested_replicas(between: BetweenBrokers, version: i
 @pytest.mark.parametrize("version", range(5))
 def test_stop_failures_are_returned_by_partition(between: BetweenBrokers, version: int) -> None:
     failed = {X0: ErrorCode.KAFKA_STORAGE_ERROR}
-    answer = between.ask(stop(version, deletes=True), version, StopReplicaResponse, told=lambda _: failed)
+    answer = between.ask(stop(version, deletes=True), version, StopReplicaResponse, respond=lambda _: failed)
     assert stop_replica.errors(answer) == failed
     assert len(answer.partition_errors) == 2
 
@@ -162,7 +162,7 @@ def test_one_request_stops_and_deletes_replicas(between: BetweenBrokers, version
         assert isinstance(one.request, StopReplicas)
         return {name: ErrorCode.FENCED_LEADER_EPOCH for name in one.request.partitions if one.request.deletes}
 
-    answer = between.ask(request, version, StopReplicaResponse, told=failed)
+    answer = between.ask(request, version, StopReplicaResponse, respond=failed)
     assert stop_replica.errors(answer) == {T0: ErrorCode.FENCED_LEADER_EPOCH}
     assert sorted(one.partition_index for one in answer.partition_errors) == [0, 1, 2]
     assert [one.request for one in between.told] == [
@@ -176,14 +176,14 @@ def test_newer_controller_between_stop_and_delete_is_detected(between: BetweenBr
     topics = [StopReplicaTopicState(topic_name="t", partition_states=states)]
     request = StopReplicaRequest(controller_id=OTHER, controller_epoch=7, topic_states=topics)
     ends: Iterator[Errors | Refused] = iter([{}, Refused(ErrorCode.STALE_CONTROLLER_EPOCH)])
-    answer = between.ask(request, 4, StopReplicaResponse, told=lambda _: next(ends))
+    answer = between.ask(request, 4, StopReplicaResponse, respond=lambda _: next(ends))
     assert answer == StopReplicaResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH, partition_errors=[])
 
 
 @pytest.mark.parametrize("code", STALE)
 @pytest.mark.parametrize("version", range(5))
 def test_a_stale_epoch_stops_nothing(between: BetweenBrokers, version: int, code: ErrorCode) -> None:
-    answer = between.ask(stop(version), version, StopReplicaResponse, told=lambda _: Refused(code))
+    answer = between.ask(stop(version), version, StopReplicaResponse, respond=lambda _: Refused(code))
     assert answer == StopReplicaResponse(error_code=code, partition_errors=[])
 
 
@@ -206,7 +206,7 @@ def test_metadata_update_is_visible_to_clients(between: BetweenBrokers, version:
 @pytest.mark.parametrize("code", STALE)
 @pytest.mark.parametrize("version", range(9))
 def test_metadata_update_with_a_stale_epoch_is_refused(between: BetweenBrokers, version: int, code: ErrorCode) -> None:
-    answer = between.ask(update(version), version, UpdateMetadataResponse, told=lambda _: Refused(code))
+    answer = between.ask(update(version), version, UpdateMetadataResponse, respond=lambda _: Refused(code))
     assert answer == UpdateMetadataResponse(error_code=code)
 
 

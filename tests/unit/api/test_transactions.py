@@ -12,7 +12,7 @@ from odradek.core.coordinators.state_log import ProducerIdAndEpoch
 from odradek.core.transactions.transaction_states import LAST_EPOCH, NEVER_MS, TransactionState
 from odradek.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from support.in_memory import Harness
-from support.transactional import NOBODY, Transactional, committed, last_stable, make_topic, written
+from support.transactional import NO_PRODUCER, Transactional, committed, last_stable, make_topic, written
 
 VERSIONS = pytest.mark.parametrize("version", [1, 2])
 SECOND = 1000
@@ -374,7 +374,7 @@ def test_keep_without_an_open_transaction_keeps_nothing(harness: Harness) -> Non
     producer = Transactional(harness)
     answer = producer.begin(two_phases=True, keep=True)
     assert answer.error_code == ErrorCode.NONE
-    assert (answer.ongoing_txn_producer_id, answer.ongoing_txn_producer_epoch) == NOBODY
+    assert (answer.ongoing_txn_producer_id, answer.ongoing_txn_producer_epoch) == NO_PRODUCER
 
 
 def test_a_prepared_transaction_does_not_time_out(harness: Harness) -> None:

@@ -17,7 +17,7 @@ from odradek.core.topics.topic_plans import TopicSpec
 from odradek.wire.messages.metadata import MetadataRequest, MetadataResponse
 from support.in_memory import Harness
 from support.members import coordinator
-from support.told import Telling
+from support.told import PreparedRequest
 
 PARTITIONS = 5
 A, B = TopicName("a"), TopicName("b")
@@ -44,14 +44,14 @@ def led(harness: Harness) -> int:
     return sum(1 for one in harness.broker.partitions.values() if one.leading is not None)
 
 
-def counts_after_slices(harness: Harness, telling: Telling) -> Iterator[tuple[Seen, int]]:
+def counts_after_slices(harness: Harness, telling: PreparedRequest) -> Iterator[tuple[Seen, int]]:
     """Yield the visible topics and the number of led partitions after each slice."""
-    for _ in telling.take_in(harness.broker, harness.now):
+    for _ in telling.apply(harness.broker, harness.now):
         yield seen(harness), led(harness)
 
 
 def test_topics_appear_whole_and_one_by_one(harness: Harness) -> None:
-    become, update = harness.controller.change(planned(harness, A, B))
+    become, update = harness.controller.requests_for(planned(harness, A, B))
     assert isinstance(become.sent.request, BecomeLeaderOrFollower)
     assert isinstance(update.sent.request, UpdateMetadata)
     every = 2 * PARTITIONS
@@ -63,7 +63,7 @@ def test_topics_appear_whole_and_one_by_one(harness: Harness) -> None:
 
 
 def test_files_made_by_a_thread_are_invisible_before_the_update(harness: Harness, tmp_path: Path) -> None:
-    become, _ = harness.controller.change(planned(harness, A))
+    become, _ = harness.controller.requests_for(planned(harness, A))
     become.make_files(harness.broker, harness.now.wall)
     assert len(list(tmp_path.glob("a-*"))) == PARTITIONS
     assert (seen(harness), led(harness)) == ({}, 0)
@@ -72,7 +72,7 @@ def test_files_made_by_a_thread_are_invisible_before_the_update(harness: Harness
 
 def test_deleted_topics_disappear_whole_and_one_by_one(harness: Harness, tmp_path: Path) -> None:
     harness.learn(Changed(1, planned(harness, A, B)))
-    update, stop = harness.controller.change({A: None, B: None})
+    update, stop = harness.controller.requests_for({A: None, B: None})
     assert isinstance(stop.sent.request, StopReplicas)
     every = 2 * PARTITIONS
     views = [one for one, _ in counts_after_slices(harness, update)]
@@ -94,7 +94,7 @@ def test_new_partitions_appear_once_all_are_led(harness: Harness) -> None:
     harness.learn(Changed(1, planned(harness, A)))
     topic = harness.broker.view.topics[A]
     grown = topic._replace(partitions=topic.partitions * 2)
-    become, update = harness.controller.change({A: grown})
+    become, update = harness.controller.requests_for({A: grown})
     assert {name.partition for name in _named(become)} == set(range(PARTITIONS, 2 * PARTITIONS))
     assert [one for one, _ in counts_after_slices(harness, become)] == [{"a": PARTITIONS}] * PARTITIONS
     assert [one for one, _ in counts_after_slices(harness, update)] == [{"a": 2 * PARTITIONS}]
@@ -106,18 +106,16 @@ def test_coordinators_load_after_all_other_partitions_are_led(tmp_path: Path) ->
     harness.learn(Changed(1, planned(harness, A)))
     topics = list(harness.broker.view.topics.values())
     assert topics[0].is_internal, "it is named first"
-    harness.is_told_at_once = False
+    harness.announces_topics = False
     harness.kill()
-    update, become = harness.controller.everything(topics)
-    whole(update.take_in(harness.broker, harness.now))
+    update, become = harness.controller.initial_requests(topics)
+    whole(update.apply(harness.broker, harness.now))
     every = sum(len(topic.partitions) for topic in topics)
-    begun = [
-        (led(harness), len(list(harness.broker.groups.shards))) for _ in become.take_in(harness.broker, harness.now)
-    ]
+    begun = [(led(harness), len(list(harness.broker.groups.shards))) for _ in become.apply(harness.broker, harness.now)]
     assert begun[:every] == [(count, 0) for count in range(1, every + 1)]
     assert begun[every:] == [(every, count) for count in range(1, len(topics[0].partitions) + 1)]
 
 
-def _named(telling: Telling) -> set[TopicPartition]:
+def _named(telling: PreparedRequest) -> set[TopicPartition]:
     assert isinstance(telling.sent.request, BecomeLeaderOrFollower)
     return set(telling.sent.request.partitions)

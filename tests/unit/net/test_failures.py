@@ -73,14 +73,14 @@ def faulty(directory: Path, failure: str) -> Iterator[tuple[subprocess.Popen[str
 def list_offset(client: RawClient) -> int:
     part = ListOffsetsPartition(partition_index=0, timestamp=-1)
     request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=[part])])
-    return client.ask(request, 7, ListOffsetsResponse).topics[0].partitions[0].error_code
+    return client.request(request, 7, ListOffsetsResponse).topics[0].partitions[0].error_code
 
 
 @pytest.mark.parametrize("failure", ["at-once", "unencodable"])
 def test_failed_request_gets_an_error_response(tmp_path: Path, failure: str) -> None:
     with faulty(tmp_path, failure) as (process, port), RawClient(port) as client:
         assert list_offset(client) == ErrorCode.UNKNOWN_SERVER_ERROR
-        assert client.ask(MetadataRequest(topics=[]), 12, MetadataResponse).brokers
+        assert client.request(MetadataRequest(topics=[]), 12, MetadataResponse).brokers
         process.terminate()
         assert process.wait(180) == 0
 
@@ -88,7 +88,7 @@ def test_failed_request_gets_an_error_response(tmp_path: Path, failure: str) -> 
 def test_failed_topic_change_gets_an_error_response(tmp_path: Path) -> None:
     with faulty(tmp_path, "change") as (process, port), RawClient(port) as client:
         assert create(client, "a", "b") == [ErrorCode.UNKNOWN_SERVER_ERROR] * 2
-        assert client.ask(MetadataRequest(topics=[]), 12, MetadataResponse).brokers
+        assert client.request(MetadataRequest(topics=[]), 12, MetadataResponse).brokers
         process.terminate()
         assert process.wait(180) == 0
 

@@ -28,5 +28,5 @@ def test_repaired_znode_gives_ids_again(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(Metadata, "take_producer_ids", fails_once)
     request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
     with Broker() as broker, RawClient(broker.port) as client:
-        codes = [client.ask(request, 4, InitProducerIdResponse).error_code for _ in range(2)]
+        codes = [client.request(request, 4, InitProducerIdResponse).error_code for _ in range(2)]
     assert codes == [ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NONE]

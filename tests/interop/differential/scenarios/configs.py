@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from differential.base import APPEND, BASE, DELETE, SET, SUBTRACT, Edit, alter, configs, replace, resources, topic
-from differential.steps import BORDERLINE, VALID, WRONG, Scenario, Step, ask
+from differential.steps import BORDERLINE, VALID, WRONG, Scenario, Step, request_step
 from differential.waits import ConfigIs, Wait
 
 TOPIC, BROKER = 2, 4
@@ -22,7 +22,7 @@ def scenarios() -> list[Scenario]:
     for version in range(2):
         name = f"IncrementalAlterConfigs v{version}"
         made += [
-            Scenario(f"{name} asked", list(_asked(version))),
+            Scenario(f"{name} asked", list(_described(version))),
             Scenario(f"{name} a topic", list(_topic(version)), [topic(f"altered-{version}")]),
             Scenario(f"{name} brokers", list(_brokers(version))),
         ]
@@ -62,21 +62,21 @@ GOOD_EDITS: dict[str, list[Edit]] = {
 }
 
 
-def _asked(version: int) -> Iterator[Step]:
+def _described(version: int) -> Iterator[Step]:
     for text, edits in GOOD_EDITS.items():
-        yield ask(text, VALID, alter((TOPIC, BASE, edits), dry=True), version)
+        yield request_step(text, VALID, alter((TOPIC, BASE, edits), dry=True), version)
     for text, edits in BAD_EDITS.items():
-        yield ask(text, WRONG, alter((TOPIC, BASE, edits), dry=True), version)
+        yield request_step(text, WRONG, alter((TOPIC, BASE, edits), dry=True), version)
     good = [("retention.ms", SET, "1")]
     for text, name in {"nowhere": "nowhere", "a bad name": "a/b", "an empty name": ""}.items():
-        yield ask(text, WRONG, alter((TOPIC, name, good)), version)
-    yield ask("nowhere, and badly", WRONG, alter((TOPIC, "nowhere", BAD_EDITS["no number"])), version)
-    yield ask("nothing", BORDERLINE, alter(), version)
-    yield ask("no keys", BORDERLINE, alter((TOPIC, BASE, [])), version)
+        yield request_step(text, WRONG, alter((TOPIC, name, good)), version)
+    yield request_step("nowhere, and badly", WRONG, alter((TOPIC, "nowhere", BAD_EDITS["no number"])), version)
+    yield request_step("nothing", BORDERLINE, alter(), version)
+    yield request_step("no keys", BORDERLINE, alter((TOPIC, BASE, [])), version)
     twice = alter((TOPIC, BASE, good), (TOPIC, BASE, []), (TOPIC, "nowhere", good))
-    yield ask("a resource twice", WRONG, twice, version)
+    yield request_step("a resource twice", WRONG, twice, version)
     for kind in (-1, 0, 1, 3, 5, 64, 127):
-        yield ask(f"resource type {kind}", WRONG, alter((kind, "x", good)), version)
+        yield request_step(f"resource type {kind}", WRONG, alter((kind, "x", good)), version)
 
 
 def _topic(version: int) -> Iterator[Part]:
@@ -85,9 +85,9 @@ def _topic(version: int) -> Iterator[Part]:
     def done(text: str, edits: list[Edit], key: str, value: str | None) -> Iterator[Part]:
         nonlocal number
         number += 1
-        yield ask(text, VALID, alter((TOPIC, name, edits)), version)
+        yield request_step(text, VALID, alter((TOPIC, name, edits)), version)
         yield ConfigIs(TOPIC, name, key, value)
-        yield ask(f"{text}: described", VALID, configs(4, (TOPIC, name, [key, "retention.ms"])), 4)
+        yield request_step(f"{text}: described", VALID, configs(4, (TOPIC, name, [key, "retention.ms"])), 4)
 
     yield from done("set", [("retention.ms", SET, "5000")], "retention.ms", "5000")
     yield from done("appended to the default", [(POLICY, APPEND, "compact")], POLICY, "delete,compact")
@@ -98,25 +98,25 @@ def _topic(version: int) -> Iterator[Part]:
     yield from done("subtracted from the default", [(POLICY, SUBTRACT, "compact")], POLICY, "delete")
     yield from done("set with a bad one elsewhere", [("retention.ms", SET, "6000")], "retention.ms", "6000")
     bad = alter((TOPIC, name, BAD_EDITS["one is bad"]), (TOPIC, "nowhere", []), (TOPIC, name[:-1], []))
-    yield ask("refused", WRONG, bad, version)
-    yield ask("what is left", VALID, configs(4, (TOPIC, name, ["segment.ms", "retention.ms"])), 4)
+    yield request_step("refused", WRONG, bad, version)
+    yield request_step("what is left", VALID, configs(4, (TOPIC, name, ["segment.ms", "retention.ms"])), 4)
 
 
 def _brokers(version: int) -> Iterator[Part]:
     own, all_, value = (BROKER, "1"), (BROKER, ""), "1000"
     key = [LAG]
-    yield ask("all brokers", VALID, alter((*all_, [(LAG, SET, value)])), version)
+    yield request_step("all brokers", VALID, alter((*all_, [(LAG, SET, value)])), version)
     yield ConfigIs(*all_, LAG, value)
-    yield ask("all brokers: described", VALID, configs(4, (*all_, key), (*own, key)), 4)
+    yield request_step("all brokers: described", VALID, configs(4, (*all_, key), (*own, key)), 4)
     inherits = configs(4, (TOPIC, BASE, ["delete.retention.ms"]))
-    yield ask("all brokers: a topic", VALID, inherits, 4)
-    yield ask("this broker", VALID, alter((*own, [(LAG, SET, "2000")])), version)
+    yield request_step("all brokers: a topic", VALID, inherits, 4)
+    yield request_step("this broker", VALID, alter((*own, [(LAG, SET, "2000")])), version)
     yield ConfigIs(*own, LAG, "2000")
-    yield ask("this broker: described", VALID, configs(4, (*all_, key), (*own, key)), 4)
-    yield ask("this broker: a topic", VALID, inherits, 4)
-    yield ask("neither", VALID, alter((*own, [(LAG, DELETE, None)]), (*all_, [(LAG, DELETE, None)])), version)
+    yield request_step("this broker: described", VALID, configs(4, (*all_, key), (*own, key)), 4)
+    yield request_step("this broker: a topic", VALID, inherits, 4)
+    yield request_step("neither", VALID, alter((*own, [(LAG, DELETE, None)]), (*all_, [(LAG, DELETE, None)])), version)
     yield ConfigIs(*own, LAG, None)
-    yield ask("neither: described", VALID, configs(4, (*all_, key), (*own, key)), 4)
+    yield request_step("neither: described", VALID, configs(4, (*all_, key), (*own, key)), 4)
     bad: dict[str, tuple[str, Edit]] = {
         "another broker": ("2", (LAG, SET, "1")),
         "no broker's number": ("x", (LAG, SET, "1")),
@@ -139,28 +139,32 @@ def _brokers(version: int) -> Iterator[Part]:
         "no overrides": ("1", ("max.connections.per.ip.overrides", SET, "127.0.0.1:many")),
     }
     for text, (name, edit) in bad.items():
-        yield ask(text, WRONG, alter((BROKER, name, [edit]), dry=True), version)
-    yield ask("unknown", WRONG, alter((*own, [("no.such", SET, "1")]), dry=True), version)
+        yield request_step(text, WRONG, alter((BROKER, name, [edit]), dry=True), version)
+    yield request_step("unknown", WRONG, alter((*own, [("no.such", SET, "1")]), dry=True), version)
     contradiction: list[Edit] = [
         ("log.cleaner.min.compaction.lag.ms", SET, "9"),
         ("log.cleaner.max.compaction.lag.ms", SET, "5"),
     ]
-    yield ask("contradiction", WRONG, alter((*all_, contradiction), dry=True), version)
+    yield request_step("contradiction", WRONG, alter((*all_, contradiction), dry=True), version)
     password: Edit = ("listener.name.plaintext.ssl.keystore.password", SET, "secret")
-    yield ask("a password", WRONG, alter((*own, [password]), dry=True), version)
-    yield ask("read-only, deleted", BORDERLINE, alter((*own, [("num.partitions", DELETE, None)])), version)
+    yield request_step("a password", WRONG, alter((*own, [password]), dry=True), version)
+    yield request_step("read-only, deleted", BORDERLINE, alter((*own, [("num.partitions", DELETE, None)])), version)
     for kind in (8, 16, 32):
-        yield ask(f"resource type {kind}", WRONG, alter((kind, "1", [("no.such", SET, "1")]), dry=True), version)
+        yield request_step(
+            f"resource type {kind}", WRONG, alter((kind, "1", [("no.such", SET, "1")]), dry=True), version
+        )
 
 
 def _replaced(version: int) -> Iterator[Part]:
     name = f"replaced-{version}"
-    yield ask("set", VALID, replace((TOPIC, name, [("retention.ms", "5000"), ("segment.ms", "9000")])), version)
+    yield request_step(
+        "set", VALID, replace((TOPIC, name, [("retention.ms", "5000"), ("segment.ms", "9000")])), version
+    )
     yield ConfigIs(TOPIC, name, "retention.ms", "5000")
-    yield ask("replaced", VALID, replace((TOPIC, name, [("segment.ms", "8000")])), version)
+    yield request_step("replaced", VALID, replace((TOPIC, name, [("segment.ms", "8000")])), version)
     yield ConfigIs(TOPIC, name, "retention.ms", None)
-    yield ask("replaced: described", VALID, configs(4, (TOPIC, name, ["segment.ms", "retention.ms"])), 4)
-    yield ask("asked only", VALID, replace((TOPIC, name, [("segment.ms", "7000")]), dry=True), version)
+    yield request_step("replaced: described", VALID, configs(4, (TOPIC, name, ["segment.ms", "retention.ms"])), 4)
+    yield request_step("asked only", VALID, replace((TOPIC, name, [("segment.ms", "7000")]), dry=True), version)
     bad: dict[str, tuple[int, str, list[tuple[str, str | None]]]] = {
         "no value": (TOPIC, name, [("segment.ms", None)]),
         "twice": (TOPIC, name, [("segment.ms", "1"), ("segment.ms", "2")]),
@@ -175,27 +179,29 @@ def _replaced(version: int) -> Iterator[Part]:
         **{f"resource type {kind}": (kind, "x", []) for kind in (-1, 0, 1, 3, 8, 64, 127)},
     }
     for text, resource in bad.items():
-        yield ask(text, WRONG, replace(resource), version)
-    yield ask("several", WRONG, replace(*(bad[text] for text in ("unknown", "nowhere", "another broker"))), version)
-    twice = ask("a resource twice", WRONG, replace((TOPIC, name, []), (TOPIC, name, [])), version)
+        yield request_step(text, WRONG, replace(resource), version)
+    yield request_step(
+        "several", WRONG, replace(*(bad[text] for text in ("unknown", "nowhere", "another broker"))), version
+    )
+    twice = request_step("a resource twice", WRONG, replace((TOPIC, name, []), (TOPIC, name, [])), version)
     yield twice._replace(seconds_max=SECONDS_UNANSWERED)
-    yield ask("nothing", BORDERLINE, replace(), version)
-    yield ask("the broker", VALID, replace((BROKER, "1", [(LAG, "1000")])), version)
+    yield request_step("nothing", BORDERLINE, replace(), version)
+    yield request_step("the broker", VALID, replace((BROKER, "1", [(LAG, "1000")])), version)
     yield ConfigIs(BROKER, "1", LAG, "1000")
-    yield ask("the broker, nothing", BORDERLINE, replace((BROKER, "1", [])), version)
+    yield request_step("the broker, nothing", BORDERLINE, replace((BROKER, "1", [])), version)
     yield ConfigIs(BROKER, "1", LAG, None)
-    yield ask("a topic, nothing", BORDERLINE, replace((TOPIC, name, [])), version)
+    yield request_step("a topic, nothing", BORDERLINE, replace((TOPIC, name, [])), version)
     yield ConfigIs(TOPIC, name, "segment.ms", None)
-    yield ask("nothing: described", VALID, configs(4, (TOPIC, name, ["segment.ms"]), (BROKER, "1", [LAG])), 4)
+    yield request_step("nothing: described", VALID, configs(4, (TOPIC, name, ["segment.ms"]), (BROKER, "1", [LAG])), 4)
 
 
 def _listed(version: int) -> Iterator[Step]:
     if not version:
-        yield ask("client metrics", VALID, resources(0), 0)
-        yield ask("client metrics again", BORDERLINE, resources(0), 0)
+        yield request_step("client metrics", VALID, resources(0), 0)
+        yield request_step("client metrics again", BORDERLINE, resources(0), 0)
         return
-    yield ask("brokers", VALID, resources(1, 4), 1)
-    yield ask("loggers and brokers", VALID, resources(1, 8, 4, 4), 1)
-    yield ask("groups and metrics", BORDERLINE, resources(1, 16, 32), 1)
+    yield request_step("brokers", VALID, resources(1, 4), 1)
+    yield request_step("loggers and brokers", VALID, resources(1, 8, 4, 4), 1)
+    yield request_step("groups and metrics", BORDERLINE, resources(1, 16, 32), 1)
     for kinds in ((0,), (1,), (-1,), (99,), (4, 99)):
-        yield ask(f"types {kinds}", WRONG, resources(1, *kinds), 1)
+        yield request_step(f"types {kinds}", WRONG, resources(1, *kinds), 1)

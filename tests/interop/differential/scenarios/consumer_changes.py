@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from differential.base import delete, grow, topic
 from differential.scenarios.consumer_groups import FOUR, TWO, Beats, Steps
-from differential.steps import VALID, WRONG, Ready, Scenario, Step, ask
+from differential.steps import VALID, WRONG, Ready, Scenario, Step, request_step
 from differential.waits import ConsumerGroupIs, GroupsSee
 
 SHORT_MS = 400
@@ -89,11 +89,11 @@ def _changing() -> Steps:
     beats = Beats(1, "c-changing")
     yield GroupsSee(GROWING, 1)
     yield beats.joins("joins", "a", names=[GROWING, TWO], assignor="range")
-    yield ask("grows", VALID, grow(GROWING, 3), 3)
+    yield request_step("grows", VALID, grow(GROWING, 3), 3)
     yield Ready(GROWING, 3)
     yield GroupsSee(GROWING, 3)
     yield beats("has more", "a", 2)
-    yield ask("goes", VALID, delete(5, GROWING), 5)
+    yield request_step("goes", VALID, delete(5, GROWING), 5)
     yield Ready(GROWING, 0)
     yield GroupsSee(GROWING, 0)
     yield beats("has less", "a", 3)

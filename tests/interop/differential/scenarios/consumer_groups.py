@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from differential.base import topic
 from differential.base_groups import (
     LONG_MS,
-    NOBODY,
+    UNKNOWN_MEMBER,
     beat,
     commit,
     delete_groups,
@@ -17,7 +17,7 @@ from differential.base_groups import (
     listed,
 )
 from differential.scenarios.groups import settled
-from differential.steps import BORDERLINE, VALID, WRONG, Ready, Scenario, Step, Taken, ask, short_member
+from differential.steps import BORDERLINE, VALID, WRONG, Ready, Scenario, Step, Taken, request_step, short_member
 from differential.waits import Wait
 
 VERSIONS = range(2)
@@ -44,19 +44,21 @@ class Beats:
 
     def __call__(self, text: str, member_id: str, epoch: int, form: str = VALID, **fields: object) -> Step:
         request = beat(self.group, member_id, epoch, **fields)  # type: ignore[arg-type]
-        return ask(text, form, request, self.version)
+        return request_step(text, form, request, self.version)
 
     def joins(self, text: str, member_id: str, form: str = VALID, **fields: object) -> Step:
         whole = {"rebalance_ms": LONG_MS, "names": [FOUR], "owned": []} | fields
         return self(text, member_id, 0, form, **whole)
 
     def described(self, text: str) -> Step:
-        return ask(text, VALID, describe_consumers(self.group), 1)
+        return request_step(text, VALID, describe_consumers(self.group), 1)
 
 
 def _wrong(version: int) -> Iterator[Step]:
     beats = Beats(version, f"c-wrong-{version}")
-    yield ask("group ''", WRONG, beat("", NOBODY, 0, rebalance_ms=LONG_MS, names=[FOUR], owned=[]), version)
+    yield request_step(
+        "group ''", WRONG, beat("", UNKNOWN_MEMBER, 0, rebalance_ms=LONG_MS, names=[FOUR], owned=[]), version
+    )
     for text, fields in (
         ("no timeout", {"rebalance_ms": -1}),
         ("owned null", {"owned": None}),
@@ -81,8 +83,8 @@ def _wrong(version: int) -> Iterator[Step]:
     yield beats.joins("join: unknown topic", "n", BORDERLINE, names=["nowhere-at-all"])
     yield beats.joins("join: timeout 0", "t", BORDERLINE, rebalance_ms=0)
     for epoch in (-1, 1, 99):
-        yield beats(f"epoch {epoch} of nobody", NOBODY, epoch, WRONG)
-    yield beats("unknown assignor of nobody", NOBODY, 5, WRONG, assignor="other")
+        yield beats(f"epoch {epoch} of nobody", UNKNOWN_MEMBER, epoch, WRONG)
+    yield beats("unknown assignor of nobody", UNKNOWN_MEMBER, 5, WRONG, assignor="other")
     yield beats.described("what came of it")
 
 
@@ -117,12 +119,12 @@ def _alone(version: int) -> Iterator[Step]:
     yield beats.joins("joins after all", "a")
     if version == 0:
         first = beat(beats.group, "", 0, rebalance_ms=LONG_MS, names=[FOUR], owned=[])
-        yield ask("another gets an id", VALID, first, 0, learns="given")
+        yield request_step("another gets an id", VALID, first, 0, learns="given")
         yield beats("it beats", short_member("given"), 6)
         yield beats("and leaves", short_member("given"), -1)
-    yield ask("deleted with a member", WRONG, delete_groups(beats.group), 2)
-    yield ask("as a classic group", WRONG, describe(6, beats.group), 6)
-    yield ask("as a dead one", WRONG, describe(5, beats.group), 5)
+    yield request_step("deleted with a member", WRONG, delete_groups(beats.group), 2)
+    yield request_step("as a classic group", WRONG, describe(6, beats.group), 6)
+    yield request_step("as a dead one", WRONG, describe(5, beats.group), 5)
 
 
 def _two(version: int) -> Iterator[Step]:
@@ -170,7 +172,7 @@ def _static(version: int) -> Iterator[Step]:
     yield beats.described("taken over")
     yield beats("first beats", "first", 2, WRONG, instance="i")
     yield beats("first beats without a name", "first", 2, WRONG)
-    yield ask(
+    yield request_step(
         "first commits",
         WRONG,
         commit(9, beats.group, (FOUR, 0, 1, ""), member_id="first", generation=2, instance="i"),
@@ -184,7 +186,7 @@ def _static(version: int) -> Iterator[Step]:
     for epoch in (-2, -1, 3):
         yield beats(f"epoch {epoch} of who is gone", "fourth", epoch, WRONG, instance="i")
     by_name = leave(5, beats.group, ("", "k"), ("", "l"), ("third", None))
-    yield ask("leaves the classic way", BORDERLINE, by_name, 5)
+    yield request_step("leaves the classic way", BORDERLINE, by_name, 5)
     yield beats.described("empty")
 
 
@@ -192,7 +194,7 @@ def _described(version: int) -> Iterator[Step]:
     group = f"c-described-{version}"
 
     def describes(text: str, form: str, *groups: str, operations: bool = False) -> Step:
-        return ask(text, form, describe_consumers(*groups, operations=operations), version)
+        return request_step(text, form, describe_consumers(*groups, operations=operations), version)
 
     yield Beats(1, group).joins("joins", "a", instance="i", rack="r", assignor="range")
     yield from settled(9, f"{group}-classic", f"described classic {version}")
@@ -201,4 +203,4 @@ def _described(version: int) -> Iterator[Step]:
     yield describes("many", WRONG, group, "nobody's", "", f"{group}-classic", operations=True)
     yield describes("one twice", BORDERLINE, group, group)
     yield describes("none", BORDERLINE)
-    yield ask("by type", VALID, listed(["stable"], ["CONSUMER"]), 5)
+    yield request_step("by type", VALID, listed(["stable"], ["CONSUMER"]), 5)

@@ -19,7 +19,7 @@ from differential.base_groups import (
 from differential.base_transactions import add_offsets, commit_offsets, end
 from differential.scenarios.consumer_groups import FOUR, TWO, Beats
 from differential.scenarios.transactions import begun
-from differential.steps import BORDERLINE, VALID, WRONG, Scenario, Step, ask, member, producer
+from differential.steps import BORDERLINE, VALID, WRONG, Scenario, Step, member, producer, request_step
 
 
 def scenarios() -> list[Scenario]:
@@ -37,27 +37,29 @@ def _offsets() -> Iterator[Step]:
     for version in range(2, 11):
         for member_id, epoch in (("a", 2), ("a", 1), ("a", 3), ("a", -1), ("x", 2), ("", -1), ("", 2)):
             request = commit(version, beats.group, (FOUR, 0, version, "m"), member_id=member_id, generation=epoch)
-            yield ask(f"commit v{version} {member_id!r} {epoch}", WRONG, request, version)
+            yield request_step(f"commit v{version} {member_id!r} {epoch}", WRONG, request, version)
     for version in (1, 7, 8, 9, 10):
-        yield ask(f"fetch v{version}", VALID, fetch_offsets(version, (beats.group, [(FOUR, [0])])), version)
+        yield request_step(f"fetch v{version}", VALID, fetch_offsets(version, (beats.group, [(FOUR, [0])])), version)
     for version in (9, 10):
         for member_id, epoch in (("a", 2), ("a", 1), ("a", 3), ("a", -1), ("x", 2), ("", 0), ("", -1)):
             request = fetch_offsets(version, (beats.group, [(FOUR, [0])]), member_id=member_id, epoch=epoch)
-            yield ask(f"fetch v{version} {member_id!r} {epoch}", WRONG, request, version)
-    yield ask("deletes", WRONG, delete_offsets(beats.group, (FOUR, [0]), (TWO, [0])), 0)
+            yield request_step(f"fetch v{version} {member_id!r} {epoch}", WRONG, request, version)
+    yield request_step("deletes", WRONG, delete_offsets(beats.group, (FOUR, [0]), (TWO, [0])), 0)
     yield beats("subscribes to another", "a", 2, names=[TWO], owned=[])
-    yield ask(
+    yield request_step(
         "commits in the last epoch", WRONG, commit(9, beats.group, (FOUR, 1, 5, ""), member_id="a", generation=2), 9
     )
-    yield ask("commits", VALID, commit(9, beats.group, (FOUR, 1, 5, ""), member_id="a", generation=3), 9)
-    yield ask("deletes the one it left", VALID, delete_offsets(beats.group, (FOUR, [0]), (TWO, [0])), 0)
+    yield request_step("commits", VALID, commit(9, beats.group, (FOUR, 1, 5, ""), member_id="a", generation=3), 9)
+    yield request_step("deletes the one it left", VALID, delete_offsets(beats.group, (FOUR, [0]), (TWO, [0])), 0)
     yield beats("leaves", "a", -1)
-    yield ask("commits after it left", WRONG, commit(9, beats.group, (FOUR, 1, 6, ""), member_id="a", generation=3), 9)
-    yield ask("simple", BORDERLINE, commit(9, beats.group, (FOUR, 1, 7, "")), 9)
-    yield ask("simple of old", BORDERLINE, commit(2, beats.group, (FOUR, 1, 8, "")), 2)
-    yield ask("all", VALID, fetch_offsets(9, (beats.group, None)), 9)
-    yield ask("deleted", VALID, delete_groups(beats.group), 2)
-    yield ask("all are gone", VALID, fetch_offsets(9, (beats.group, None)), 9)
+    yield request_step(
+        "commits after it left", WRONG, commit(9, beats.group, (FOUR, 1, 6, ""), member_id="a", generation=3), 9
+    )
+    yield request_step("simple", BORDERLINE, commit(9, beats.group, (FOUR, 1, 7, "")), 9)
+    yield request_step("simple of old", BORDERLINE, commit(2, beats.group, (FOUR, 1, 8, "")), 2)
+    yield request_step("all", VALID, fetch_offsets(9, (beats.group, None)), 9)
+    yield request_step("deleted", VALID, delete_groups(beats.group), 2)
+    yield request_step("all are gone", VALID, fetch_offsets(9, (beats.group, None)), 9)
 
 
 def _transactional() -> Iterator[Step]:
@@ -65,13 +67,13 @@ def _transactional() -> Iterator[Step]:
     me = producer("c-txn")
     yield from begun("c-txn")
     yield beats.joins("joins", "a")
-    yield ask("adds the group", VALID, add_offsets("c-txn", me, 0, beats.group), 4)
+    yield request_step("adds the group", VALID, add_offsets("c-txn", me, 0, beats.group), 4)
     for version in (3, 5):
         for member_id, epoch in (("a", 2), ("a", 1), ("a", 3), ("a", -1), ("x", 2), ("", -1), ("", 2), ("x", -1)):
             commits = (FOUR, 0, version, "m")
             request = commit_offsets("c-txn", me, 0, beats.group, commits, member_id=member_id, generation=epoch)
-            yield ask(f"v{version} {member_id!r} {epoch}", WRONG, request, version)
-    yield ask("aborts", VALID, end("c-txn", me, 0, commit=False), 5)
+            yield request_step(f"v{version} {member_id!r} {epoch}", WRONG, request, version)
+    yield request_step("aborts", VALID, end("c-txn", me, 0, commit=False), 5)
 
 
 def subscription(topics: list[str], owned: list[tuple[str, list[int]]]) -> bytes:
@@ -102,34 +104,34 @@ def _migrations() -> Iterator[Step]:
         text: str, member_id: str, owned: list[tuple[str, list[int]]], form: str = VALID, **fields: str
     ) -> Step:
         request = join(9, group, member_id, protocols=[("range", subscription([FOUR], owned))], **fields)
-        return ask(text, form, request, 9, learns="classic" if not member_id else "")
+        return request_step(text, form, request, 9, learns="classic" if not member_id else "")
 
     yield classic("asks for an id", "", [])
     yield classic("joins", me, [])
-    yield ask("syncs", VALID, sync(5, group, me, 1, (me, share((FOUR, [0, 1, 2, 3])))), 5)
+    yield request_step("syncs", VALID, sync(5, group, me, 1, (me, share((FOUR, [0, 1, 2, 3])))), 5)
     yield beats.joins("a consumer comes", "new")
     yield beats.described("both")
-    yield ask("as a classic group", WRONG, describe(6, group), 6)
-    yield ask("beats", VALID, heartbeat(group, me, 1), 4)
-    yield ask("beats ahead", WRONG, heartbeat(group, me, 2), 4)
-    yield ask("syncs before it joins", WRONG, sync(5, group, me, 1), 5)
+    yield request_step("as a classic group", WRONG, describe(6, group), 6)
+    yield request_step("beats", VALID, heartbeat(group, me, 1), 4)
+    yield request_step("beats ahead", WRONG, heartbeat(group, me, 2), 4)
+    yield request_step("syncs before it joins", WRONG, sync(5, group, me, 1), 5)
     for version in (8, 9):
         request = commit(version, group, (FOUR, 0, 5, ""), generation=1, member_id=me)
-        yield ask(f"commits v{version}", VALID, request, version)
+        yield request_step(f"commits v{version}", VALID, request, version)
     yield classic("joins again", me, [(FOUR, [0, 1])])
-    yield ask("syncs again", VALID, sync(5, group, me, 2), 5)
+    yield request_step("syncs again", VALID, sync(5, group, me, 2), 5)
     yield beats("the new one gets its share", "new", 2)
-    yield ask("beats in peace", VALID, heartbeat(group, me, 2), 4)
+    yield request_step("beats in peace", VALID, heartbeat(group, me, 2), 4)
     yield beats.described("in peace")
-    yield ask("of another protocol", WRONG, join(9, group, protocols=[("other", subscription([FOUR], []))]), 9)
-    yield ask("of another kind", WRONG, join(9, group, kind="connect"), 9)
+    yield request_step("of another protocol", WRONG, join(9, group, protocols=[("other", subscription([FOUR], []))]), 9)
+    yield request_step("of another kind", WRONG, join(9, group, kind="connect"), 9)
     yield beats("the new one leaves", "new", -1)
     yield beats.described("not a consumer group")
-    yield ask("a classic group again", VALID, describe(6, group), 6)
-    yield ask("beats as before", VALID, heartbeat(group, me, 2), 4)
+    yield request_step("a classic group again", VALID, describe(6, group), 6)
+    yield request_step("beats as before", VALID, heartbeat(group, me, 2), 4)
     yield classic("joins as before", me, [(FOUR, [0, 1])])
-    yield ask("syncs as before", VALID, sync(5, group, me, 3, (me, share((FOUR, [0, 1, 2, 3])))), 5)
-    yield ask("leaves", VALID, leave(5, group, (me, None)), 5)
+    yield request_step("syncs as before", VALID, sync(5, group, me, 3, (me, share((FOUR, [0, 1, 2, 3])))), 5)
+    yield request_step("leaves", VALID, leave(5, group, (me, None)), 5)
     yield beats.joins("a consumer comes to the empty one", "new")
     yield beats.described("of consumers")
 
@@ -138,18 +140,18 @@ def _conversions() -> Iterator[Step]:
     """Try conversions to the consumer protocol, some of which are impossible."""
     for kind in ("connect", "consumer"):
         group = f"c-{kind}"
-        yield ask(f"{kind}: asks for an id", VALID, join(9, group, kind=kind), 9, learns=kind)
-        yield ask(f"{kind}: joins", VALID, join(9, group, member(kind), kind=kind), 9)
+        yield request_step(f"{kind}: asks for an id", VALID, join(9, group, kind=kind), 9, learns=kind)
+        yield request_step(f"{kind}: joins", VALID, join(9, group, member(kind), kind=kind), 9)
         yield Beats(1, group).joins(f"{kind}: a consumer comes", "a", WRONG)
-        yield ask(f"{kind}: as it was", VALID, describe(6, group), 6)
-        yield ask(f"{kind}: leaves", VALID, leave(5, group, (member(kind), None)), 5)
+        yield request_step(f"{kind}: as it was", VALID, describe(6, group), 6)
+        yield request_step(f"{kind}: leaves", VALID, leave(5, group, (member(kind), None)), 5)
         yield Beats(1, group).joins(f"{kind}: a consumer comes to the empty one", "a", BORDERLINE)
         yield Beats(1, group)(f"{kind}: it leaves", "a", -1)
-        yield ask(f"{kind}: asks for an id again", VALID, join(9, group, kind=kind), 9, learns=f"{kind} again")
-        yield ask(f"{kind}: joins again", VALID, join(9, group, member(f"{kind} again"), kind=kind), 9)
+        yield request_step(f"{kind}: asks for an id again", VALID, join(9, group, kind=kind), 9, learns=f"{kind} again")
+        yield request_step(f"{kind}: joins again", VALID, join(9, group, member(f"{kind} again"), kind=kind), 9)
         yield Beats(1, group).described(f"{kind}: a classic one again")
     simple = Beats(1, "c-simple")
-    yield ask("simple: commits", VALID, commit(9, simple.group, (FOUR, 0, 5, "m")), 9)
+    yield request_step("simple: commits", VALID, commit(9, simple.group, (FOUR, 0, 5, "m")), 9)
     yield simple.joins("simple: a consumer comes", "a")
-    yield ask("simple: all", VALID, fetch_offsets(9, (simple.group, None), member_id="a", epoch=2), 9)
+    yield request_step("simple: all", VALID, fetch_offsets(9, (simple.group, None), member_id="a", epoch=2), 9)
     yield simple.described("simple: described")

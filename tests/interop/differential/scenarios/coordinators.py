@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from differential.base import configs, metadata
 from differential.base_groups import find
-from differential.steps import BORDERLINE, VALID, WRONG, Scenario, Step, ask
+from differential.steps import BORDERLINE, VALID, WRONG, Scenario, Step, request_step
 from differential.waits import Coordinators
 
 VERSIONS = range(7)
@@ -26,20 +26,20 @@ def scenarios() -> list[Scenario]:
 
 
 def _keys(version: int) -> Iterator[Step]:
-    yield ask("a group", VALID, find(version, "anyone's"), version)
-    yield ask("no name", BORDERLINE, find(version, ""), version)
+    yield request_step("a group", VALID, find(version, "anyone's"), version)
+    yield request_step("no name", BORDERLINE, find(version, ""), version)
     if version >= KINDS_SINCE:
-        yield ask("a transactional id", VALID, find(version, "anyone's", kind=1), version)
+        yield request_step("a transactional id", VALID, find(version, "anyone's", kind=1), version)
         for kind in (-1, 2, 3):
-            yield ask(f"kind {kind}", WRONG, find(version, "anyone's", kind=kind), version)
+            yield request_step(f"kind {kind}", WRONG, find(version, "anyone's", kind=kind), version)
     if version >= MANY_SINCE:
-        yield ask("many", VALID, find(version, "one", "two", "", "one"), version)
-        yield ask("none", BORDERLINE, find(version), version)
-        yield ask("none of a kind that is none", WRONG, find(version, kind=9), version)
-        yield ask("many of a kind that is none", WRONG, find(version, "one", "two", kind=9), version)
+        yield request_step("many", VALID, find(version, "one", "two", "", "one"), version)
+        yield request_step("none", BORDERLINE, find(version), version)
+        yield request_step("none of a kind that is none", WRONG, find(version, kind=9), version)
+        yield request_step("many of a kind that is none", WRONG, find(version, "one", "two", kind=9), version)
 
 
 def _topics() -> Iterator[Step]:
     for name in ("__consumer_offsets", "__transaction_state"):
-        yield ask(f"{name}", VALID, metadata(12, name), 12)
-        yield ask(f"configs of {name}", VALID, configs(4, (2, name, CONFIGS)), 4)
+        yield request_step(f"{name}", VALID, metadata(12, name), 12)
+        yield request_step(f"configs of {name}", VALID, configs(4, (2, name, CONFIGS)), 4)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from differential.base import BASE, configs, partitions, software, topic
-from differential.steps import BORDERLINE, CLUSTER, VALID, WRONG, Scenario, Step, ask
+from differential.steps import BORDERLINE, CLUSTER, VALID, WRONG, Scenario, Step, request_step
 from odradek.base.units import INT32_MAX
 from odradek.wire.messages.describe_cluster import DescribeClusterRequest
 from odradek.wire.messages.describe_configs import DescribeConfigsRequest
@@ -44,33 +44,35 @@ def _configs(version: int) -> Iterator[Step]:
     wrong = ("nowhere", "a/b", "2", "x")
     for text, resource in resources.items():
         form = WRONG if resource[1] in wrong else VALID
-        yield ask(text, form, configs(version, resource), version)
+        yield request_step(text, form, configs(version, resource), version)
     for kind in (-1, 0, 1, 3, 5, 8, 16, 32, 127):
-        yield ask(f"resource type {kind}", WRONG, configs(version, (kind, "x", None)), version)
-    yield ask("no resources", BORDERLINE, configs(version), version)
-    yield ask("several", VALID, configs(version, (TOPIC, BASE, ["retention.ms"]), (BROKER, "9", None)), version)
+        yield request_step(f"resource type {kind}", WRONG, configs(version, (kind, "x", None)), version)
+    yield request_step("no resources", BORDERLINE, configs(version), version)
+    yield request_step(
+        "several", VALID, configs(version, (TOPIC, BASE, ["retention.ms"]), (BROKER, "9", None)), version
+    )
     plain = DescribeConfigsRequest(resources=configs(version, (TOPIC, NAME, ["retention.ms"])).resources)
-    yield ask("without synonyms", VALID, plain, version)
+    yield request_step("without synonyms", VALID, plain, version)
     often = [(TOPIC, BASE, ["retention.ms"])] * 18
-    yield ask("18 times the same", BORDERLINE, configs(version, *often), version)
+    yield request_step("18 times the same", BORDERLINE, configs(version, *often), version)
 
 
 def _cluster(version: int) -> Iterator[Step]:
     for operations in (False, True):
         request = DescribeClusterRequest(include_cluster_authorized_operations=operations)
-        yield ask(f"operations {operations}", VALID, request, version)
+        yield request_step(f"operations {operations}", VALID, request, version)
     if version >= 1:
         for kind in (0, 2, 3, -1, 127):
             request = DescribeClusterRequest(include_cluster_authorized_operations=True, endpoint_type=kind)
-            yield ask(f"endpoint type {kind}", WRONG, request, version)
+            yield request_step(f"endpoint type {kind}", WRONG, request, version)
     if version >= 2:
         fenced = DescribeClusterRequest(include_cluster_authorized_operations=True, include_fenced_brokers=True)
-        yield ask("fenced brokers", BORDERLINE, fenced, version)
+        yield request_step("fenced brokers", BORDERLINE, fenced, version)
 
 
 def _partitions() -> Iterator[Step]:
     pages = ["pages-c", "pages-a", "pages-b"]
-    asked: dict[str, tuple[str, list[str], int, tuple[str, int] | None]] = {
+    requests: dict[str, tuple[str, list[str], int, tuple[str, int] | None]] = {
         "three": (VALID, pages, 2000, None),
         "one twice": (BORDERLINE, ["pages-a", "pages-b", "pages-a"], 2000, None),
         "not there": (WRONG, ["nowhere", "pages-a"], 2000, None),
@@ -87,17 +89,17 @@ def _partitions() -> Iterator[Step]:
         "a page from behind": (BORDERLINE, pages, 1, ("pages-a", 3)),
         "not there, and a small page": (WRONG, ["nowhere", "pages-a", "pages-b"], 3, None),
     }
-    for text, (form, names, limit, cursor) in asked.items():
-        yield ask(text, form, partitions(names, limit, cursor), 0)
+    for text, (form, names, limit, cursor) in requests.items():
+        yield request_step(text, form, partitions(names, limit, cursor), 0)
 
 
 def _software(version: int) -> Iterator[Step]:
-    yield ask("plain", VALID, software(), version)
+    yield request_step("plain", VALID, software(), version)
     if version >= 3:
         for name in NAMES:
-            yield ask(f"name {name[:20]!r}", WRONG, software(name), version)
-            yield ask(f"version {name[:20]!r}", WRONG, software(version=name), version)
+            yield request_step(f"name {name[:20]!r}", WRONG, software(name), version)
+            yield request_step(f"version {name[:20]!r}", WRONG, software(version=name), version)
     if version >= 5:
-        yield ask("right cluster", VALID, software(cluster_id=CLUSTER, node_id=1), version)
-        yield ask("wrong cluster", WRONG, software(cluster_id="x" * 22), version)
-        yield ask("wrong broker", WRONG, software(node_id=2), version)
+        yield request_step("right cluster", VALID, software(cluster_id=CLUSTER, node_id=1), version)
+        yield request_step("wrong cluster", WRONG, software(cluster_id="x" * 22), version)
+        yield request_step("wrong broker", WRONG, software(node_id=2), version)

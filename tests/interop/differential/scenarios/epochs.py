@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from differential.base import ends_of_epochs, topic
 from differential.batches import batch
-from differential.steps import BORDERLINE, VALID, WRONG, Scenario, Step, ask
+from differential.steps import BORDERLINE, VALID, WRONG, Scenario, Step, request_step
 from odradek.base.units import INT32_MAX
 
 VERSIONS = range(2, 5)
@@ -24,16 +24,20 @@ def scenarios() -> list[Scenario]:
 def _steps(version: int) -> Iterator[Step]:
     for epoch in (-INT32_MAX - 1, -2, -1, 0, 1, INT32_MAX):
         form = VALID if epoch in (0, 1) else BORDERLINE
-        yield ask(f"epoch {epoch}", form, ends_of_epochs([(0, epoch), (1, epoch)], NAME), version)
+        yield request_step(f"epoch {epoch}", form, ends_of_epochs([(0, epoch), (1, epoch)], NAME), version)
     for epoch in (-1, 0, 1, -2, INT32_MAX):
-        yield ask(f"leader epoch {epoch}", WRONG, ends_of_epochs([(0, 0), (9, 0)], NAME, epoch=epoch), version)
+        yield request_step(f"leader epoch {epoch}", WRONG, ends_of_epochs([(0, 0), (9, 0)], NAME, epoch=epoch), version)
     if version >= 3:
         for replica in (-3, -1, 0, 1, 2):
-            yield ask(f"as replica {replica}", BORDERLINE, ends_of_epochs([(0, 0)], NAME, replica_id=replica), version)
-    yield ask("partitions wrong", WRONG, ends_of_epochs([(-1, 0), (9, 0), (0, 0)], NAME), version)
-    yield ask("partition twice", BORDERLINE, ends_of_epochs([(0, 0), (0, 1), (1, 0), (0, 0)], NAME), version)
-    yield ask("no partitions", BORDERLINE, ends_of_epochs([], NAME), version)
-    yield ask("no topics", BORDERLINE, ends_of_epochs([]), version)
+            yield request_step(
+                f"as replica {replica}", BORDERLINE, ends_of_epochs([(0, 0)], NAME, replica_id=replica), version
+            )
+    yield request_step("partitions wrong", WRONG, ends_of_epochs([(-1, 0), (9, 0), (0, 0)], NAME), version)
+    yield request_step("partition twice", BORDERLINE, ends_of_epochs([(0, 0), (0, 1), (1, 0), (0, 0)], NAME), version)
+    yield request_step("no partitions", BORDERLINE, ends_of_epochs([], NAME), version)
+    yield request_step("no topics", BORDERLINE, ends_of_epochs([]), version)
     for name in ("", "nowhere", "a/b", "x" * 250):
-        yield ask(f"topic {name[:20]!r}", WRONG, ends_of_epochs([(0, 0)], name), version)
-    yield ask("topic in three parts", BORDERLINE, ends_of_epochs([(0, 0)], NAME, "nowhere", NAME, NAME), version)
+        yield request_step(f"topic {name[:20]!r}", WRONG, ends_of_epochs([(0, 0)], name), version)
+    yield request_step(
+        "topic in three parts", BORDERLINE, ends_of_epochs([(0, 0)], NAME, "nowhere", NAME, NAME), version
+    )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from differential.base import BASE, fetch, fetch_part, fetch_topic, offsets, topic
 from differential.batches import THEN_MS, batch, compressed
-from differential.steps import BORDERLINE, CLUSTER, NO_SUCH_ID, VALID, WRONG, Scenario, Step, ask
+from differential.steps import BORDERLINE, CLUSTER, NO_SUCH_ID, VALID, WRONG, Scenario, Step, request_step
 from odradek.base.units import INT32_MAX, INT64_MAX
 from odradek.base.uuids import ZERO_UUID
 from odradek.wire.messages.fetch import FetchRequest, FetchTopic, ForgottenTopic, ReplicaState
@@ -38,15 +38,15 @@ def _unwritten() -> Iterator[Step]:
     for epoch, offset in ((0, 0), (0, 1), (1, 0), (-1, 0)):
         part = fetch_part(0, offset)
         part.last_fetched_epoch = epoch
-        yield ask(f"last fetched epoch {epoch} at {offset}", BORDERLINE, fetch(12, [part], UNWRITTEN), 12)
+        yield request_step(f"last fetched epoch {epoch} at {offset}", BORDERLINE, fetch(12, [part], UNWRITTEN), 12)
     for text, timestamp in (("latest", -1), ("earliest", -2), ("greatest", -3)):
-        yield ask(text, VALID, offsets([(0, timestamp)], UNWRITTEN), 7)
+        yield request_step(text, VALID, offsets([(0, timestamp)], UNWRITTEN), 7)
 
 
 def _steps(version: int) -> Iterator[Step]:
     def read(text: str, form: str, *parts: tuple[int, int, int], **fields: int) -> Step:
-        asked = [fetch_part(index, offset, size) for index, offset, size in parts]
-        return ask(text, form, fetch(version, asked, NAME, **fields), version)
+        partitions = [fetch_part(index, offset, size) for index, offset, size in parts]
+        return request_step(text, form, fetch(version, partitions, NAME, **fields), version)
 
     for text, offset in OFFSETS.items():
         yield read(f"offset {text}", VALID, (0, offset, 1 << 20))
@@ -66,7 +66,7 @@ def _steps(version: int) -> Iterator[Step]:
     yield read("no partitions", BORDERLINE)
     yield read("partition twice", BORDERLINE, (0, 0, 200), (0, 18, 200))
     yield read("one partition not there", WRONG, (0, 26, 1 << 20), (7, 0, 1 << 20))
-    yield ask("no topics", BORDERLINE, _request([]), version)
+    yield request_step("no topics", BORDERLINE, _request([]), version)
     yield from _names(version)
     yield from _epochs(version)
     yield from _replicas(version)
@@ -74,7 +74,7 @@ def _steps(version: int) -> Iterator[Step]:
         for text, cluster in (("right", CLUSTER), ("wrong", "x" * 22), ("empty", "")):
             request = fetch(version, [fetch_part(0, 26)], NAME)
             request.cluster_id = cluster
-            yield ask(f"cluster id {text}", BORDERLINE, request, version)
+            yield request_step(f"cluster id {text}", BORDERLINE, request, version)
 
 
 def _request(topics: list[FetchTopic], **fields: object) -> FetchRequest:
@@ -87,37 +87,43 @@ def _names(version: int) -> Iterator[Step]:
     if version >= 13:
         for text, topic_id in (("unknown", NO_SUCH_ID), ("zero", ZERO_UUID)):
             topics = [FetchTopic(topic_id=topic_id, partitions=parts)]
-            yield ask(f"id {text}", WRONG, _request(topics), version)
+            yield request_step(f"id {text}", WRONG, _request(topics), version)
             mixed = [*topics, fetch_topic(version, parts, NAME)]
-            yield ask(f"id {text}, and a good one", WRONG, _request(mixed), version)
+            yield request_step(f"id {text}, and a good one", WRONG, _request(mixed), version)
     else:
         for name in ("", "nowhere", "a/b", "x" * 250):
-            yield ask(f"topic {name[:20]!r}", WRONG, _request([FetchTopic(topic=name, partitions=parts)]), version)
+            yield request_step(
+                f"topic {name[:20]!r}", WRONG, _request([FetchTopic(topic=name, partitions=parts)]), version
+            )
     twice = [fetch_topic(version, parts, NAME), fetch_topic(version, [fetch_part(1, 0)], NAME)]
-    yield ask("topic twice", BORDERLINE, _request(twice), version)
+    yield request_step("topic twice", BORDERLINE, _request(twice), version)
     both = [fetch_topic(version, parts, NAME), fetch_topic(version, [fetch_part(0, 18)], BASE)]
-    yield ask("two topics", VALID, _request(both, max_bytes=150), version)
+    yield request_step("two topics", VALID, _request(both, max_bytes=150), version)
     no_parts = [fetch_topic(version, [], NAME), fetch_topic(version, [fetch_part(0, 26)], NAME)]
-    yield ask("a topic without partitions", BORDERLINE, _request(no_parts), version)
+    yield request_step("a topic without partitions", BORDERLINE, _request(no_parts), version)
     if version >= 7:
         forgotten = [ForgottenTopic(topic="nowhere", topic_id=NO_SUCH_ID, partitions=[0])]
         topics = [fetch_topic(version, parts, NAME)]
-        yield ask("forgets without a session", BORDERLINE, _request(topics, forgotten_topics_data=forgotten), version)
+        yield request_step(
+            "forgets without a session", BORDERLINE, _request(topics, forgotten_topics_data=forgotten), version
+        )
 
 
 def _epochs(version: int) -> Iterator[Step]:
     if version >= 9:
         for epoch in (-1, 0):
             request = fetch(version, [fetch_part(0, 26, epoch=epoch)], NAME)
-            yield ask(f"leader epoch {epoch}", VALID, request, version)
+            yield request_step(f"leader epoch {epoch}", VALID, request, version)
         for epoch in (1, INT32_MAX, -2):
             request = fetch(version, [fetch_part(0, 26, epoch=epoch)], NAME)
-            yield ask(f"leader epoch {epoch}", WRONG, request, version)
+            yield request_step(f"leader epoch {epoch}", WRONG, request, version)
     if version >= 12:
         for epoch, offset in ((0, 26), (0, END), (0, END + 1), (1, 26), (1, END), (-1, 26), (-2, 26), (99, 0)):
             part = fetch_part(0, offset)
             part.last_fetched_epoch = epoch
-            yield ask(f"last fetched epoch {epoch} at {offset}", BORDERLINE, fetch(version, [part], NAME), version)
+            yield request_step(
+                f"last fetched epoch {epoch} at {offset}", BORDERLINE, fetch(version, [part], NAME), version
+            )
 
 
 def _replicas(version: int) -> Iterator[Step]:
@@ -127,4 +133,4 @@ def _replicas(version: int) -> Iterator[Step]:
             request.replica_state = ReplicaState(replica_id=replica, replica_epoch=-1)
         else:
             request.replica_id = replica
-        yield ask(f"as replica {replica}", WRONG, request, version)
+        yield request_step(f"as replica {replica}", WRONG, request, version)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from differential.base import BASE, fetch_part, fetch_topic, produce, topic
 from differential.batches import batch
-from differential.steps import BORDERLINE, NO_SUCH_ID, SESSION, VALID, WRONG, Ready, Scenario, Step, ask, id_of
+from differential.steps import BORDERLINE, NO_SUCH_ID, SESSION, VALID, WRONG, Ready, Scenario, Step, id_of, request_step
 from odradek.base.units import INT32_MAX
 from odradek.base.uuids import ZERO_UUID
 from odradek.wire.messages.delete_topics import DeleteTopicsRequest
@@ -45,26 +45,26 @@ def _request(
 
 def _life(version: int, name: str) -> Iterator[Step]:
     def step(text: str, epoch: int, *parts: tuple[int, int], session: int = SESSION, form: str = VALID) -> Step:
-        asked = [fetch_part(index, offset) for index, offset in parts]
-        topics = [fetch_topic(version, asked, name)] if parts else []
-        return ask(text, form, _request(version, topics, epoch, session), version)
+        partitions = [fetch_part(index, offset) for index, offset in parts]
+        topics = [fetch_topic(version, partitions, name)] if parts else []
+        return request_step(text, form, _request(version, topics, epoch, session), version)
 
     def forget(text: str, epoch: int, *indexes: int, also: tuple[int, int] | None = None) -> Step:
         topics = [fetch_topic(version, [fetch_part(*also)], name)] if also else []
         topic_id = id_of(name) if version >= 13 else ZERO_UUID
         forgotten = [ForgottenTopic(topic=name, topic_id=topic_id, partitions=list(indexes))]
-        return ask(text, BORDERLINE, _request(version, topics, epoch, forgotten=forgotten), version)
+        return request_step(text, BORDERLINE, _request(version, topics, epoch, forgotten=forgotten), version)
 
     yield step("opens", 0, (0, 0), (1, 0), (2, 0), session=0)
     yield step("again the same", 1)
     yield step("one moves on", 2, (0, 2))
     yield step("both at the end", 3, (1, 2))
     yield step("nothing new", 4)
-    yield ask("a record comes", VALID, produce(9, [(2, batch())], name), 9)
+    yield request_step("a record comes", VALID, produce(9, [(2, batch())], name), 9)
     yield step("something new", 5)
     yield step("moved on again", 6, (2, 2))
     yield forget("forgets two", 7, 0, 1)
-    yield ask("records come", VALID, produce(9, [(0, batch()), (2, batch())], name), 9)
+    yield request_step("records come", VALID, produce(9, [(0, batch()), (2, batch())], name), 9)
     yield step("only what it has not forgotten", 8)
     yield forget("forgets and wants the same", 9, 2, also=(2, 0))
     yield step("is anything left", 10, form=BORDERLINE)
@@ -85,7 +85,7 @@ def _wrong(version: int, name: str) -> Iterator[Step]:
     part = [fetch_topic(version, [fetch_part(0, 2)], name)]
 
     def step(text: str, epoch: int, session: int, topics: list[FetchTopic] = part, form: str = WRONG) -> Step:
-        return ask(text, form, _request(version, topics, epoch, session), version)
+        return request_step(text, form, _request(version, topics, epoch, session), version)
 
     yield step("opens to go wrong", 0, 0, form=VALID)
     yield step("epoch 2 too soon", 2, SESSION)
@@ -102,7 +102,7 @@ def _wrong(version: int, name: str) -> Iterator[Step]:
     yield step("epoch 0 with an id opens anew", 0, SESSION, form=BORDERLINE)
     other = 12 if version >= 13 else 13
     changed = [fetch_topic(other, [fetch_part(0, 2)], name)]
-    yield ask("names for ids", WRONG, _request(other, changed, 1), other)
+    yield request_step("names for ids", WRONG, _request(other, changed, 1), other)
     yield step("after that", 2, SESSION, form=BORDERLINE)
     if version >= 13:
         unknown = [FetchTopic(topic_id=NO_SUCH_ID, partitions=[fetch_part(0, 0)])]
@@ -115,7 +115,7 @@ def _wrong(version: int, name: str) -> Iterator[Step]:
 
 def _deleted(version: int, name: str) -> Iterator[Step | Ready]:
     topics = [fetch_topic(version, [fetch_part(0, 4)], name)]
-    yield ask("opens on what goes", VALID, _request(version, topics, 0, 0), version)
-    yield ask("deleted", VALID, DeleteTopicsRequest(topic_names=[name], timeout_ms=9000), 5)
+    yield request_step("opens on what goes", VALID, _request(version, topics, 0, 0), version)
+    yield request_step("deleted", VALID, DeleteTopicsRequest(topic_names=[name], timeout_ms=9000), 5)
     yield Ready(name, 0)
-    yield ask("after it went", WRONG, _request(version, [], 1), version)
+    yield request_step("after it went", WRONG, _request(version, [], 1), version)

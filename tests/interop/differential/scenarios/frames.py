@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from struct import pack
 
 from differential.base import PLAIN
-from differential.steps import ANSWERS, CLIENT_ID, CORRELATION_ID, KAFKAS, WRONG, Scenario, Step, ask
+from differential.steps import ANSWERS, CLIENT_ID, CORRELATION_ID, KAFKAS, WRONG, Scenario, Step, request_step
 from odradek.base.units import INT16_MAX, INT32_MAX
 from odradek.wire.messages.api_versions import ApiVersionsResponse
 from odradek.wire.schema.api_keys import ApiKey
@@ -37,7 +37,7 @@ def _versions() -> Iterator[Step]:
             for text, body in (("", b""), (" with tags", b"\0"), (" and a body", b"\0" + bytes(40))):
                 name = f"{ApiKey(key).title} v{version}{text}"
                 yield _headed(name, key, version, answer, body)
-        good = ask("", WRONG, PLAIN[key](last), last)
+        good = request_step("", WRONG, PLAIN[key](last), last)
         yield good._replace(
             name=f"{ApiKey(key).title} v{last} called v{last + 1}",
             frame=good.frame[:6] + pack(">h", last + 1) + good.frame[8:],

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from differential.base import topic
 from differential.base_groups import (
-    NOBODY,
+    UNKNOWN_MEMBER,
     Commit,
     beat,
     commit,
@@ -20,7 +20,7 @@ from differential.base_groups import (
     sync,
 )
 from differential.scenarios.groups import settled
-from differential.steps import BORDERLINE, VALID, WRONG, Scenario, Step, ask, member
+from differential.steps import BORDERLINE, VALID, WRONG, Scenario, Step, member, request_step
 from odradek.base.units import INT64_MAX
 
 COMMITS, FETCHES, DESCRIBES, LISTS, DELETES = range(2, 11), range(1, 11), range(7), range(6), range(3)
@@ -45,7 +45,7 @@ def scenarios() -> list[Scenario]:
 
 
 def _all_of(text: str, group: str) -> Step:
-    return ask(text, VALID, fetch_offsets(8, (group, None)), 8)
+    return request_step(text, VALID, fetch_offsets(8, (group, None)), 8)
 
 
 def _simple(version: int) -> Iterator[Step]:
@@ -53,7 +53,7 @@ def _simple(version: int) -> Iterator[Step]:
     group = f"simple-{version}"
 
     def commits(text: str, form: str, *commits: Commit, at: str = group, **fields: object) -> Step:
-        return ask(text, form, commit(version, at, *commits, **fields), version)  # type: ignore[arg-type]
+        return request_step(text, form, commit(version, at, *commits, **fields), version)  # type: ignore[arg-type]
 
     yield commits("two", VALID, (HERE, 0, 10, "m"), (HERE, 1, 11, ""), (OTHER, 0, 12, "n"))
     yield _all_of("all of them", group)
@@ -71,7 +71,7 @@ def _simple(version: int) -> Iterator[Step]:
     yield commits("too long metadata", WRONG, (HERE, 0, 18, longest + "m"), (HERE, 1, 18, "m"))
     yield commits("one twice", BORDERLINE, (HERE, 0, 19, "m"), (HERE, 0, 20, "n"))
     yield _all_of("what is kept", group)
-    for generation, member_id in ((0, ""), (1, NOBODY), (-1, NOBODY), (-2, "")):
+    for generation, member_id in ((0, ""), (1, UNKNOWN_MEMBER), (-1, UNKNOWN_MEMBER), (-2, "")):
         text = f"generation {generation}, member {member_id[:1]!r}"
         yield commits(text, WRONG, (HERE, 0, 21, "m"), generation=generation, member_id=member_id)
         text += " of a new group"
@@ -79,7 +79,7 @@ def _simple(version: int) -> Iterator[Step]:
         yield commits(text, WRONG, (HERE, 0, 21, "m"), at=at, generation=generation, member_id=member_id)
     if version >= 7:
         yield commits("instance", WRONG, (HERE, 0, 22, "m"), instance="i")
-    yield ask("the group", VALID, describe(6, group), 6)
+    yield request_step("the group", VALID, describe(6, group), 6)
 
 
 def _members(version: int) -> Iterator[Step]:
@@ -87,25 +87,25 @@ def _members(version: int) -> Iterator[Step]:
     me = member(name)
 
     def commits(text: str, form: str, generation: int, member_id: str, at: str = HERE, **fields: object) -> Step:
-        wanted = (at, 0, 40 + generation, "m")
-        request = commit(version, group, wanted, generation=generation, member_id=member_id, **fields)  # type: ignore[arg-type]
-        return ask(text, form, request, version)
+        committed = (at, 0, 40 + generation, "m")
+        request = commit(version, group, committed, generation=generation, member_id=member_id, **fields)  # type: ignore[arg-type]
+        return request_step(text, form, request, version)
 
-    yield ask("asks for an id", VALID, join(9, group), 9, learns=name)
+    yield request_step("asks for an id", VALID, join(9, group), 9, learns=name)
     yield commits("while nobody has joined", BORDERLINE, -1, "")
-    yield ask("joins", VALID, join(9, group, me), 9)
+    yield request_step("joins", VALID, join(9, group, me), 9)
     yield commits("while it completes", WRONG, 1, me)
-    yield ask("syncs", VALID, sync(5, group, me, 1), 5)
+    yield request_step("syncs", VALID, sync(5, group, me, 1), 5)
     yield commits("good", VALID, 1, me)
     for generation in (0, 2, -1):
         yield commits(f"generation {generation}", WRONG, generation, me)
     yield commits("simple", WRONG, -1, "")
-    yield commits("unknown member", WRONG, 1, NOBODY)
+    yield commits("unknown member", WRONG, 1, UNKNOWN_MEMBER)
     yield commits("no member", WRONG, 1, "")
-    yield commits("unknown member, unknown topic", WRONG, 1, NOBODY, at=NOWHERE)
+    yield commits("unknown member, unknown topic", WRONG, 1, UNKNOWN_MEMBER, at=NOWHERE)
     if version >= 7:
         yield commits("unknown instance", WRONG, 1, me, instance="i")
-    yield ask("leaves", VALID, leave(5, group, (me, None)), 5)
+    yield request_step("leaves", VALID, leave(5, group, (me, None)), 5)
     yield commits("after it left", WRONG, 1, me)
     yield commits("simple after it left", BORDERLINE, -1, "")
     yield _all_of("what is kept", group)
@@ -118,10 +118,10 @@ def _fetches(version: int) -> Iterator[Step]:
     def fetches(
         text: str, form: str, *groups: tuple[str, Sequence[tuple[str, list[int]]] | None], **fields: object
     ) -> Step:
-        return ask(text, form, fetch_offsets(version, *groups, **fields), version)  # type: ignore[arg-type]
+        return request_step(text, form, fetch_offsets(version, *groups, **fields), version)  # type: ignore[arg-type]
 
-    yield ask("commits", VALID, commit(9, group, (HERE, 0, 5, "m"), (HERE, 1, 6, None), leader_epoch=3), 9)
-    yield ask("deletes one group", VALID, delete_groups(f"{group}-gone"), 2)
+    yield request_step("commits", VALID, commit(9, group, (HERE, 0, 5, "m"), (HERE, 1, 6, None), leader_epoch=3), 9)
+    yield request_step("deletes one group", VALID, delete_groups(f"{group}-gone"), 2)
     yield fetches("some", VALID, (group, every))
     yield fetches("one twice", BORDERLINE, (group, [(HERE, [0, 0]), (HERE, [0])]))
     yield fetches("no partitions", BORDERLINE, (group, [(HERE, [])]))
@@ -138,11 +138,11 @@ def _fetches(version: int) -> Iterator[Step]:
         yield fetches("no groups", BORDERLINE)
         yield fetches("many groups", VALID, (group, None), ("nobody's", every), (group, every), ("", None))
     if version >= MEMBERS_SINCE:
-        for member_id, epoch in ((NOBODY, 1), (NOBODY, -1), ("", 0), ("", 1)):
+        for member_id, epoch in ((UNKNOWN_MEMBER, 1), (UNKNOWN_MEMBER, -1), ("", 0), ("", 1)):
             text = f"member {member_id[:1]!r}, epoch {epoch}"
             yield fetches(text, BORDERLINE, (group, every), ("nobody's", every), member_id=member_id, epoch=epoch)
         yield from settled(9, f"{group}-m", f"F{version}")
-        yield fetches("of a classic group", BORDERLINE, (f"{group}-m", every), member_id=NOBODY, epoch=5)
+        yield fetches("of a classic group", BORDERLINE, (f"{group}-m", every), member_id=UNKNOWN_MEMBER, epoch=5)
 
 
 SUBSCRIBED = b"\0\0" + b"\0\0\0\1" + b"\0\4here" + b"\xff\xff\xff\xff"  # A subscription: version 0, one topic.
@@ -150,9 +150,11 @@ SUBSCRIBED = b"\0\0" + b"\0\0\0\1" + b"\0\4here" + b"\xff\xff\xff\xff"  # A subs
 
 def _deletes_offsets() -> Iterator[Step]:
     def deletes(text: str, form: str, group: str, *topics: tuple[str, list[int]]) -> Step:
-        return ask(text, form, delete_offsets(group, *topics), 0)
+        return request_step(text, form, delete_offsets(group, *topics), 0)
 
-    yield ask("commits", VALID, commit(9, "forgets", (HERE, 0, 5, "m"), (HERE, 1, 6, "m"), (OTHER, 0, 7, "m")), 9)
+    yield request_step(
+        "commits", VALID, commit(9, "forgets", (HERE, 0, 5, "m"), (HERE, 1, 6, "m"), (OTHER, 0, 7, "m")), 9
+    )
     yield deletes("one", VALID, "forgets", (HERE, [0]))
     yield _all_of("what is left", "forgets")
     yield deletes("it again", BORDERLINE, "forgets", (HERE, [0, 0]))
@@ -166,14 +168,14 @@ def _deletes_offsets() -> Iterator[Step]:
     for kind, metadata in (("consumer", SUBSCRIBED), ("connect", SUBSCRIBED), ("consumer", b"m")):
         group = f"forgets-{kind}-{len(metadata)}"
         me = member(group)
-        asked = join(9, group, kind=kind, protocols=[("range", metadata)])
-        yield ask(f"{group} asks for an id", VALID, asked, 9, learns=group)
+        joining = join(9, group, kind=kind, protocols=[("range", metadata)])
+        yield request_step(f"{group} asks for an id", VALID, joining, 9, learns=group)
         joins = join(9, group, me, kind=kind, protocols=[("range", metadata)])
-        yield ask(f"{group} joins", VALID, joins, 9)
+        yield request_step(f"{group} joins", VALID, joins, 9)
         yield deletes(f"{group} completing", WRONG, group, (HERE, [0]), (OTHER, [0]))
-        yield ask(f"{group} syncs", VALID, sync(5, group, me, 1, kind=kind), 5)
+        yield request_step(f"{group} syncs", VALID, sync(5, group, me, 1, kind=kind), 5)
         kept = commit(9, group, (HERE, 0, 5, "m"), (OTHER, 0, 6, "m"), generation=1, member_id=me)
-        yield ask(f"{group} commits", VALID, kept, 9)
+        yield request_step(f"{group} commits", VALID, kept, 9)
         yield deletes(f"{group} stable", WRONG, group, (HERE, [0]), (OTHER, [0]), (NOWHERE, [0]))
         yield _all_of(f"{group} keeps", group)
 
@@ -181,24 +183,24 @@ def _deletes_offsets() -> Iterator[Step]:
 def _garbled() -> Iterator[Step]:
     """Join with a subscription that declares more topics than it contains."""
     protocols = [("range", b"\0\1\x7f\xff\xff\xff")]
-    yield ask("asks for an id", VALID, join(9, "garbled", protocols=protocols), 9, learns="garbled")
+    yield request_step("asks for an id", VALID, join(9, "garbled", protocols=protocols), 9, learns="garbled")
     garbled = join(9, "garbled", member("garbled"), protocols=protocols)
-    yield ask("joins", WRONG, garbled, 9)._replace(seconds_max=2)
+    yield request_step("joins", WRONG, garbled, 9)._replace(seconds_max=2)
 
 
 def _cut_short(version: int) -> Iterator[Step]:
     """Join with a subscription of a newer version that ends like version 0, as some clients send it."""
     group = f"cut-short-{version}"
     me, protocols = member(group), [("range", bytes([0, version]) + SUBSCRIBED[2:])]
-    yield ask("asks for an id", VALID, join(9, group, protocols=protocols), 9, learns=group)
-    yield ask("joins", VALID, join(9, group, me, protocols=protocols), 9)
-    yield ask("syncs", VALID, sync(5, group, me, 1), 5)
+    yield request_step("asks for an id", VALID, join(9, group, protocols=protocols), 9, learns=group)
+    yield request_step("joins", VALID, join(9, group, me, protocols=protocols), 9)
+    yield request_step("syncs", VALID, sync(5, group, me, 1), 5)
     kept = commit(9, group, (HERE, 0, 5, "m"), (OTHER, 0, 6, "m"), generation=1, member_id=me)
-    yield ask("commits", VALID, kept, 9)
-    yield ask("deletes", VALID, delete_offsets(group, (HERE, [0]), (OTHER, [0])), 0)
+    yield request_step("commits", VALID, kept, 9)
+    yield request_step("deletes", VALID, delete_offsets(group, (HERE, [0]), (OTHER, [0])), 0)
     yield _all_of("keeps", group)
     newer = beat(group, "consumer", 0, rebalance_ms=60_000, names=[HERE], owned=[])
-    yield ask("a member of the consumer protocol comes", WRONG, newer, 1)
+    yield request_step("a member of the consumer protocol comes", WRONG, newer, 1)
 
 
 def _lists(version: int) -> Iterator[Step]:
@@ -206,11 +208,11 @@ def _lists(version: int) -> Iterator[Step]:
     group, name = f"listed-{version}", f"listed {version}"
 
     def lists(text: str, form: str, states: Sequence[str] = (), types: Sequence[str] = ()) -> Step:
-        return ask(text, form, listed(states, types), version)
+        return request_step(text, form, listed(states, types), version)
 
-    yield ask("a simple one", VALID, commit(9, f"{group}-simple", (HERE, 0, 5, "m")), 9)
-    yield ask("a pending one", VALID, join(9, f"{group}-pending"), 9)
-    yield ask("one of another kind", VALID, join(3, f"{group}-connect", kind="connect"), 3)
+    yield request_step("a simple one", VALID, commit(9, f"{group}-simple", (HERE, 0, 5, "m")), 9)
+    yield request_step("a pending one", VALID, join(9, f"{group}-pending"), 9)
+    yield request_step("one of another kind", VALID, join(3, f"{group}-connect", kind="connect"), 3)
     yield from settled(9, group, name)
     yield lists("all", VALID)
     if version >= 4:
@@ -221,7 +223,7 @@ def _lists(version: int) -> Iterator[Step]:
             yield lists(f"types {types}", BORDERLINE, (), types)
         yield lists("states and types", BORDERLINE, ["Stable"], ["Classic"])
     names = [group, f"{group}-simple", f"{group}-pending", f"{group}-connect"]
-    yield ask("deleted", WRONG, delete_groups(*names), 2)
+    yield request_step("deleted", WRONG, delete_groups(*names), 2)
     yield lists("after that", VALID)
 
 
@@ -229,10 +231,10 @@ def _describes(version: int) -> Iterator[Step]:
     group = f"described-{version}"
 
     def describes(text: str, form: str, *groups: str, operations: bool = False) -> Step:
-        return ask(text, form, describe(version, *groups, operations=operations), version)
+        return request_step(text, form, describe(version, *groups, operations=operations), version)
 
     yield from settled(9, group, f"described {version}")
-    yield ask("a simple one", VALID, commit(9, f"{group}-simple", (HERE, 0, 5, "m")), 9)
+    yield request_step("a simple one", VALID, commit(9, f"{group}-simple", (HERE, 0, 5, "m")), 9)
     yield describes("it", VALID, group)
     yield describes("many", WRONG, group, "nobody's", "", f"{group}-simple", "\u00e9")
     yield describes("one twice", BORDERLINE, group, group, "nobody's", "nobody's")
@@ -244,16 +246,16 @@ def _deletes_groups(version: int) -> Iterator[Step]:
     group = f"deleted-{version}"
 
     def deletes(text: str, form: str, *groups: str) -> Step:
-        return ask(text, form, delete_groups(*groups), version)
+        return request_step(text, form, delete_groups(*groups), version)
 
-    yield ask("a simple one", VALID, commit(9, group, (HERE, 0, 5, "m")), 9)
+    yield request_step("a simple one", VALID, commit(9, group, (HERE, 0, 5, "m")), 9)
     yield from settled(9, f"{group}-stable", f"deleted {version}")
-    yield ask("an empty one", VALID, join(9, f"{group}-pending"), 9)
+    yield request_step("an empty one", VALID, join(9, f"{group}-pending"), 9)
     yield deletes("many", WRONG, group, f"{group}-stable", "nobody's", "no-one's", f"{group}-pending")
     yield deletes("again", WRONG, group)
     yield _all_of("its offsets", group)
-    yield ask("its state", VALID, describe(5, group, f"{group}-pending"), 5)
-    yield ask("it comes again", VALID, commit(9, group, (HERE, 0, 6, "m")), 9)
+    yield request_step("its state", VALID, describe(5, group, f"{group}-pending"), 5)
+    yield request_step("it comes again", VALID, commit(9, group, (HERE, 0, 6, "m")), 9)
     yield deletes("named twice", BORDERLINE, group, group)
     yield deletes("none", BORDERLINE)
     yield deletes("no name", WRONG, "")

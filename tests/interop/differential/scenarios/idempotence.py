@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from differential.base import fetch, fetch_part, topic
 from differential.base_transactions import init, numbered, producers_of, send
 from differential.batches import THEN_MS
-from differential.steps import BORDERLINE, NO_SUCH_PRODUCER, VALID, WRONG, Scenario, Step, ask, producer
+from differential.steps import BORDERLINE, NO_SUCH_PRODUCER, VALID, WRONG, Scenario, Step, producer, request_step
 from odradek.base.units import INT16_MAX, INT32_MAX
 
 INITS, PRODUCES = range(7), range(3, 14)
@@ -26,7 +26,7 @@ def scenarios() -> list[Scenario]:
 
 def _inits(version: int) -> Iterator[Step]:
     def inits(text: str, form: str, transactional_id: str | None = None, **fields: int) -> Step:
-        return ask(text, form, init(transactional_id, **fields), version)  # type: ignore[arg-type]
+        return request_step(text, form, init(transactional_id, **fields), version)  # type: ignore[arg-type]
 
     yield inits("plain", VALID)
     for timeout_ms in (-1, 0, INT32_MAX):
@@ -45,16 +45,18 @@ def _inits(version: int) -> Iterator[Step]:
 
 def _numbers(version: int) -> Scenario:
     name = f"numbers-{version}"
-    who = f"numbers {version}"
-    me = producer(who)
+    producer_name = f"numbers {version}"
+    me = producer(producer_name)
 
     def sends(
         text: str, form: str, sequence: int, count: int = 1, *, epoch: int = 0, at: int = 0, acks: int = -1
     ) -> Step:
-        return ask(text, form, send(version, name, at, numbered(me, epoch, sequence, count), acks=acks), version)
+        return request_step(
+            text, form, send(version, name, at, numbered(me, epoch, sequence, count), acks=acks), version
+        )
 
     steps = [
-        ask("gets an id", VALID, init(None), 5, learns=who),
+        request_step("gets an id", VALID, init(None), 5, learns=producer_name),
         sends("two", VALID, 0, 2),
         sends("the third", VALID, 2),
         sends("the fourth", VALID, 3),
@@ -86,7 +88,7 @@ def _numbers(version: int) -> Scenario:
         sends("another negative number", WRONG, -5, at=3),
         sends("epoch -1", BORDERLINE, 0, epoch=-1, at=3),
         sends("no epoch, no number", WRONG, -1, epoch=-1, at=3),
-        ask("what is stored", VALID, fetch(12, [fetch_part(at, 0, 10_000) for at in range(4)], name), 12),
+        request_step("what is stored", VALID, fetch(12, [fetch_part(at, 0, 10_000) for at in range(4)], name), 12),
     ]
     return Scenario(f"Produce v{version} numbered", steps, [topic(name, 4)])
 
@@ -95,13 +97,13 @@ def _producers() -> Scenario:
     """Send DescribeProducers, and unassigned producer ids."""
 
     def sends(text: str, form: str, producer_id: int, epoch: int, sequence: int, **fields: int) -> Step:
-        return ask(text, form, send(9, "known", 0, numbered(producer_id, epoch, sequence, **fields)), 9)
+        return request_step(text, form, send(9, "known", 0, numbered(producer_id, epoch, sequence, **fields)), 9)
 
-    def asks(text: str, form: str, *topics: tuple[str, list[int]]) -> Step:
-        return ask(text, form, producers_of(*topics), 0)
+    def describes(text: str, form: str, *topics: tuple[str, list[int]]) -> Step:
+        return request_step(text, form, producers_of(*topics), 0)
 
     steps = [
-        asks("nobody yet", VALID, ("known", [0])),
+        describes("nobody yet", VALID, ("known", [0])),
         sends("never given out", BORDERLINE, NO_SUCH_PRODUCER, 0, 0),
         sends("another", BORDERLINE, NO_SUCH_PRODUCER + 1, 4, 7),
         sends(
@@ -109,12 +111,12 @@ def _producers() -> Scenario:
         ),
         sends("none, epoch 3, number 4", BORDERLINE, -1, 3, 4),
         sends("id -2", BORDERLINE, -2, 0, 0),
-        asks("three", VALID, ("known", [0, 1])),
-        asks("unknown ones", WRONG, ("known", [0, 99, -1]), ("nowhere-at-all", [0]), ("", [0])),
-        asks("one twice", BORDERLINE, ("known", [0, 0]), ("known", [0])),
-        asks("no partitions", BORDERLINE, ("known", [])),
-        asks("no topics", BORDERLINE),
-        ask("two batches at once", WRONG, _two_batches(), 9),
+        describes("three", VALID, ("known", [0, 1])),
+        describes("unknown ones", WRONG, ("known", [0, 99, -1]), ("nowhere-at-all", [0]), ("", [0])),
+        describes("one twice", BORDERLINE, ("known", [0, 0]), ("known", [0])),
+        describes("no partitions", BORDERLINE, ("known", [])),
+        describes("no topics", BORDERLINE),
+        request_step("two batches at once", WRONG, _two_batches(), 9),
     ]
     return Scenario("DescribeProducers idempotent", steps, [topic("known", 2)])
 
@@ -128,7 +130,7 @@ def _stamped() -> Scenario:
     """Send duplicates with log append time; the response contains the first append's time."""
 
     def sends(text: str, form: str, sequence: int) -> Step:
-        return ask(text, form, send(9, "stamped", 0, numbered(NO_SUCH_PRODUCER, 0, sequence)), 9)
+        return request_step(text, form, send(9, "stamped", 0, numbered(NO_SUCH_PRODUCER, 0, sequence)), 9)
 
     steps = [sends("first", VALID, 0), sends("second", VALID, 1), sends("first again", BORDERLINE, 0)]
     return Scenario(

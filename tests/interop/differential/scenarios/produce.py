@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from differential.base import fetch, fetch_part, produce, topic
 from differential.batches import CODECS, FIELDS, PACKED, RECORDS, THEN_MS, batch, compressed, headed, of_payload, one
-from differential.steps import BORDERLINE, NO_SUCH_ID, VALID, WRONG, Scenario, Step, ask, id_of
+from differential.steps import BORDERLINE, NO_SUCH_ID, VALID, WRONG, Scenario, Step, id_of, request_step
 from odradek.base.uuids import ZERO_UUID
 from odradek.record.builder import encode_batch
 from odradek.record.record_batch import CONTROL, DELETE_HORIZON, HEADER_BYTES, LOG_APPEND_TIME, TRANSACTIONAL
@@ -101,21 +101,21 @@ def scenarios() -> list[Scenario]:
 def _records(version: int) -> Scenario:
     """Send each kind of records, and read the log back to compare the stored records, too."""
     name = f"produce-{version}"
-    steps = [ask("good", VALID, produce(version, [(0, batch())], name), version)]
+    steps = [request_step("good", VALID, produce(version, [(0, batch())], name), version)]
     steps += [
-        ask(codec, VALID, produce(version, [(0, compressed(number))], name), version)
+        request_step(codec, VALID, produce(version, [(0, compressed(number))], name), version)
         for codec, number in CODECS.items()
     ]
     for text, records in TOGETHER.items():
         if text not in LARGE or version in (3, 9):
-            steps.append(ask(text, WRONG, produce(version, [(0, records)], name), version))
+            steps.append(request_step(text, WRONG, produce(version, [(0, records)], name), version))
     for place, (text, records) in enumerate(APART.items(), 1):
-        steps.append(ask(text, WRONG, produce(version, [(place, records)], name), version))
+        steps.append(request_step(text, WRONG, produce(version, [(place, records)], name), version))
     if version == 9:
-        null = ask("null", WRONG, produce(version, [(0, None)], name), version)
+        null = request_step("null", WRONG, produce(version, [(0, None)], name), version)
         steps.append(null._replace(seconds_max=3))
     parts = [fetch_part(place, 0, 10_000) for place in range(1 + len(APART))]
-    steps.append(ask("what is stored", VALID, fetch(12, parts, name), 12))
+    steps.append(request_step("what is stored", VALID, fetch(12, parts, name), 12))
     return Scenario(f"Produce v{version} records", steps, [topic(name, 1 + len(APART))])
 
 
@@ -124,7 +124,7 @@ def _targets(version: int) -> Scenario:
     good = batch()
 
     def step(text: str, form: str, parts: list[tuple[int, bytes | None]], acks: int = 1, at: str = name) -> Step:
-        return ask(text, form, produce(version, parts, at, acks), version)
+        return request_step(text, form, produce(version, parts, at, acks), version)
 
     steps = [
         step("acks all", VALID, [(0, good)], -1),
@@ -141,11 +141,11 @@ def _targets(version: int) -> Scenario:
         step("acks 0 to nowhere", WRONG, [(99, good)], 0),
         step("acks 0 with rubbish", WRONG, [(0, b"rubbish")], 0),
         step("acks all with rubbish", WRONG, [(0, b"rubbish")], -1),
-        ask("no topics", BORDERLINE, ProduceRequest(acks=1, timeout_ms=9, topic_data=[]), version),
-        ask("no topics, acks 0", BORDERLINE, ProduceRequest(acks=0, timeout_ms=9, topic_data=[]), version),
+        request_step("no topics", BORDERLINE, ProduceRequest(acks=1, timeout_ms=9, topic_data=[]), version),
+        request_step("no topics, acks 0", BORDERLINE, ProduceRequest(acks=0, timeout_ms=9, topic_data=[]), version),
         *_timeouts(version, name),
         *_named(version, name),
-        ask(
+        request_step(
             "what is stored",
             VALID,
             fetch(12, [fetch_part(0, 0, 10_000), fetch_part(1, 0, 10_000)], name),
@@ -159,7 +159,7 @@ def _timeouts(version: int, name: str) -> Iterator[Step]:
     for timeout_ms in (0, -1):
         request = produce(version, [(0, batch())], name)
         request.timeout_ms = timeout_ms
-        yield ask(f"timeout {timeout_ms}", BORDERLINE, request, version)
+        yield request_step(f"timeout {timeout_ms}", BORDERLINE, request, version)
 
 
 def _named(version: int, name: str) -> Iterator[Step]:
@@ -167,19 +167,19 @@ def _named(version: int, name: str) -> Iterator[Step]:
     if version >= 13:
         for text, topic_id in (("unknown id", NO_SUCH_ID), ("zero id", ZERO_UUID)):
             topics = [TopicProduceData(topic_id=topic_id, partition_data=data)]
-            yield ask(text, WRONG, ProduceRequest(acks=1, timeout_ms=9, topic_data=topics), version)
+            yield request_step(text, WRONG, ProduceRequest(acks=1, timeout_ms=9, topic_data=topics), version)
     else:
         for wrong in ("", "nowhere", "a/b", "..", "x" * 250, "__consumer_offsets"):
-            yield ask(f"topic {wrong[:20]!r}", WRONG, produce(version, [(0, batch())], wrong), version)
+            yield request_step(f"topic {wrong[:20]!r}", WRONG, produce(version, [(0, batch())], wrong), version)
     part = TopicProduceData(name=name, topic_id=id_of(name) if version >= 13 else ZERO_UUID, partition_data=data)
     other = TopicProduceData(
         name=name, topic_id=part.topic_id, partition_data=[PartitionProduceData(index=1, records=batch())]
     )
     twice = ProduceRequest(acks=1, timeout_ms=9, topic_data=[part, other])
-    yield ask("topic twice", BORDERLINE, twice, version)
+    yield request_step("topic twice", BORDERLINE, twice, version)
     request = produce(version, [(0, batch())], name)
     request.transactional_id = "tx"
-    yield ask("a transactional id", BORDERLINE, request, version)
+    yield request_step("a transactional id", BORDERLINE, request, version)
 
 
 # The topics whose configs matter, and the records sent to them.
@@ -193,9 +193,9 @@ def _topics() -> Scenario:
             ("tombstone", one(b"k", None)),
             ("large", one(b"k", b"x" * 300)),
         ):
-            steps.append(ask(f"{name} {text}", VALID, produce(9, [(0, records)], name), 9))
+            steps.append(request_step(f"{name} {text}", VALID, produce(9, [(0, records)], name), 9))
         if name != "p-gzip":
-            steps.append(ask(f"{name} stored", VALID, fetch(12, [fetch_part(0, 0, 10_000)], name), 12))
+            steps.append(request_step(f"{name} stored", VALID, fetch(12, [fetch_part(0, 0, 10_000)], name), 12))
     return Scenario(
         "Produce by configuration",
         steps,
@@ -213,7 +213,9 @@ def _topics() -> Scenario:
 def _sequences() -> Scenario:
     """Send batches of an idempotent producer: repeated, with a gap, and with an older epoch."""
     steps = [
-        ask(text, form, produce(9, [(0, batch(producer_id=900, producer_epoch=epoch, base_sequence=first))], "seq"), 9)
+        request_step(
+            text, form, produce(9, [(0, batch(producer_id=900, producer_epoch=epoch, base_sequence=first))], "seq"), 9
+        )
         for text, form, epoch, first in (
             ("first", VALID, 1, 0),
             ("next", VALID, 1, 2),
@@ -225,5 +227,5 @@ def _sequences() -> Scenario:
             ("a newer epoch, not from 0", WRONG, 3, 5),
         )
     ]
-    steps.append(ask("what is stored", VALID, fetch(12, [fetch_part(0, 0, 10_000)], "seq"), 12))
+    steps.append(request_step("what is stored", VALID, fetch(12, [fetch_part(0, 0, 10_000)], "seq"), 12))
     return Scenario("Produce with sequences", steps, [topic("seq")])

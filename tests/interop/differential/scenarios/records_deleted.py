@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from differential.base import TRIMMED, delete_records, fetch, fetch_part, log_dirs, offsets, topic
 from differential.base_groups import commit, fetch_offsets
 from differential.batches import THEN_MS, batch
-from differential.steps import BORDERLINE, VALID, WRONG, Scenario, Step, ask
+from differential.steps import BORDERLINE, VALID, WRONG, Scenario, Step, request_step
 from odradek.base.units import INT64_MAX
 from odradek.wire.messages.describe_log_dirs import DescribeLogDirsRequest
 
@@ -25,14 +25,14 @@ def scenarios() -> list[Scenario]:
     records = [(KEPT, 0, batch(THEN_MS + 10 * number)) for number in range(BATCHES)]
     return [
         Scenario("records prepared", [], prepared, records),
-        *(Scenario(f"DeleteRecords v{version} asked", list(_asked(version))) for version in range(3)),
+        *(Scenario(f"DeleteRecords v{version} asked", list(_offsets(version))) for version in range(3)),
         *(_deleted(version) for version in range(3)),
         *(Scenario(f"DescribeLogDirs v{version} asked", list(_log_dirs(version))) for version in range(1, 6)),
     ]
 
 
-def _asked(version: int) -> Iterator[Step]:
-    wanted = {
+def _offsets(version: int) -> Iterator[Step]:
+    requests = {
         "beyond the high watermark": (KEPT, 0, 2 * BATCHES + 1),
         "far beyond it": (KEPT, 0, INT64_MAX),
         "minus two": (KEPT, 0, -2),
@@ -46,50 +46,52 @@ def _asked(version: int) -> Iterator[Step]:
         "internal": ("__consumer_offsets", 0, 0),
         "internal, not there": ("__consumer_offsets", 99, 0),
     }
-    for text, one in wanted.items():
-        yield ask(text, WRONG, delete_records(one), version)
-    yield ask("nothing", BORDERLINE, delete_records(), version)
-    yield ask("an empty log, its end", VALID, delete_records((KEPT, 1, -1)), version)
-    yield ask("the start", VALID, delete_records((KEPT, 0, 0), (BOTH, 0, 0)), version)
+    for text, one in requests.items():
+        yield request_step(text, WRONG, delete_records(one), version)
+    yield request_step("nothing", BORDERLINE, delete_records(), version)
+    yield request_step("an empty log, its end", VALID, delete_records((KEPT, 1, -1)), version)
+    yield request_step("the start", VALID, delete_records((KEPT, 0, 0), (BOTH, 0, 0)), version)
     several = delete_records(("nowhere", 0, 1), (KEPT, 1, 0), (COMPACTED, 0, 0), (KEPT, 0, 99))
-    yield ask("several", WRONG, several, version)
+    yield request_step("several", WRONG, several, version)
     for timeout_ms in (0, -1):
-        yield ask(f"timeout {timeout_ms}", BORDERLINE, delete_records((KEPT, 0, 0), timeout_ms=timeout_ms), version)
+        yield request_step(
+            f"timeout {timeout_ms}", BORDERLINE, delete_records((KEPT, 0, 0), timeout_ms=timeout_ms), version
+        )
 
 
 def _deleted(version: int) -> Scenario:
     name, group = f"{TRIMMED}{version}", f"trimmed-group-{version}"
 
-    def delete(text: str, *asked: int) -> Step:
-        return ask(text, VALID, delete_records(*((name, 0, offset) for offset in asked)), version)
+    def delete(text: str, *before: int) -> Step:
+        return request_step(text, VALID, delete_records(*((name, 0, offset) for offset in before)), version)
 
     steps = [
-        ask("a group commits", VALID, commit(9, group, (name, 0, 3, "")), 9),
+        request_step("a group commits", VALID, commit(9, group, (name, 0, 3, "")), 9),
         delete("in the middle of a batch", 5),
         delete("lower", 2),
-        ask("where it begins", VALID, offsets([(0, EARLIEST)], name), 7),
-        ask("where it ends", VALID, offsets([(0, LATEST)], name), 7),
-        ask("a time before it", VALID, offsets([(0, THEN_MS)], name), 7),
-        ask("the greatest time", VALID, offsets([(0, GREATEST)], name), 7),
-        ask("what the group committed", VALID, fetch_offsets(7, (group, [(name, [0])])), 7),
-        ask("a fetch below", WRONG, fetch(12, [fetch_part(0, 4)], name), 12),
-        ask("a fetch at the start", VALID, fetch(12, [fetch_part(0, 5)], name), 12),
+        request_step("where it begins", VALID, offsets([(0, EARLIEST)], name), 7),
+        request_step("where it ends", VALID, offsets([(0, LATEST)], name), 7),
+        request_step("a time before it", VALID, offsets([(0, THEN_MS)], name), 7),
+        request_step("the greatest time", VALID, offsets([(0, GREATEST)], name), 7),
+        request_step("what the group committed", VALID, fetch_offsets(7, (group, [(name, [0])])), 7),
+        request_step("a fetch below", WRONG, fetch(12, [fetch_part(0, 4)], name), 12),
+        request_step("a fetch at the start", VALID, fetch(12, [fetch_part(0, 5)], name), 12),
         delete("twice, the first too far", 99, 6),
         delete("twice, the last too far", 7, 99),
         delete("all", -1),
-        ask("where it begins then", VALID, offsets([(0, EARLIEST)], name), 7),
-        ask("a time, of none", VALID, offsets([(0, THEN_MS)], name), 7),
-        ask("the greatest time, of none", VALID, offsets([(0, GREATEST)], name), 7),
-        ask("a fetch below the end", WRONG, fetch(12, [fetch_part(0, 19)], name), 12),
-        ask("a fetch at the end", VALID, fetch(12, [fetch_part(0, 20)], name), 12),
+        request_step("where it begins then", VALID, offsets([(0, EARLIEST)], name), 7),
+        request_step("a time, of none", VALID, offsets([(0, THEN_MS)], name), 7),
+        request_step("the greatest time, of none", VALID, offsets([(0, GREATEST)], name), 7),
+        request_step("a fetch below the end", WRONG, fetch(12, [fetch_part(0, 19)], name), 12),
+        request_step("a fetch at the end", VALID, fetch(12, [fetch_part(0, 20)], name), 12),
     ]
     records = [(name, 0, batch(THEN_MS + 10 * number)) for number in range(BATCHES)]
     return Scenario(f"DeleteRecords v{version} made", steps, [topic(name)], records)
 
 
 def _log_dirs(version: int) -> Iterator[Step]:
-    yield ask("everything", VALID, DescribeLogDirsRequest(topics=None), version)
-    wanted: dict[str, tuple[str, list[tuple[str, list[int]]]]] = {
+    yield request_step("everything", VALID, DescribeLogDirsRequest(topics=None), version)
+    requests: dict[str, tuple[str, list[tuple[str, list[int]]]]] = {
         "nothing": (BORDERLINE, []),
         "a topic": (VALID, [(KEPT, [0, 1])]),
         "a partition": (VALID, [(KEPT, [1])]),
@@ -98,5 +100,5 @@ def _log_dirs(version: int) -> Iterator[Step]:
         "a topic twice": (BORDERLINE, [(KEPT, [0]), (KEPT, [1])]),
         "what is not there": (WRONG, [("nowhere", [0]), (KEPT, [7, -1]), ("", [0]), ("a/b", [0])]),
     }
-    for text, (form, topics) in wanted.items():
-        yield ask(text, form, log_dirs(*topics), version)
+    for text, (form, topics) in requests.items():
+        yield request_step(text, form, log_dirs(*topics), version)

@@ -19,7 +19,7 @@ from differential.steps import (
     WRONG,
     Scenario,
     Step,
-    ask,
+    request_step,
 )
 from odradek.api.table import Api
 from odradek.base.units import INT8_MAX, INT16_MAX, INT32_MAX, INT64_MAX
@@ -57,13 +57,13 @@ def scenarios() -> list[Scenario]:
         for version in api.versions:
             name = f"{ApiKey(key).title} v{version}"
             made.append(Scenario(f"{name} headers", list(_headers(api, version))))
-            if _is_looked_into(api, version):
+            if _is_tested(api, version):
                 made.append(Scenario(f"{name} fields", list(_fields(api, version))))
                 made.append(Scenario(f"{name} bytes", list(_bytes(api, version))))
     return made
 
 
-def _is_looked_into(api: Api, version: int) -> bool:
+def _is_tested(api: Api, version: int) -> bool:
     """Return whether to test the version: for groups and transactions, first, last and first flexible one suffice."""
     first, last = api.versions.start, api.versions.stop - 1
     return api.key not in COORDINATED or version in (first, FLEXIBLE_FROM[api.key], last)
@@ -71,11 +71,11 @@ def _is_looked_into(api: Api, version: int) -> bool:
 
 def _headers(api: Api, version: int) -> Iterator[Step]:
     message = PLAIN[int(api.key)](version)
-    good = ask("plain", VALID, message, version)
+    good = request_step("plain", VALID, message, version)
     yield good
-    yield ask("client id null", BORDERLINE, message, version, client_id=None)
-    yield ask("client id empty", BORDERLINE, message, version, client_id="")
-    yield ask("client id long", BORDERLINE, message, version, client_id=LONG_ID)
+    yield request_step("client id null", BORDERLINE, message, version, client_id=None)
+    yield request_step("client id empty", BORDERLINE, message, version, client_id="")
+    yield request_step("client id long", BORDERLINE, message, version, client_id=LONG_ID)
     yield _framed(good, "bytes behind the body", BORDERLINE, good.frame[4:] + b"\0\1\2")
     for cut in (1, 2, 5):
         yield _framed(good, f"{cut} bytes short", WRONG, good.frame[4:-cut])
@@ -103,7 +103,7 @@ def _fields(api: Api, version: int) -> Iterator[Step]:
         if (api.key, name) in UNASKED:
             continue
         try:
-            yield ask(name, BORDERLINE, varied, version)
+            yield request_step(name, BORDERLINE, varied, version)
         except ValueError:
             continue  # This version cannot represent it.
 
@@ -160,7 +160,7 @@ def _edges(field: FieldLayout, value: Any) -> Iterator[tuple[str, Any]]:
 def _bytes(api: Api, version: int) -> Iterator[Step]:
     """Set one byte of the body at a time to 0xFF: negative lengths, any numbers, invalid text, tags."""
     message = PLAIN[int(api.key)](version)
-    good = ask("plain", VALID, message, version)
+    good = request_step("plain", VALID, message, version)
     body = encode(message, version)
     header = good.frame[4 : -len(body)] if body else good.frame[4:]
     for at in range(len(body)):

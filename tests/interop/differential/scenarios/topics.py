@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from differential.base import create, delete, grow, topic
-from differential.steps import BORDERLINE, NO_SUCH_ID, VALID, WRONG, Ready, Scenario, Step, ask, id_of
+from differential.steps import BORDERLINE, NO_SUCH_ID, VALID, WRONG, Ready, Scenario, Step, id_of, request_step
 from odradek.base.units import INT32_MAX
 from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.wire.messages.create_partitions import (
@@ -85,7 +85,7 @@ TOPICS: dict[str, list[CreatableTopic]] = {
 def scenarios() -> list[Scenario]:
     return [
         Scenario("topics prepared", [], [topic(THERE)]),
-        *(_asked(version) for version in range(2, 8)),
+        *(_validated(version) for version in range(2, 8)),
         *(_made(version) for version in range(2, 8)),
         *(_grown(version) for version in range(4)),
         *(_deleted(version) for version in range(1, 7)),
@@ -93,19 +93,19 @@ def scenarios() -> list[Scenario]:
     ]
 
 
-def _asked(version: int) -> Scenario:
+def _validated(version: int) -> Scenario:
     steps = [
-        ask(text, VALID if text in ("good", "configured") else WRONG, create(*wanted, dry=True), version)
-        for text, wanted in TOPICS.items()
+        request_step(text, VALID if text in ("good", "configured") else WRONG, create(*created, dry=True), version)
+        for text, created in TOPICS.items()
     ]
     for key, value in (("retention.ms", "1"), ("retention.ms", None)):
         config = CreatableTopicConfig(name=key, value=value)
-        wanted = topic("configured-twice")
-        wanted.configs = [CreatableTopicConfig(name="retention.ms", value="5"), config]
-        steps.append(ask(f"configured twice, then {value}", BORDERLINE, create(wanted, dry=True), version))
-    wanted = topic("assigned-twice", -1, -1)
-    wanted.assignments = [CreatableReplicaAssignment(partition_index=0, broker_ids=[1]) for _ in range(2)]
-    steps.append(ask("partition assigned twice", WRONG, create(wanted, dry=True), version))
+        created = topic("configured-twice")
+        created.configs = [CreatableTopicConfig(name="retention.ms", value="5"), config]
+        steps.append(request_step(f"configured twice, then {value}", BORDERLINE, create(created, dry=True), version))
+    created = topic("assigned-twice", -1, -1)
+    created.assignments = [CreatableReplicaAssignment(partition_index=0, broker_ids=[1]) for _ in range(2)]
+    steps.append(request_step("partition assigned twice", WRONG, create(created, dry=True), version))
     return Scenario(f"CreateTopics v{version} asked", steps)
 
 
@@ -115,11 +115,11 @@ def _made(version: int) -> Scenario:
     return Scenario(
         f"CreateTopics v{version} made",
         [
-            ask("made, and one that can not be", VALID, good, version),
+            request_step("made, and one that can not be", VALID, good, version),
             Ready(name, 2),
-            ask("made again", WRONG, good, version),
-            ask("made again, asked only", WRONG, create(topic(name), dry=True), version),
-            ask("by hand", VALID, create(topic(f"{name}-hand", -1, -1, {0: [1], 1: [1], 2: [1]})), version),
+            request_step("made again", WRONG, good, version),
+            request_step("made again, asked only", WRONG, create(topic(name), dry=True), version),
+            request_step("by hand", VALID, create(topic(f"{name}-hand", -1, -1, {0: [1], 1: [1], 2: [1]})), version),
             Ready(f"{name}-hand", 3),
         ],
     )
@@ -129,13 +129,13 @@ def _grown(version: int) -> Scenario:
     name = f"grown-{version}"
 
     def step(text: str, form: str, count: int, *assignments: list[int], dry: bool = False, at: str = name) -> Step:
-        return ask(text, form, grow(at, count, *assignments, dry=dry), version)
+        return request_step(text, form, grow(at, count, *assignments, dry=dry), version)
 
     no_assignments = CreatePartitionsRequest(
         topics=[CreatePartitionsTopic(name=name, count=4, assignments=[])], timeout_ms=9000, validate_only=True
     )
     empty = [CreatePartitionsAssignment(broker_ids=[])]
-    nobody = CreatePartitionsRequest(
+    unassigned = CreatePartitionsRequest(
         topics=[CreatePartitionsTopic(name=name, count=3, assignments=empty)], timeout_ms=9000, validate_only=True
     )
     twice = CreatePartitionsRequest(
@@ -158,10 +158,10 @@ def _grown(version: int) -> Scenario:
         step("too many assignments", WRONG, 3, [1], [1]),
         step("a broker twice", WRONG, 3, [1, 1]),
         step("other copies", WRONG, 3, [1, 2]),
-        ask("an empty list of assignments", BORDERLINE, no_assignments, version),
-        ask("nobody assigned", WRONG, nobody, version),
-        ask("twice", WRONG, twice, version),
-        ask("no topics", BORDERLINE, none, version),
+        request_step("an empty list of assignments", BORDERLINE, no_assignments, version),
+        request_step("nobody assigned", WRONG, unassigned, version),
+        request_step("twice", WRONG, twice, version),
+        request_step("no topics", BORDERLINE, none, version),
         step("nowhere", WRONG, 2, at="nowhere"),
         step("a bad name", WRONG, 2, at="a/b"),
         step("asked only", VALID, 4, dry=True),
@@ -177,14 +177,14 @@ def _grown(version: int) -> Scenario:
 def _deleted(version: int) -> Scenario:
     name = f"deleted-{version}"
     steps: list[Step | Ready] = [
-        ask("nowhere", WRONG, delete(version, "nowhere"), version),
-        ask("bad names", WRONG, delete(version, "", "a/b", "x" * 250), version),
-        ask("nowhere twice", WRONG, delete(version, "nowhere", "nowhere"), version),
-        ask("twice", WRONG, delete(version, name, name), version),
-        ask("no topics", BORDERLINE, delete(version), version),
-        ask("deleted, and one that is not there", VALID, delete(version, name, "nowhere"), version),
+        request_step("nowhere", WRONG, delete(version, "nowhere"), version),
+        request_step("bad names", WRONG, delete(version, "", "a/b", "x" * 250), version),
+        request_step("nowhere twice", WRONG, delete(version, "nowhere", "nowhere"), version),
+        request_step("twice", WRONG, delete(version, name, name), version),
+        request_step("no topics", BORDERLINE, delete(version), version),
+        request_step("deleted, and one that is not there", VALID, delete(version, name, "nowhere"), version),
         Ready(name, 0),
-        ask("deleted again", WRONG, delete(version, name), version),
+        request_step("deleted again", WRONG, delete(version, name), version),
     ]
     if version >= 6:
         steps += _by_state(version, f"{name}-id")
@@ -194,7 +194,7 @@ def _deleted(version: int) -> Scenario:
 def _by_state(version: int, name: str) -> Iterator[Step | Ready]:
     def step(text: str, form: str, *states: tuple[str | None, Uuid]) -> Step:
         topics = [DeleteTopicState(name=each, topic_id=topic_id) for each, topic_id in states]
-        return ask(text, form, DeleteTopicsRequest(topics=topics, timeout_ms=9000), version)
+        return request_step(text, form, DeleteTopicsRequest(topics=topics, timeout_ms=9000), version)
 
     known = id_of(name)
     yield step("unknown id", WRONG, (None, NO_SUCH_ID))
@@ -216,11 +216,11 @@ def _timed() -> Iterator[Scenario]:
         refused = create(topic("a/b"), topic(THERE), timeout_ms=timeout_ms)
         grown = grow("nowhere", 3)
         grown.timeout_ms = timeout_ms
-        gone = delete(5, "nowhere")
-        gone.timeout_ms = timeout_ms
+        deletion = delete(5, "nowhere")
+        deletion.timeout_ms = timeout_ms
         steps = [
-            ask("create", BORDERLINE, refused, 7),
-            ask("grow", BORDERLINE, grown, 3),
-            ask("delete", BORDERLINE, gone, 5),
+            request_step("create", BORDERLINE, refused, 7),
+            request_step("grow", BORDERLINE, grown, 3),
+            request_step("delete", BORDERLINE, deletion, 5),
         ]
         yield Scenario(f"topics with timeout {timeout_ms}", steps)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from differential.base import fetch, fetch_part, offsets
 from differential.base_groups import (
-    NOBODY,
+    UNKNOWN_MEMBER,
     commit,
     delete_groups,
     delete_offsets,
@@ -36,9 +36,9 @@ from differential.steps import (
     Scenario,
     Step,
     Taken,
-    ask,
     member,
     producer,
+    request_step,
 )
 from differential.waits import TransactionIs, Wait
 from odradek.record.record_batch import CONTROL, TRANSACTIONAL
@@ -63,7 +63,7 @@ def _scenario(name: str, steps: Steps, at: str) -> Scenario:
 
 
 def _stored(text: str, at: str, *parts: int) -> Step:
-    return ask(text, VALID, fetch(12, [fetch_part(index, 0, 100_000) for index in parts], at), 12)
+    return request_step(text, VALID, fetch(12, [fetch_part(index, 0, 100_000) for index in parts], at), 12)
 
 
 class _Produces:
@@ -76,7 +76,7 @@ class _Produces:
         return sends(text, self.version, self.name, epoch, sequence, at=at, to=self.name, form=form)
 
     def other(self, text: str, batch: bytes, named: str | None, at: int = 1) -> Step:
-        return ask(text, WRONG, send(self.version, self.name, at, batch, named), self.version)
+        return request_step(text, WRONG, send(self.version, self.name, at, batch, named), self.version)
 
     def others(self) -> Iterator[Step]:
         me = producer(self.name)
@@ -100,7 +100,7 @@ def _old(version: int) -> Steps:
     me, produces = producer(name), _Produces(version, name)
     yield from begun(name)
     yield produces("before it is added", WRONG, 0, 0)
-    yield ask("adds two", VALID, add(3, transaction(name, me, 0, (name, [0, 1]))), 3)
+    yield request_step("adds two", VALID, add(3, transaction(name, me, 0, (name, [0, 1]))), 3)
     yield produces("first", VALID, 0, 0)
     yield produces("second", VALID, 0, 1)
     yield produces("second again", BORDERLINE, 0, 1)
@@ -108,14 +108,14 @@ def _old(version: int) -> Steps:
     yield produces("begins with 5", WRONG, 0, 5, 1)
     yield produces("where it is not added", WRONG, 0, 0, 2)
     yield from produces.others()
-    yield ask("producers", VALID, producers_of((name, [0, 1])), 0)
-    yield ask("commits", VALID, end(name, me, 0), 3)
+    yield request_step("producers", VALID, producers_of((name, [0, 1])), 0)
+    yield request_step("commits", VALID, end(name, me, 0), 3)
     yield TransactionIs(name, "CompleteCommit")
     yield produces("after that", WRONG, 0, 2)
-    yield ask("producers after that", VALID, producers_of((name, [0, 1])), 0)
-    yield ask("adds again", VALID, add(3, transaction(name, me, 0, (name, [0]))), 3)
+    yield request_step("producers after that", VALID, producers_of((name, [0, 1])), 0)
+    yield request_step("adds again", VALID, add(3, transaction(name, me, 0, (name, [0]))), 3)
     yield produces("goes on", VALID, 0, 2)
-    yield ask("aborts", VALID, end(name, me, 0, commit=False), 3)
+    yield request_step("aborts", VALID, end(name, me, 0, commit=False), 3)
     yield TransactionIs(name, "CompleteAbort")
     yield _stored("stored", name, 0, 1, 2)
 
@@ -132,20 +132,20 @@ def _new(version: int) -> Steps:
     yield produces("begins with 5", WRONG, 0, 5, 2)
     yield from produces.others()
     yield described("open", name)
-    yield ask("commits", VALID, end(name, me, 0), 5)
+    yield request_step("commits", VALID, end(name, me, 0), 5)
     yield produces("at once in the next", VALID, 1, 0)
     yield produces("late in the last", WRONG, 0, 2)
     yield produces("late in the last, elsewhere", WRONG, 0, 0, 3)
     yield produces("goes on from the last", WRONG, 1, 2)
     yield described("open again", name)
-    yield ask("aborts", VALID, end(name, me, 1, commit=False), 5)
+    yield request_step("aborts", VALID, end(name, me, 1, commit=False), 5)
     yield TransactionIs(name, "CompleteAbort")
-    yield ask("producers", VALID, producers_of((name, [0, 1, 2, 3])), 0)
+    yield request_step("producers", VALID, producers_of((name, [0, 1, 2, 3])), 0)
     yield produces("a third, with number 0", VALID, 2, 0)
-    yield ask("commits as of old", VALID, end(name, me, 2), 4)
+    yield request_step("commits as of old", VALID, end(name, me, 2), 4)
     yield TransactionIs(name, "CompleteCommit")
     yield produces("a fourth goes on", VALID, 2, 1)
-    yield ask("commits the fourth", VALID, end(name, me, 2), 5)
+    yield request_step("commits the fourth", VALID, end(name, me, 2), 5)
     yield TransactionIs(name, "CompleteCommit")
     yield _stored("stored", name, 0, 1, 2)
 
@@ -156,17 +156,17 @@ def _read() -> Steps:
     for name in both:
         yield from begun(name)
     yield sends("one begins", 12, one, 0, 0, to="read")
-    yield ask("plain", VALID, send(9, "read", 0, numbered(-1, -1, -1)), 9)
+    yield request_step("plain", VALID, send(9, "read", 0, numbered(-1, -1, -1)), 9)
     yield sends("two begins", 12, two, 0, 0, to="read")
     yield from _reads("both open")
-    yield ask("two commits", VALID, end(two, producer(two), 0), 5)
+    yield request_step("two commits", VALID, end(two, producer(two), 0), 5)
     yield TransactionIs(two, "CompleteCommit")
     yield from _reads("one open")
-    yield ask("one aborts", VALID, end(one, producer(one), 0, commit=False), 5)
+    yield request_step("one aborts", VALID, end(one, producer(one), 0, commit=False), 5)
     yield TransactionIs(one, "CompleteAbort")
     yield from _reads("none open")
     yield sends("one again", 12, one, 1, 0, to="read")
-    yield ask("one aborts again", VALID, end(one, producer(one), 1, commit=False), 5)
+    yield request_step("one aborts again", VALID, end(one, producer(one), 1, commit=False), 5)
     yield TransactionIs(one, "CompleteAbort")
     yield from _reads("aborted twice")
     for version in FETCHES:
@@ -174,12 +174,14 @@ def _read() -> Steps:
             yield _read_from(f"fetch v{version}, level {level}", 0, level, version)
     for version in LISTS:
         for level in (0, 1):
-            asked = offsets([(0, -1), (1, -1)], "read", isolation_level=level)
-            yield ask(f"list v{version}, level {level}", VALID, asked, version)
+            request = offsets([(0, -1), (1, -1)], "read", isolation_level=level)
+            yield request_step(f"list v{version}, level {level}", VALID, request, version)
 
 
 def _read_from(text: str, offset: int, level: int, version: int = 12) -> Step:
-    return ask(text, VALID, fetch(version, [fetch_part(0, offset, 100_000)], "read", isolation_level=level), version)
+    return request_step(
+        text, VALID, fetch(version, [fetch_part(0, offset, 100_000)], "read", isolation_level=level), version
+    )
 
 
 def _reads(when: str) -> Iterator[Step]:
@@ -188,8 +190,8 @@ def _reads(when: str) -> Iterator[Step]:
     yield _read_from(f"{when}: all of it", 0, 0)
     for timestamp in (-1, -2, -3, THEN_MS, THEN_MS + 1):
         for level in (0, 1):
-            asked = offsets([(0, timestamp)], "read", isolation_level=level)
-            yield ask(f"{when}: at {timestamp}, level {level}", VALID, asked, 8)
+            request = offsets([(0, timestamp)], "read", isolation_level=level)
+            yield request_step(f"{when}: at {timestamp}, level {level}", VALID, request, 8)
 
 
 def _offsets(version: int) -> Steps:
@@ -201,25 +203,25 @@ def _offsets(version: int) -> Steps:
         text: str,
         form: str,
         *given: tuple[str, int, int, str | None],
-        who: str = name,
+        transactional_id: str = name,
         producer_id: int = me,
         epoch: int = 0,
         of: str = group,
     ) -> Step:
-        return ask(text, form, commit_offsets(who, producer_id, epoch, of, *given), version)
+        return request_step(text, form, commit_offsets(transactional_id, producer_id, epoch, of, *given), version)
 
     def fetched(text: str, *, stable: bool, of: int = 9) -> Step:
-        return ask(text, VALID, fetch_offsets(of, (group, [(name, [0, 1, 2])]), stable=stable), of)
+        return request_step(text, VALID, fetch_offsets(of, (group, [(name, [0, 1, 2])]), stable=stable), of)
 
     yield from begun(name)
     yield commits("before it is added", BORDERLINE, (name, 0, 5, "m"))
     yield described("added or not", name)
-    yield ask("adds the group", VALID, add_offsets(name, me, 0, group), 4)
+    yield request_step("adds the group", VALID, add_offsets(name, me, 0, group), 4)
     yield commits("one", VALID, (name, 0, 6, "m"))
     yield fetched("unstable", stable=True)
     yield fetched("unstable v7", stable=True, of=7)
     yield fetched("whatever is stable", stable=False)
-    yield ask("all, stable", VALID, fetch_offsets(9, (group, None), stable=True), 9)
+    yield request_step("all, stable", VALID, fetch_offsets(9, (group, None), stable=True), 9)
     yield commits("some unknown", WRONG, (name, 1, 7, None), (name, 99, 7, ""), ("nowhere-at-all", 0, 7, ""))
     yield commits("too long metadata", WRONG, (name, 1, 8, "m" * 4097), (name, 0, 9, "n"))
     yield commits("nothing", BORDERLINE)
@@ -227,25 +229,25 @@ def _offsets(version: int) -> Steps:
     yield commits("epoch behind", WRONG, (name, 0, 10, ""), epoch=-1)
     yield commits("another producer", WRONG, (name, 0, 10, ""), producer_id=NO_SUCH_PRODUCER)
     yield commits("group ''", WRONG, (name, 0, 10, ""), of="")
-    yield ask("simple commit over it", VALID, commit(9, group, (name, 0, 500, "simple")), 9)
+    yield request_step("simple commit over it", VALID, commit(9, group, (name, 0, 500, "simple")), 9)
     yield commits("another partition", VALID, (name, 2, 11, "p"))
     yield fetched("with a simple one", stable=False)
-    yield ask("deletes one", VALID, delete_offsets(group, (name, [2])), 0)
+    yield request_step("deletes one", VALID, delete_offsets(group, (name, [2])), 0)
     yield fetched("after that", stable=True)
-    yield ask("commits", VALID, end(name, me, 0), 5)
+    yield request_step("commits", VALID, end(name, me, 0), 5)
     yield TransactionIs(name, "CompleteCommit")
     yield fetched("committed", stable=True)
-    yield ask("adds the group again", VALID, add_offsets(name, me, 1, group), 4)
+    yield request_step("adds the group again", VALID, add_offsets(name, me, 1, group), 4)
     yield commits("to be aborted", VALID, (name, 1, 99, "x"), epoch=1)
-    yield ask("aborts", VALID, end(name, me, 1, commit=False), 5)
+    yield request_step("aborts", VALID, end(name, me, 1, commit=False), 5)
     yield TransactionIs(name, "CompleteAbort")
     yield fetched("aborted", stable=True)
     yield commits("late", WRONG, (name, 1, 100, "x"), epoch=1)
-    yield ask("adds the group for the last", VALID, add_offsets(name, me, 2, group), 4)
+    yield request_step("adds the group for the last", VALID, add_offsets(name, me, 2, group), 4)
     yield commits("to be deleted", VALID, (name, 1, 101, "x"), epoch=2)
-    yield ask("deletes the group", VALID, delete_groups(group), 2)
-    yield ask("no group", VALID, describe(6, group), 6)
-    yield ask("commits at last", VALID, end(name, me, 2), 5)
+    yield request_step("deletes the group", VALID, delete_groups(group), 2)
+    yield request_step("no group", VALID, describe(6, group), 6)
+    yield request_step("commits at last", VALID, end(name, me, 2), 5)
     yield TransactionIs(name, "CompleteCommit")
     yield fetched("nothing is left", stable=True)
 
@@ -262,23 +264,30 @@ def _members(version: int) -> Steps:
             {"generation": generation, "member_id": member_id, "instance": instance} if version >= MEMBERS_SINCE else {}
         )
         request = commit_offsets(name, me, 0, of, (name, 0, 5, "m"), **given)  # type: ignore[arg-type]
-        return ask(text, form, request, version)
+        return request_step(text, form, request, version)
 
     yield from begun(name)
-    yield ask("adds the group", VALID, add_offsets(name, me, 0, group), 4)
-    yield ask("asks for an id", VALID, join(9, group), 9, learns=f"txm {version}")
-    yield ask("joins", VALID, join(9, group, consumer), 9)
+    yield request_step("adds the group", VALID, add_offsets(name, me, 0, group), 4)
+    yield request_step("asks for an id", VALID, join(9, group), 9, learns=f"txm {version}")
+    yield request_step("joins", VALID, join(9, group, consumer), 9)
     yield commits("while it completes", VALID, 1, consumer)
-    yield ask("syncs", VALID, sync(5, group, consumer, 1), 5)
+    yield request_step("syncs", VALID, sync(5, group, consumer, 1), 5)
     yield commits("good", VALID, 1, consumer)
     yield commits("as nobody", BORDERLINE)
     if version >= MEMBERS_SINCE:
-        for generation, member_id in ((0, consumer), (2, consumer), (-1, consumer), (1, NOBODY), (1, ""), (-1, NOBODY)):
+        for generation, member_id in (
+            (0, consumer),
+            (2, consumer),
+            (-1, consumer),
+            (1, UNKNOWN_MEMBER),
+            (1, ""),
+            (-1, UNKNOWN_MEMBER),
+        ):
             yield commits(f"generation {generation}, {member_id[-3:]!r}", WRONG, generation, member_id)
         yield commits("unknown instance", WRONG, 1, consumer, instance="i")
         yield commits("no group", WRONG, 1, consumer, of=f"{group}-other")
     yield commits("no group, as nobody", BORDERLINE, of=f"{group}-another")
-    yield ask("commits", VALID, end(name, me, 0), 5)
+    yield request_step("commits", VALID, end(name, me, 0), 5)
     yield TransactionIs(name, "CompleteCommit")
     for of in (group, f"{group}-other", f"{group}-another"):
-        yield ask(f"fetched of {of}", VALID, fetch_offsets(9, (of, None), stable=True), 9)
+        yield request_step(f"fetched of {of}", VALID, fetch_offsets(9, (of, None), stable=True), 9)

@@ -20,7 +20,18 @@ from differential.base_transactions import (
     send,
     transaction,
 )
-from differential.steps import BORDERLINE, NO_SUCH_PRODUCER, VALID, WRONG, Ready, Scenario, Step, Taken, ask, producer
+from differential.steps import (
+    BORDERLINE,
+    NO_SUCH_PRODUCER,
+    VALID,
+    WRONG,
+    Ready,
+    Scenario,
+    Step,
+    Taken,
+    producer,
+    request_step,
+)
 from differential.waits import TransactionIs, Wait
 from odradek.base.units import INT32_MAX
 
@@ -46,12 +57,12 @@ def of_transactions(name: str, partitions: int = 1) -> object:
 
 
 def described(text: str, *transactional_ids: str) -> Step:
-    return ask(text, VALID, describe_transactions(*transactional_ids), 0)
+    return request_step(text, VALID, describe_transactions(*transactional_ids), 0)
 
 
 def begun(name: str) -> Iterator[Step]:
     """Return a new transactional id, whose producer has the same name."""
-    yield ask(f"{name} gets an id", VALID, init(name), 5, learns=name)
+    yield request_step(f"{name} gets an id", VALID, init(name), 5, learns=name)
 
 
 def sends(
@@ -66,7 +77,7 @@ def sends(
     form: str = VALID,
 ) -> Step:
     batch = numbered(producer(name), epoch, sequence, transactional=True)
-    return ask(text, form, send(version, to, at, batch, name), version)
+    return request_step(text, form, send(version, to, at, batch, name), version)
 
 
 def _inits(version: int) -> Steps:
@@ -74,7 +85,7 @@ def _inits(version: int) -> Steps:
     me = producer(name)
 
     def inits(text: str, form: str = VALID, at: str = name, *given: int, learns: str = "", **fields: object) -> Step:
-        return ask(text, form, init(at, *given, **fields), version, learns=learns)  # type: ignore[arg-type]
+        return request_step(text, form, init(at, *given, **fields), version, learns=learns)  # type: ignore[arg-type]
 
     yield inits("new", learns=name)
     yield inits("known")
@@ -96,7 +107,7 @@ def _inits(version: int) -> Steps:
     yield sends("begins", 12, name, current, 0)
     yield inits("while it is open")._replace(is_patient=True)
     yield sends("sends with the old epoch", 12, name, current, 1, form=WRONG)
-    yield ask("ends with the old epoch", WRONG, end(name, me, current), 5)
+    yield request_step("ends with the old epoch", WRONG, end(name, me, current), 5)
     yield described("at last", name)
 
 
@@ -105,7 +116,7 @@ def _recovers(version: int, name: str) -> Steps:
     me = producer(name)
 
     def inits(text: str, form: str, producer_id: int, epoch: int, at: str = name) -> Step:
-        return ask(text, form, init(at, producer_id, epoch), version)
+        return request_step(text, form, init(at, producer_id, epoch), version)
 
     yield inits("goes on", VALID, me, 3)
     yield inits("goes on, asked again", BORDERLINE, me, 3)
@@ -132,12 +143,14 @@ def _adds(version: int) -> Steps:
         text: str,
         form: str,
         *topics: tuple[str, list[int]],
-        who: str = name,
+        transactional_id: str = name,
         producer_id: int = me,
         epoch: int = 0,
         verify: bool = False,
     ) -> Step:
-        return ask(text, form, add(version, transaction(who, producer_id, epoch, *topics, verify=verify)), version)
+        return request_step(
+            text, form, add(version, transaction(transactional_id, producer_id, epoch, *topics, verify=verify)), version
+        )
 
     one: Parts = ((NAME, [0]),)
     yield from begun(name)
@@ -150,16 +163,16 @@ def _adds(version: int) -> Steps:
         yield adds("verifies", VALID, (NAME, [0, 3]), verify=True)
         yield from _added_wrong(version, name, verify=True)
         parts = transaction(name, me, 0, *one), transaction("nobody", me, 0, *one)
-        yield ask("two transactions", WRONG, add(version, *parts), version)
+        yield request_step("two transactions", WRONG, add(version, *parts), version)
         if version == BROKERS_SINCE:
-            yield ask("no transactions", BORDERLINE, add(version), version)._replace(seconds_max=2)
-    yield ask("ends", VALID, end(name, me, 0), 4)
+            yield request_step("no transactions", BORDERLINE, add(version), version)._replace(seconds_max=2)
+    yield request_step("ends", VALID, end(name, me, 0), 4)
     yield TransactionIs(name, "CompleteCommit")
     yield described("ended", name)
     if version >= BROKERS_SINCE:
         yield adds("verifies what has ended", WRONG, *one, verify=True)
     yield adds("begins anew", VALID, *one)
-    yield ask("aborts", VALID, end(name, me, 0, commit=False), 4)
+    yield request_step("aborts", VALID, end(name, me, 0, commit=False), 4)
     yield TransactionIs(name, "CompleteAbort")
 
 
@@ -168,19 +181,24 @@ def _added_wrong(version: int, name: str, *, verify: bool) -> Iterator[Step]:
     prefix = "verify: " if verify else ""
 
     def adds(
-        text: str, form: str, *topics: tuple[str, list[int]], who: str = name, producer_id: int = me, epoch: int = 0
+        text: str,
+        form: str,
+        *topics: tuple[str, list[int]],
+        transactional_id: str = name,
+        producer_id: int = me,
+        epoch: int = 0,
     ) -> Step:
-        asked = transaction(who, producer_id, epoch, *topics, verify=verify)
-        return ask(f"{prefix}{text}", form, add(version, asked), version)
+        request = transaction(transactional_id, producer_id, epoch, *topics, verify=verify)
+        return request_step(f"{prefix}{text}", form, add(version, request), version)
 
     one: Parts = ((NAME, [0]),)
     yield adds("epoch ahead", WRONG, *one, epoch=1)
     yield adds("epoch behind", WRONG, *one, epoch=-1)
     yield adds("another producer", WRONG, *one, producer_id=NO_SUCH_PRODUCER)
-    yield adds("unknown name", WRONG, *one, who="nobody")
-    yield adds("name ''", WRONG, *one, who="")
+    yield adds("unknown name", WRONG, *one, transactional_id="nobody")
+    yield adds("name ''", WRONG, *one, transactional_id="")
     yield adds("some unknown", WRONG, (NAME, [1, 99, -1]), ("nowhere-at-all", [0]))
-    yield adds("unknown name, some unknown", WRONG, (NAME, [1, 99]), who="nobody")
+    yield adds("unknown name, some unknown", WRONG, (NAME, [1, 99]), transactional_id="nobody")
     yield adds("internal", WRONG, ("__consumer_offsets", [0]), (NAME, [0]))
     yield adds("no topics", BORDERLINE)
     yield adds("no partitions", BORDERLINE, (NAME, []))
@@ -191,9 +209,9 @@ def _adds_offsets(version: int) -> Steps:
     me = producer(name)
 
     def adds(
-        text: str, form: str, *, who: str = name, producer_id: int = me, epoch: int = 0, group: str = "any"
+        text: str, form: str, *, transactional_id: str = name, producer_id: int = me, epoch: int = 0, group: str = "any"
     ) -> Step:
-        return ask(text, form, add_offsets(who, producer_id, epoch, group), version)
+        return request_step(text, form, add_offsets(transactional_id, producer_id, epoch, group), version)
 
     yield from begun(name)
     yield adds("one", VALID)
@@ -202,10 +220,10 @@ def _adds_offsets(version: int) -> Steps:
     yield adds("epoch ahead", WRONG, epoch=1)
     yield adds("epoch behind", WRONG, epoch=-1)
     yield adds("another producer", WRONG, producer_id=NO_SUCH_PRODUCER)
-    yield adds("unknown name", WRONG, who="nobody")
-    yield adds("name ''", WRONG, who="")
+    yield adds("unknown name", WRONG, transactional_id="nobody")
+    yield adds("name ''", WRONG, transactional_id="")
     yield described("added", name)
-    yield ask("aborts", VALID, end(name, me, 0, commit=False), 5)
+    yield request_step("aborts", VALID, end(name, me, 0, commit=False), 5)
     yield TransactionIs(name, "CompleteAbort")
     yield adds("with the old epoch", WRONG)
 
@@ -215,11 +233,13 @@ def _ends(version: int) -> Steps:
     me = producer(name)
     steps = 1 if version >= NEW_EPOCHS_SINCE else 0  # The increment of the epoch on each end.
 
-    def ends(text: str, form: str, epoch: int, *, commit: bool = True, who: str = name, producer_id: int = me) -> Step:
-        return ask(text, form, end(who, producer_id, epoch, commit), version)
+    def ends(
+        text: str, form: str, epoch: int, *, commit: bool = True, transactional_id: str = name, producer_id: int = me
+    ) -> Step:
+        return request_step(text, form, end(transactional_id, producer_id, epoch, commit), version)
 
     def adds(text: str, epoch: int) -> Step:
-        return ask(text, VALID, add(3, transaction(name, me, epoch, (NAME, [0, 1]))), 3)
+        return request_step(text, VALID, add(3, transaction(name, me, epoch, (NAME, [0, 1]))), 3)
 
     yield from begun(name)
     yield ends("commits nothing", WRONG, 0)
@@ -227,8 +247,8 @@ def _ends(version: int) -> Steps:
     yield ends("epoch ahead", WRONG, 1)
     yield ends("epoch behind", WRONG, -1)
     yield ends("another producer", WRONG, 0, producer_id=NO_SUCH_PRODUCER)
-    yield ends("unknown name", WRONG, 0, who="nobody")
-    yield ends("name ''", WRONG, 0, who="")
+    yield ends("unknown name", WRONG, 0, transactional_id="nobody")
+    yield ends("name ''", WRONG, 0, transactional_id="")
     yield described("open", name)
     yield ends("commits", VALID, 0)
     yield TransactionIs(name, "CompleteCommit")
@@ -245,5 +265,5 @@ def _ends(version: int) -> Steps:
     yield ends("aborts nothing", BORDERLINE, 2 * steps, commit=False)
     yield TransactionIs(name, "CompleteAbort")
     yield described("aborted nothing", name)
-    yield ask("an earlier version with the first epoch", WRONG, end(name, me, 0), 4)
-    yield ask("an earlier version with the last epoch", WRONG, end(name, me, 3 * steps), 4)
+    yield request_step("an earlier version with the first epoch", WRONG, end(name, me, 0), 4)
+    yield request_step("an earlier version with the last epoch", WRONG, end(name, me, 3 * steps), 4)

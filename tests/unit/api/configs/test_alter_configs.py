@@ -17,7 +17,7 @@ from odradek.wire.messages.describe_configs import DescribeConfigsResponse
 from odradek.wire.messages.incremental_alter_configs import IncrementalAlterConfigsResponse
 from odradek.wire.messages.list_config_resources import ListConfigResourcesRequest, ListConfigResourcesResponse
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from support.configuring import APPEND, BROKER, DELETE, SET, TOPIC, alter, describe, replace, told
+from support.configuring import APPEND, BROKER, DELETE, SET, TOPIC, alter, configs_in, describe, replace
 from support.in_memory import NOW_MS, Harness, frame_of
 from support.loop_time import hold_ms_max
 
@@ -99,7 +99,7 @@ def test_new_topic_uses_altered_broker_defaults(harness: Harness) -> None:
 
 def test_each_value_is_described_with_its_source(harness: Harness) -> None:
     def source(kind: int, name: str, key: str) -> tuple[str | None, int] | None:
-        return told(harness.ask(describe(kind, name, key), 4, DescribeConfigsResponse)).get(key)
+        return configs_in(harness.ask(describe(kind, name, key), 4, DescribeConfigsResponse)).get(key)
 
     assert changed(harness, (BROKER, "", [("log.retention.ms", SET, "7")])) == [0]
     assert source(TOPIC, "t", "retention.ms") == ("7", ALL_SOURCE)

@@ -111,7 +111,7 @@ def test_configuration_altered_before_the_metadata_update_applies(harness: Harne
 def test_configuration_altered_while_logs_open_applies_to_them(harness: Harness) -> None:
     controller = Controlling(harness)
     controller.makes("t", segment_bytes="10000")
-    harness.is_told_at_once = False
+    harness.announces_topics = False
     harness.restart()
     controller.overrides[TopicName("t")] = {"segment.bytes": "20000"}
     assert controller.leads("t", epoch=1) == {}

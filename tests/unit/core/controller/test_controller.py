@@ -128,7 +128,7 @@ def test_deposed_controller_changes_nothing() -> None:
     assert [member.controller.epoch for member in active] == [2]
     before = cluster.state("flights", 0)
     sleeper.controller.epoch = 1  # It still believes to be the controller.
-    sleeper.node.go_on()
+    sleeper.node.resume()
     calm(cluster, SESSION_SECONDS + CALM_SECONDS)
     after = cluster.state("flights", 0)
     assert before is not None and after is not None and after.controller_epoch == 2 == before.controller_epoch
@@ -207,7 +207,7 @@ def test_deletion_waits_for_an_offline_log() -> None:
     calm(cluster)
     assert cluster.topics() and {broker for broker, _ in cluster.logs} == {1}
     member.failed.clear()
-    member.tell_of_directories()
+    member.propagate_log_dir_event()
     calm(cluster)
     assert not cluster.topics() and not cluster.logs
 
@@ -257,7 +257,7 @@ def test_isr_proposal_with_a_restarted_follower_is_refused() -> None:
         assert state is not None
         proposed = {partition: state._replace(isr=tuple(map(BrokerId, (0, 1, 2))))}
         query = AlterPartitions(leader, members[leader], proposed, {partition: known})
-        cluster.controllers[0].tell(query)
+        cluster.controllers[0].put_event(query)
         calm(cluster)
         assert query.answer is not None
         assert query.answer[partition].error is error, known
@@ -278,7 +278,7 @@ def test_a_broker_epoch_is_exact_for_an_isr_and_not_older_for_a_shutdown() -> No
     alters = [AlterPartitions(BrokerId(broker), epoch, {}) for broker in (0, 99) for epoch in epochs]
     stops = [ShutDown(BrokerId(broker), epoch) for broker in (0, 99) for epoch in epochs]
     for query in (*alters, *stops):
-        cluster.controllers[0].tell(query)
+        cluster.controllers[0].put_event(query)
         cluster.run(CALM_SECONDS)  # The broker has stopped its replicas for the shutdown, and keeps running here.
     accepted = [query.broker_epoch for query in alters if not query.error]
     assert accepted == [own]

@@ -155,7 +155,7 @@ def test_election_request_to_another_broker_returns_not_controller() -> None:
     (controller,) = world.cluster.controllers
     other = next(member for member in world.cluster.alive if member is not controller)
     query = ElectLeaders(PREFERRED, [name_of(0)])
-    other.tell(query)
+    other.put_event(query)
     world.calm()
     assert (query.answer, query.error) == (None, ErrorCode.NOT_CONTROLLER)
 

@@ -304,7 +304,7 @@ def test_topic_can_be_deleted_during_a_move() -> None:
     server.move("/b")
     assert server.step()
     assert server.step()
-    whole(server.controller.changing(Changed(0, {T.topic: None}), NOW))
+    whole(server.controller.apply_change(Changed(0, {T.topic: None}), NOW))
     server.finish()
     server.run_housekeeping()
     assert folders(server.disk, "/b") == []

@@ -22,7 +22,7 @@ from odradek.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from odradek.wire.messages.join_group import JoinGroupRequestProtocol
 from odradek.wire.messages.sync_group import SyncGroupRequestAssignment
 from support.in_memory import Harness
-from support.kept import said_by
+from support.kept import kept_in_log
 from support.members import OLD, coordinator, group_of, join, joining, stable, sync
 
 
@@ -196,7 +196,7 @@ def test_a_group_with_members_is_not_deleted(harness: Harness) -> None:
 
 def test_group_with_only_offsets_has_no_group_record(harness: Harness) -> None:
     simple(harness)
-    assert said_by(shard(harness).log.leading.log).classic == {}
+    assert kept_in_log(shard(harness).log.leading.log).classic == {}
 
 
 def test_changes_since_the_last_write_are_lost_in_a_crash(harness: Harness) -> None:

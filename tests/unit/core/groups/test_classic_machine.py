@@ -21,7 +21,7 @@ from odradek.core.groups.shard.group_shard import GroupShard
 from scenario.broker_verbs import kill
 from scenario.group_verbs import forget, heartbeat, join, leave, sync
 from scenario.world import World
-from support.kept import kept, said_by
+from support.kept import kept, kept_in_log
 
 pytestmark = pytest.mark.slow
 
@@ -107,7 +107,7 @@ class Members(RuleBasedStateMachine):
     @rule()
     def crash(self) -> None:
         assert self.group is not None
-        expected = said_by(self.shard.log.leading.log)
+        expected = kept_in_log(self.shard.log.leading.log)
         kill(self.world, [])
         assert kept(self.shard) == expected
         assert self.group is None or self.group.phase in (State.STABLE, State.EMPTY)

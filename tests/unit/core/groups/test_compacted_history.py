@@ -25,7 +25,7 @@ from odradek.record.kernels.compact import SLOT_BYTES
 from scenario.interpreter import outcomes
 from scenario.world import World
 from support.cleaning import begin, compact
-from support.kept import kept, pending, said_by
+from support.kept import kept, kept_in_log, pending
 
 pytestmark = pytest.mark.slow
 
@@ -145,16 +145,16 @@ class History:
     def compaction(self) -> None:
         """Compact the sealed segments; usually kill the broker, and check that the state is unchanged."""
         was_kept, was_pending, were_transactions = kept(self.shard), pending(self.shard.offsets), self.transactions
-        before = said_by(self.log())
+        before = kept_in_log(self.log())
         assert was_kept._replace(classic={}) == before._replace(classic={})
         for topic in (CONSUMER_OFFSETS, TRANSACTION_STATE):
             self._compact(self.log(topic))
-        assert said_by(self.log()) == before
+        assert kept_in_log(self.log()) == before
         if self.random.random() < 0.8:
             were_producers = self.producers()
             self.happens("kill")
             assert self.producers() == were_producers
-            assert said_by(self.log()) == before
+            assert kept_in_log(self.log()) == before
             assert kept(self.shard) == before
             assert pending(self.shard.offsets) == was_pending
             # Decided transactions are completed, and the epoch before the current one is not stored.

@@ -30,6 +30,6 @@ def test_acknowledged_records_are_part_of_their_transaction(tmp_path: Path, bloc
         history = AdditionHistory(tmp_path / str(seed), seed)
         for _ in range(STEPS):
             history.step()
-        history.calm()
+        history.heal()
         acknowledged += history.acknowledged
     assert acknowledged, "something happened"

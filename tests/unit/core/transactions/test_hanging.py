@@ -276,12 +276,12 @@ def test_check_waits_until_all_assigned_partitions_are_led(harness: Harness) -> 
     """A partition that is opened after the check of all others would never be checked."""
     producer = begun(harness, 0, 1)
     topics = list(harness.broker.view.topics.values())
-    harness.is_told_at_once = False
+    harness.announces_topics = False
     lose(producer, T1)
     step(harness)
     assert harness.broker.transactions.may_hang, "nothing is known of the cluster"
-    for telling in harness.controller.everything(topics):
-        for _ in telling.take_in(harness.broker, harness.now):
+    for request in harness.controller.initial_requests(topics):
+        for _ in request.apply(harness.broker, harness.now):
             step(harness)
             assert harness.broker.transactions.may_hang == (len(harness.broker.partitions) < 5)
     assert producer.state.state is ABORTED

@@ -17,5 +17,5 @@ def test_every_transaction_ends_as_decided(tmp_path: Path, seed: int) -> None:
     history = MarkerHistory(tmp_path, seed)
     for _ in range(STEPS):
         history.step()
-    history.calm()
+    history.heal()
     assert history.marked, "something happened"

@@ -117,7 +117,7 @@ def test_mixed_burst_of_changes_ends_in_the_state_of_the_tree(two: Two) -> None:
     writer, watching, _ = two
     for number in range(50):
         writer.alter({T: [("retention.ms", SET, str(number))], ALL: [("log.retention.bytes", SET, str(number))]})
-        watching.hear()
+        watching.apply_changes()
         watching.alter_here({T: [("segment.ms", SET, str(number + 1))]})
     writer.alter({T: [("retention.ms", SET, "1000")], ALL: [("log.retention.bytes", SET, "1000")]})
     two.wait_for_config({"retention.ms": "1000", "segment.ms": "50"})

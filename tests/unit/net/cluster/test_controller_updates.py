@@ -45,7 +45,7 @@ class Shell(AtOnce):
 
     def in_order(self, work: Callable[[], Any], then: Callable[[Future[Any]], None]) -> None:
         """Return the failure of a thread in its future, as a broker does."""
-        self._tell(completed_future(work), then)
+        self._notify(completed_future(work), then)
 
 
 class Unanswered:

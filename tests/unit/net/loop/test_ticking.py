@@ -74,7 +74,7 @@ def test_late_timer_runs_after_other_work(ticked: Ticked) -> None:
     ticked.at(20)
     ticked.node.pause()
     ticked.clock.run_until((20 + 2 * LATE_MS) * MILLISECOND_US)
-    ticked.node.go_on()
+    ticked.node.resume()
     seen: list[int] = []
     ticked.node.soon(lambda: seen.extend(ticked.happened))
     ticked.clock.run_until((20 + 3 * LATE_MS) * MILLISECOND_US)
