@@ -103,7 +103,7 @@ async def open_broker(
         broker.on_registered(epoch)
         broker.start(shell.now())
         report(storage)
-        make_peers = _reaches(settings, shell) if settings.is_member else None
+        make_peers = _peers_factory(settings, shell) if settings.is_member else None
         shell.member = ClusterMember(
             shell, broker, tree, metadata, info, patience_ms=2 * timeout_ms, configs=watch, make_peers=make_peers
         )
