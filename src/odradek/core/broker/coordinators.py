@@ -43,7 +43,7 @@ class Coordinators:
         for partition in list(self._partitions.values()):
             self.adopt(partition, now)
 
-    def keep_state_in(self, topic: TopicName) -> bool:
+    def has_state_in(self, topic: TopicName) -> bool:
         """Return whether a coordinator keeps its state in the topic."""
         return topic in self.shards
 

@@ -52,7 +52,7 @@ class Turn:
         self.is_at_work = False
         self.last_step = now.steady
         if not self.has_come:
-            self._lane.pass_over_stuck(now)
+            self._lane.release_stuck(now)
 
     def end_turn(self) -> None:
         self._lane.leave(self)
@@ -85,7 +85,7 @@ class _TurnQueue:
         elif not turn.has_come and turn in self._waiting:
             self._waiting.remove(turn)
 
-    def pass_over_stuck(self, now: Moment) -> None:
+    def release_stuck(self, now: Moment) -> None:
         for turn in list(self._under_way):
             if not turn.is_at_work and now.steady - turn.last_step >= TURN_STUCK_MS:
                 del self._under_way[turn]

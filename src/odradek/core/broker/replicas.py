@@ -102,7 +102,7 @@ class Replicas:
             yield
         for name in request.partitions:
             partition = self._partitions.get(name)
-            if partition is not None and name not in errors and self._coordinators.keep_state_in(name.topic):
+            if partition is not None and name not in errors and self._coordinators.has_state_in(name.topic):
                 self._coordinators.adopt(partition, now)
                 yield
         return errors

@@ -37,10 +37,10 @@ def shut_down(event: ShutDown, context: ControllerContext, leaders: Leaders, bat
         if state.leader != broker:
             batch.stop(broker, partition)
     led = (partition for partition, state in states.items() if state.leader == broker)
-    event.answer = [partition for partition in led if not _others_stop(partition, broker, context)]
+    event.answer = [partition for partition in led if not _are_others_stopping(partition, broker, context)]
 
 
-def _others_stop(partition: TopicPartition, broker: BrokerId, context: ControllerContext) -> bool:
+def _are_others_stopping(partition: TopicPartition, broker: BrokerId, context: ControllerContext) -> bool:
     """Return whether all other brokers with the partition are shutting down, too.
 
     Waiting for one of them to become leader would be futile.

@@ -248,7 +248,7 @@ class Shards(Generic[SomeShard]):
         growth = self._growths.get(index)
         if growth is None:
             growth = self._growths[index] = _CompactionThreshold(log)
-        return growth.is_too_much(log)
+        return growth.must_compact(log)
 
 
 class _CompactionThreshold:
@@ -260,7 +260,7 @@ class _CompactionThreshold:
         self._cleaned_to = log.compaction.cleaned_to
         self._limit = COMPACTED_FROM_BYTES
 
-    def is_too_much(self, log: Log) -> bool:
+    def must_compact(self, log: Log) -> bool:
         """Return whether the log must be compacted now.
 
         Returns True once, and again only if compaction had no effect and the log has doubled.

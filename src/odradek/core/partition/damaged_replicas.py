@@ -103,7 +103,7 @@ class DamagedReplicas:
         """Take damaged replicas offline where another one can lead.  Yield after each; about once a second."""
         for name, directory in self._storage.damaged():
             partition = self._partitions.get(name)
-            if partition is None or not partition.is_online or not self._others_may_lead(partition):
+            if partition is None or not partition.is_online or not self._can_others_lead(partition):
                 continue
             damaged = _first_damaged(directory.logs[name])
             if damaged is None or partition.log is not directory.logs[name]:
@@ -117,7 +117,7 @@ class DamagedReplicas:
             self._on_offline(name, now)
             yield
 
-    def _others_may_lead(self, partition: Partition) -> bool:
+    def _can_others_lead(self, partition: Partition) -> bool:
         alive = self._alter_partition.alive
         if partition.leading is None:
             return partition.info.leader not in (self._id, NO_BROKER) and partition.info.leader in alive

@@ -72,7 +72,7 @@ class UnableLeaders:
         Returns False if there is room by now, or if no other replica may lead.
         """
         directory = self._storage.directory_of(name)
-        if directory is None or not partition.has_logged_full or not self._others_may_lead(partition):
+        if directory is None or not partition.has_logged_full or not self._can_others_lead(partition):
             return False
         assert partition not in self._awaiting, "a replica that awaits room is offline"
         _LOG.error(
@@ -83,7 +83,7 @@ class UnableLeaders:
         self._awaiting[partition] = directory
         return True
 
-    def _others_may_lead(self, partition: Partition) -> bool:
+    def _can_others_lead(self, partition: Partition) -> bool:
         in_sync = None if partition.leading is None else partition.leading.in_sync
         if in_sync is None or in_sync.is_alone:
             return False

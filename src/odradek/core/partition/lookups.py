@@ -201,7 +201,7 @@ class Lookups:
     def _continue_or_answer(self, begun: LookupSearch, result: UnfinishedSearch | DiskFailed | Found) -> None:
         question = begun.question
         try:
-            result = _as_of_now(begun, result)
+            result = _adjust_to_log(begun, result)
         except Refused as refused:
             result = refused
         question.has_waited = True
@@ -218,7 +218,7 @@ class Lookups:
             del self._newest[question.key]
 
 
-def _as_of_now(begun: LookupSearch, result: UnfinishedSearch | DiskFailed | Found) -> UnfinishedSearch | Found:
+def _adjust_to_log(begun: LookupSearch, result: UnfinishedSearch | DiskFailed | Found) -> UnfinishedSearch | Found:
     """Return the result adjusted to the current log: retention may have deleted the record, or its file.
 
     Raises Refused.

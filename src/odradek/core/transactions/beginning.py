@@ -78,7 +78,7 @@ class PendingInitProducerId:
         assert new_id != NO_ID or not current.is_exhausted
         if current.is_decided:
             self._manager.shards.find_shard(current.id).after_completion(
-                current.id, Completion(self.advance, self._lost)
+                current.id, Completion(self.advance, self._on_lost)
             )
         elif current.state is not TransactionState.ONGOING:
             timeout_ms = NEVER_MS if request.has_two_phases else request.timeout_ms
@@ -87,16 +87,16 @@ class PendingInitProducerId:
             self._begin(rules.keep_prepared(current, request.expected, new_id, now.wall), current.producer, now)
         else:
             rules.check_expected(current, request.expected)
-            self._manager.abort(current.id, now, then=Completion(self.advance, self._lost))
+            self._manager.abort(current.id, now, then=Completion(self.advance, self._on_lost))
 
     def _begin(self, transaction: Transaction, ongoing: ProducerIdAndEpoch, now: Moment) -> None:
         assert transaction.id == self._request.transactional_id and not transaction.is_decided
         result = InitProducerIdResult(ErrorCode.NONE, transaction.client, ongoing)
         written = self._manager.shards.find_shard(transaction.id).put(transaction, now)
         steps = self._manager.runtime.steps
-        steps.when_safe(written, lambda _: self._complete(result), now, lambda _: self._lost())
+        steps.when_safe(written, lambda _: self._complete(result), now, lambda _: self._on_lost())
 
-    def _lost(self) -> None:
+    def _on_lost(self) -> None:
         self._complete(MOVED)
 
     def _complete(self, result: InitProducerIdResult) -> None:

@@ -76,7 +76,7 @@ class Completions:
             leader = self._leader_of(name)
             if leader == self._runtime.broker_id:
                 budget -= ROUTED_AT_ONCE // MARKED_AT_ONCE
-                self._mark_here(pending, name, marked, now)
+                self._write_local_marker(pending, name, marked, now)
                 continue
             budget -= 1
             if leader is None:
@@ -102,7 +102,7 @@ class Completions:
         leader = topic.partitions[name.partition].leader
         return leader if leader == self._runtime.broker_id or leader in view.brokers else NO_BROKER
 
-    def _mark_here(
+    def _write_local_marker(
         self, pending: PendingCompletion, name: TopicPartition, marked: list[PendingWrite], now: Moment
     ) -> None:
         try:
@@ -144,9 +144,9 @@ class Completions:
             self._complete(pending, now)
         elif pending.failed and not pending.is_paused:
             pending.pause()
-            self._runtime.timers.at(now.steady + RETRY_MS, lambda later: self._mark_again(pending, later))
+            self._runtime.timers.at(now.steady + RETRY_MS, lambda later: self._retry_markers(pending, later))
 
-    def _mark_again(self, pending: PendingCompletion, now: Moment) -> None:
+    def _retry_markers(self, pending: PendingCompletion, now: Moment) -> None:
         self._mark(pending, pending.take_failed(), now)
 
     def _complete(self, pending: PendingCompletion, now: Moment) -> None:

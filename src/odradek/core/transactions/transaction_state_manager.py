@@ -64,12 +64,14 @@ class TransactionStateManager:
         """Abort overdue transactions and remove expired transactional ids, in slices, when either is due."""
         if now.steady - self._last_abort >= self._abort_ms:
             self._last_abort = now.steady
-            yield from self._each(lambda shard, transaction: self._abort_overdue(shard, transaction, now))
+            yield from self._for_each_transaction(
+                lambda shard, transaction: self._abort_overdue(shard, transaction, now)
+            )
         if now.steady - self._last_expiry >= self._expire_ms:
             self._last_expiry = now.steady
-            yield from self._each(lambda shard, transaction: self._expire(shard, transaction, now))
+            yield from self._for_each_transaction(lambda shard, transaction: self._expire(shard, transaction, now))
 
-    def _each(self, work: Callable[[TransactionShard, Transaction], None]) -> Iterator[None]:
+    def _for_each_transaction(self, work: Callable[[TransactionShard, Transaction], None]) -> Iterator[None]:
         for shard in list(self.shards):
             for transactional_id in list(shard.transactions):
                 transaction = shard.transactions.get(transactional_id)

@@ -46,11 +46,11 @@ class Verification:
         if code is not ErrorCode.NONE:
             raise Refused(code, f"the coordinator of {self.question.transactional_id} rejected {leading.name}")
         producer = self.question.producer
-        if not leading.has_open_transaction(producer.id, producer.epoch) and not self._holds_for(leading):
+        if not leading.has_open_transaction(producer.id, producer.epoch) and not self._is_verified(leading):
             text = f"producer {producer.id} ended a transaction in {leading.name} during verification"
             raise Refused(ErrorCode.NOT_ENOUGH_REPLICAS, text)
 
-    def _holds_for(self, leading: Leading) -> bool:
+    def _is_verified(self, leading: Leading) -> bool:
         if leading.name not in self.asked:
             return False
         # With an epoch for each transaction, only the previous one may have ended since. The end of this one has a

@@ -142,12 +142,12 @@ def _reload(log: Log, known: Iterable[KnownDamage]) -> None:
         if segment is None or one.position >= segment.size:
             continue
         with suppress(DiskFailed):  # A later reader of the position detects the damage.
-            if _begins_there(segment, one.position) and not _is_whole(segment, one.position):
+            if _is_batch_start(segment, one.position) and not _is_whole(segment, one.position):
                 segment.note_damage(one.position, one.why)
         segment.release()
 
 
-def _begins_there(segment: Segment, position: int) -> bool:
+def _is_batch_start(segment: Segment, position: int) -> bool:
     """Return whether a batch should begin at the position; if not, another file was damaged."""
     border = segment.offsets.border_at_or_below(position)
     end = max([border, *(damage.end for damage in segment.damages if damage.end <= position)])

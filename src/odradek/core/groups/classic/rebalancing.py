@@ -128,18 +128,18 @@ class Rebalancing:
         self.move(Event.REBALANCE, now)
         if self._is_first:
             delay = self.shard.runtime.configs.int("group.initial.rebalance.delay.ms")
-            self._await_others(delay, max(self.members.rebalance_timeout_ms - delay, 0), now)
+            self._delay_first_join(delay, max(self.members.rebalance_timeout_ms - delay, 0), now)
         else:
             self._set_timer(self.members.rebalance_timeout_ms, self._complete_join, now)
             self.maybe_complete_join(now)
 
-    def _await_others(self, delay: int, remaining: int, now: Moment) -> None:
+    def _delay_first_join(self, delay: int, remaining: int, now: Moment) -> None:
         """Wait `delay` for more members of a first rebalance, and at most `remaining` longer while more join."""
 
         def on_delay_over(later: Moment) -> None:
             if self._has_newcomers and remaining > 0:
                 self._has_newcomers = False
-                self._await_others(min(delay, remaining), max(remaining - delay, 0), later)
+                self._delay_first_join(min(delay, remaining), max(remaining - delay, 0), later)
             else:
                 self._complete_join(later)
 

@@ -63,7 +63,7 @@ def _assign(group: ClassicGroup, assignments: Mapping[str, bytes], now: Moment) 
 
     def on_safe(later: Moment) -> None:
         if is_current():
-            _hand_out(group, assignments, later)
+            _propagate_assignments(group, assignments, later)
 
     def on_lost(later: Moment) -> None:
         if is_current():
@@ -72,7 +72,7 @@ def _assign(group: ClassicGroup, assignments: Mapping[str, bytes], now: Moment) 
     group.shard.runtime.steps.when_safe(written, on_safe, now, on_lost)
 
 
-def _hand_out(group: ClassicGroup, assignments: Mapping[str, bytes], now: Moment) -> None:
+def _propagate_assignments(group: ClassicGroup, assignments: Mapping[str, bytes], now: Moment) -> None:
     assert group.is_assigned, "assignments are written before they are handed out"
     group.move(Event.ASSIGNED, now)
     for member in group.members:

@@ -68,7 +68,7 @@ def join(group: ConsumerGroup, request: JoinGroup, now: Moment) -> Promise[JoinG
         _, written = draft.commit(now)
         _await_sync(group, member, now)
     assert member.id == member_id and member.is_classic
-    return _when_safe(runtime, written, _joined(member), now)
+    return _promise_when_safe(runtime, written, _joined(member), now)
 
 
 def _checked(state: GroupState, request: JoinGroup) -> ConsumerProtocolSubscription:
@@ -136,7 +136,7 @@ def _kept_promise(runtime: Runtime, joined: JoinGroupResult) -> Promise[JoinGrou
     return promise
 
 
-def _when_safe(
+def _promise_when_safe(
     runtime: Runtime, written: PendingWrite | None, joined: JoinGroupResult, now: Moment
 ) -> Promise[JoinGroupResult]:
     if written is None:
@@ -189,10 +189,10 @@ def has_next_step(state: GroupState, member: Member) -> bool:
     current = member.current
     if current.epoch < state.assigned.epoch or current.state is MemberState.UNREVOKED:
         return True
-    return current.state is MemberState.UNRELEASED and not _waits_for_others(state, member)
+    return current.state is MemberState.UNRELEASED and not _must_wait_for_others(state, member)
 
 
-def _waits_for_others(state: GroupState, member: Member) -> bool:
+def _must_wait_for_others(state: GroupState, member: Member) -> bool:
     return any(
         not state.is_free(topic, partition, member.id)
         for topic, partitions in state.target_of(member.id).items()
