@@ -164,8 +164,8 @@ def _new_context(call: Call, body: FetchRequest) -> Parts[FetchContext]:
     call.free_later(cached_partitions)
     for topic in body.topics:
         for part in topic.partitions:
-            one = cached_partition_of(topic, part, by_id)
-            cached_partitions[one.key] = one
+            cached_partition = cached_partition_of(topic, part, by_id)
+            cached_partitions[cached_partition.key] = cached_partition
             yield
     forgotten = []
     for forgotten_topic in body.forgotten_topics_data:
@@ -186,9 +186,9 @@ def _new_context(call: Call, body: FetchRequest) -> Parts[FetchContext]:
     session = context.session
     if session is not None and session.rules != (rules := _rules(call, body)):
         session.rules = rules
-        for one in list(session.wanted.values()):
-            if one.session is session:  # Another request may have forgotten it, or closed the session.
-                session.due[one] = None
+        for cached_partition in list(session.wanted.values()):
+            if cached_partition.session is session:  # Another request may have forgotten it, or closed the session.
+                session.due[cached_partition] = None
             yield
     return context
 

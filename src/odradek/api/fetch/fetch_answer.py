@@ -42,7 +42,8 @@ def found(index: int, readable: LogReadInfo, read_committed: bool) -> PartitionD
         last_stable_offset=readable.last_stable_offset,
         log_start_offset=readable.log_start_offset,
         aborted_transactions=[
-            AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset) for one in readable.aborted
+            AbortedTransaction(producer_id=transaction.producer_id, first_offset=transaction.first_offset)
+            for transaction in readable.aborted
         ]
         if read_committed
         else None,

@@ -149,10 +149,10 @@ def _parts(
         elif len(parts) > 1:
             found.append(_refused(index, ErrorCode.INVALID_REQUEST))
         else:
-            one = _partition(call, name, parts[0], reader)
-            found.append(one)
-            if isinstance(one, PendingLookup):
-                questions.append(one.question)
+            part = _partition(call, name, parts[0], reader)
+            found.append(part)
+            if isinstance(part, PendingLookup):
+                questions.append(part.question)
         yield
     return found
 

@@ -79,4 +79,6 @@ def learn(broker: Broker, peer: Peer, request: Request, received: memoryview, bo
 
 
 def _respond(codes: Codes, code: ErrorCode) -> OffsetCommitResponse:
-    return whole(response({topic: [(index, code) for index, _ in some] for topic, some in codes.items()}))
+    return whole(
+        response({topic: [(index, code) for index, _ in partition_codes] for topic, partition_codes in codes.items()})
+    )
