@@ -85,13 +85,15 @@ def _answer(become: BecomeLeaderOrFollower, failed: Errors, version: int) -> Par
     if version >= ANSWERED_BY_ID_FROM:
         topics = yield from _by_id(become.partitions, become.topic_ids, failed)
         return LeaderAndIsrResponse(error_code=ErrorCode.NONE, topics=topics)
-    ends = []
+    partition_errors = []
     for number, partition in enumerate(become.partitions, 1):
         code = failed.get(partition, ErrorCode.NONE)
-        ends.append(_error(topic_name=partition.topic, partition_index=partition.partition, error_code=code))
+        partition_errors.append(
+            _error(topic_name=partition.topic, partition_index=partition.partition, error_code=code)
+        )
         if not number % CHEAP:
             yield
-    return LeaderAndIsrResponse(error_code=ErrorCode.NONE, partition_errors=ends)
+    return LeaderAndIsrResponse(error_code=ErrorCode.NONE, partition_errors=partition_errors)
 
 
 def _by_id(

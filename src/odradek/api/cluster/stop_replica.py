@@ -49,15 +49,19 @@ def handle(call: Call, body: StopReplicaRequest) -> Slices:
         sent.append(to_broker(call, body, stop._replace(partitions=valid)))
         all_refused.append(refused)
     promises = [queries.told.submit_question(request) for request in sent]
-    ends = []
+    partition_errors = []
     for stop, refused, promise in zip(stops, all_refused, promises, strict=True):
         failed = {**(yield from await_result(promise, call)), **refused}
         for number, partition in enumerate(stop.partitions, 1):
             code = failed.get(partition, ErrorCode.NONE)
-            ends.append(_error(topic_name=partition.topic, partition_index=partition.partition, error_code=code))
+            partition_errors.append(
+                _error(topic_name=partition.topic, partition_index=partition.partition, error_code=code)
+            )
             if not number % CHEAP:
                 yield PAUSE
-    return by_length(StopReplicaResponse(error_code=ErrorCode.NONE, partition_errors=ends), len(ends))
+    return by_length(
+        StopReplicaResponse(error_code=ErrorCode.NONE, partition_errors=partition_errors), len(partition_errors)
+    )
 
 
 def refuse(call: Call, body: StopReplicaRequest, code: ErrorCode) -> StopReplicaResponse:

@@ -28,7 +28,7 @@ from collections.abc import Generator
 from typing import TypeAlias
 
 from odradek.api.fetch.delayed_fetch import DelayedFetch
-from odradek.api.fetch.fetch_answer import failed
+from odradek.api.fetch.fetch_answer import error_result
 from odradek.api.fetch.fetch_read import FetchRead
 from odradek.api.fetch.follower_fetch import follower_of
 from odradek.api.request.admission import Admission
@@ -142,7 +142,9 @@ def refuse(call: Call, body: FetchRequest, code: ErrorCode) -> FetchResponse:
         return FetchResponse(error_code=code, responses=[])
     parts = ((topic.topic, part.partition) for topic in body.topics for part in topic.partitions)
     return FetchResponse(
-        responses=[FetchableTopicResponse(topic=topic, partitions=[failed(index, code)]) for topic, index in parts]
+        responses=[
+            FetchableTopicResponse(topic=topic, partitions=[error_result(index, code)]) for topic, index in parts
+        ]
     )
 
 

@@ -58,8 +58,8 @@ def _delete(
     written: PendingWrite | None = None
     for start in range(0, max(len(partitions.known), 1), SLICE_ELEMENTS):
         batch = partitions.known[start : start + SLICE_ELEMENTS]
-        places = [(topic.name, partition.partition_index) for _, topic, partition in batch]
-        deleted = delete(call.broker.groups.shard_of(group_id), group_id, places, call.now)
+        topic_partitions = [(topic.name, partition.partition_index) for _, topic, partition in batch]
+        deleted = delete(call.broker.groups.shard_of(group_id), group_id, topic_partitions, call.now)
         codes += deleted.codes
         written = deleted.written or written
         yield from pauses(len(batch))
