@@ -50,7 +50,8 @@ def handle(call: Call, body: ApiVersionsRequest) -> ApiVersionsResponse:
         error_code=ErrorCode.NONE,
         api_keys=list(table_of(protocol, in_cluster=call.broker.controller_asks is not None).advertised),
         supported_features=[
-            SupportedFeatureKey(name=one, min_version=0, max_version=top) for one, top in supported.items()
+            SupportedFeatureKey(name=name, min_version=0, max_version=max_level)
+            for name, max_level in supported.items()
         ],
         finalized_features_epoch=0 if features else NO_FEATURES_EPOCH,
         finalized_features=[

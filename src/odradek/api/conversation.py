@@ -227,9 +227,9 @@ class Conversation:
         wire, answered = self.wire, self._host.answered
         throttle_ms = self.peer.admission.throttle_ms
         self._host.broker.commit(now)
-        for request, one in staged:
+        for request, staged_request in staged:
             try:
-                outcome = one.finish()
+                outcome = staged_request.finish()
             except ConnectionAbortedError as reason:
                 self._end(reason, request)
                 return

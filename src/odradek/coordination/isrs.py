@@ -27,27 +27,29 @@ def write(tree: Tree, states: Mapping[TopicPartition, LeaderAndIsr]) -> dict[Top
     written: dict[TopicPartition, LeaderAndIsr] = {}
     left = dict(states)
     while left:
-        paths = {one: layout.partition_state(*one) for one in left}
-        changes = [SetData(paths[one], encoded(state), state.partition_epoch) for one, state in left.items()]
+        paths = {partition: layout.partition_state(*partition) for partition in left}
+        changes = [
+            SetData(paths[partition], encoded(state), state.partition_epoch) for partition, state in left.items()
+        ]
         try:
             results = tree.multi(changes)
         except MultiFailed as failed:
             if not isinstance(failed.error, BadVersion | NoNode):
                 raise failed.error from failed
         else:
-            for (one, state), result in zip(left.items(), results, strict=True):
+            for (partition, state), result in zip(left.items(), results, strict=True):
                 assert isinstance(result, Stat), "the operation was a SetData"
-                written[one] = state._replace(partition_epoch=result.version)
+                written[partition] = state._replace(partition_epoch=result.version)
             return written
         # Nothing was written: at least one of them has another version now, and the others are retried without it.
-        for (one, path), node in zip(paths.items(), tree.get_all(list(paths.values())), strict=True):
+        for (partition, path), node in zip(paths.items(), tree.get_all(list(paths.values())), strict=True):
             version = -1 if node is None else node[1].version
-            if version == left[one].partition_epoch:
+            if version == left[partition].partition_epoch:
                 continue
-            state = left.pop(one)
+            state = left.pop(partition)
             found = None if node is None else readable(path, partial(decoded, version=version), node[0])
             if found is not None and _is_same_leadership(found, state):
-                written[one] = found
+                written[partition] = found
     return written
 
 
@@ -67,15 +69,17 @@ def partitions_relying_on(tree: Tree, broker: BrokerId, partitions: Iterable[Top
     Omits topics being deleted, whose ISRs no longer change.
     """
     marked = set(tree.children(layout.DELETE_TOPICS))
-    names = [one for one in partitions if one.topic not in marked]
+    names = [partition for partition in partitions if partition.topic not in marked]
     found = []
-    for one, node in zip(names, tree.get_all([layout.partition_state(*one) for one in names]), strict=True):
+    for partition, node in zip(
+        names, tree.get_all([layout.partition_state(*partition) for partition in names]), strict=True
+    ):
         if node is None:
             continue
         decode = partial(decoded, version=node[1].version)
-        state = readable(layout.partition_state(*one), decode, node[0])
+        state = readable(layout.partition_state(*partition), decode, node[0])
         if state is not None and broker in state.isr and len(state.isr) > 1:
-            found.append(one)
+            found.append(partition)
     return found
 
 

@@ -75,9 +75,9 @@ class _KazooWatch:
 
 def failure_of(path: str, error: Exception) -> TreeFailed | None:
     """Return kazoo's error as the tree's, or None for a connection error."""
-    for theirs, ours in _FAILURES.items():
-        if isinstance(error, theirs):
-            return ours(path)
+    for kazoo_error, failure in _FAILURES.items():
+        if isinstance(error, kazoo_error):
+            return failure(path)
     if isinstance(error, exceptions.NoAuthError):
         return NoAuth(path, "the ACL of the znode or of its parent denies this session the permission")
     if isinstance(error, exceptions.InvalidACLError):

@@ -55,15 +55,17 @@ def encode_broker(
     """Encode version 4 or 5, which brokers of Kafka 0.11 can read, too."""
     assert version in (WITH_FEATURES - 1, WITH_FEATURES), version
     # For readers of version 1: only a PLAINTEXT listener can be given without its protocol.
-    plain = next((one for one in broker.endpoints if one.protocol == PLAINTEXT), None)
+    plain = next((endpoint for endpoint in broker.endpoints if endpoint.protocol == PLAINTEXT), None)
     value: dict[str, object] = {
         "version": version,
         "host": None if plain is None else plain.host,
         "port": -1 if plain is None else plain.port,
         "jmx_port": -1,
         "timestamp": str(timestamp),
-        "endpoints": [f"{one.listener}://{_bracketed(one.host)}:{one.port}" for one in broker.endpoints],
-        "listener_security_protocol_map": {one.listener: one.protocol for one in broker.endpoints},
+        "endpoints": [
+            f"{endpoint.listener}://{_bracketed(endpoint.host)}:{endpoint.port}" for endpoint in broker.endpoints
+        ],
+        "listener_security_protocol_map": {endpoint.listener: endpoint.protocol for endpoint in broker.endpoints},
     }
     if broker.rack is not None:
         value["rack"] = broker.rack
@@ -295,7 +297,7 @@ def encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:
 
 
 def decode_partitions(data: bytes) -> list[TopicPartition]:
-    return [_topic_partition(one) for one in Fields.parse("A list of partitions", data).objects("partitions")]
+    return [_topic_partition(entry) for entry in Fields.parse("A list of partitions", data).objects("partitions")]
 
 
 def encode_reassignment(replicas: Mapping[TopicPartition, Sequence[BrokerId]]) -> bytes:
@@ -309,7 +311,7 @@ def encode_reassignment(replicas: Mapping[TopicPartition, Sequence[BrokerId]]) -
 
 def decode_reassignment(data: bytes) -> dict[TopicPartition, tuple[BrokerId, ...]]:
     assignments = Fields.parse("A reassignment", data).objects("partitions")
-    return {_topic_partition(one): _broker_ids(one.int32s("replicas")) for one in assignments}
+    return {_topic_partition(entry): _broker_ids(entry.int32s("replicas")) for entry in assignments}
 
 
 def _topic_partition(fields: Fields) -> TopicPartition:

@@ -160,8 +160,8 @@ class ZooKeeperTree:
 
         Raises kazoo's UnimplementedError if a server lacks multiRead, in an ensemble that is being upgraded.
         """
-        some = [paths[first : first + PATHS_MAX] for first in range(0, len(paths), PATHS_MAX)]
-        sent = ((each[0], self._send(multi_read.send_multi_read, self._client, each)) for each in some)
+        batches = [paths[first : first + PATHS_MAX] for first in range(0, len(paths), PATHS_MAX)]
+        sent = ((batch[0], self._send(multi_read.send_multi_read, self._client, batch)) for batch in batches)
         answers = chain.from_iterable(self._await_answer(first, answer) for first, answer in self._pipelined(sent))
         return [self._node_of(path, answer) for path, answer in zip(paths, answers, strict=True)]
 

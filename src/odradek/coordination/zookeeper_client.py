@@ -121,7 +121,7 @@ class TlsHandler(PlainHandler):
         No socket is readable because of such data. Otherwise, if two answers came in one TLS record, kazoo would read
         the second one only when a third one comes.
         """
-        pending = [one for one in to_read if isinstance(one, ssl.SSLSocket) and one.pending()]
+        pending = [sock for sock in to_read if isinstance(sock, ssl.SSLSocket) and sock.pending()]
         if pending:
             return pending, [], []
         return super().select(to_read, *others)
@@ -155,4 +155,4 @@ def _authenticating(credentials: Credentials) -> dict[str, Any]:
 
 def _hides_credentials(record: logging.LogRecord) -> bool:
     arguments = record.args if isinstance(record.args, tuple) else ()
-    return not any(isinstance(one, Auth | SASL) for one in arguments)
+    return not any(isinstance(argument, Auth | SASL) for argument in arguments)

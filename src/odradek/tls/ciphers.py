@@ -53,12 +53,12 @@ def _limit_version(context: ssl.SSLContext, config: TlsConfig, bound: str, versi
 
 @cache
 def _of_tls_13() -> frozenset[str]:
-    return frozenset(each["name"] for each in _all() if each["protocol"] == _TLS_13)
+    return frozenset(cipher["name"] for cipher in _all() if cipher["protocol"] == _TLS_13)
 
 
 @cache
 def _of_tls_12() -> frozenset[str]:
-    return frozenset(each["name"] for each in _all() if each["protocol"] != _TLS_13)
+    return frozenset(cipher["name"] for cipher in _all() if cipher["protocol"] != _TLS_13)
 
 
 @cache

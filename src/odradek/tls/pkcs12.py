@@ -36,18 +36,18 @@ def parse(data: bytes, password: Secret | None, where: str, password_key: str) -
         problem = f"{password_key} does not open {where}" if password else f"{where} requires a password"
         advice = "" if password else f", set {password_key}"
         raise TlsConfigError(f"{problem}{advice}, or it is not a PKCS12 store.") from None
-    others = [each.certificate for each in store.additional_certs]
+    others = [entry.certificate for entry in store.additional_certs]
     own = [] if store.cert is None else _chain(store.cert.certificate, others)
-    certificates = own + [each for each in others if each not in own]
+    certificates = own + [certificate for certificate in others if certificate not in own]
     keys = []
     if store.key is not None:
         keys.append(store.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode())
-    return Pem(tuple(each.public_bytes(Encoding.PEM).decode() for each in certificates), tuple(keys))
+    return Pem(tuple(certificate.public_bytes(Encoding.PEM).decode() for certificate in certificates), tuple(keys))
 
 
 def _chain(leaf: Certificate, others: Iterable[Certificate]) -> list[Certificate]:
     """Return the chain in handshake order: the leaf, its issuer, and so on; a store may have any order."""
-    by_subject = {each.subject: each for each in others}
+    by_subject = {certificate.subject: certificate for certificate in others}
     chain = [leaf]
     while (issuer := by_subject.get(chain[-1].issuer)) is not None and issuer not in chain:
         chain.append(issuer)

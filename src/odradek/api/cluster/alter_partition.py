@@ -74,9 +74,9 @@ def _answer(
 ) -> Parts[ResponseTopicData]:
     unknown = AlteredPartition(ErrorCode.UNKNOWN_TOPIC_ID)
     partitions = []
-    for one in topic.partitions:
-        answer = unknown if name is None else answers.get(TopicPartition(name, one.partition_index), unknown)
-        partitions.append(_partition_response(one.partition_index, answer, version))
+    for partition in topic.partitions:
+        answer = unknown if name is None else answers.get(TopicPartition(name, partition.partition_index), unknown)
+        partitions.append(_partition_response(partition.partition_index, answer, version))
         yield
     return ResponseTopicData(topic_name=topic.topic_name, topic_id=topic.topic_id, partitions=partitions)
 
@@ -120,15 +120,18 @@ def parse(request: AlterPartitionRequest, version: int, names: Names) -> Parts[P
         if name is None:
             yield
             continue
-        for one in topic.partitions:
-            partition = TopicPartition(name, one.partition_index)
-            state = _state(one, broker)
+        for partition_request in topic.partitions:
+            partition = TopicPartition(name, partition_request.partition_index)
+            state = _state(partition_request, broker)
             if state.recovery in (RECOVERED, RECOVERING):
                 proposals[partition] = state
             else:
                 refused[partition] = AlteredPartition(ErrorCode.INVALID_REQUEST)
             if version >= WITH_EPOCHS_FROM:
-                epochs[partition] = {BrokerId(each.broker_id): each.broker_epoch for each in one.new_isr_with_epochs}
+                epochs[partition] = {
+                    BrokerId(broker_state.broker_id): broker_state.broker_epoch
+                    for broker_state in partition_request.new_isr_with_epochs
+                }
             yield
         yield
     return ParsedAlterPartition(AlterPartitions(broker, request.broker_epoch, proposals, epochs), refused)
@@ -138,12 +141,12 @@ def _name(topic: RequestTopicData, version: int, names: Names) -> TopicName | No
     return names.get(topic.topic_id) if version >= BY_ID_FROM else TopicName(topic.topic_name)
 
 
-def _state(one: RequestPartitionData, leader: BrokerId) -> LeaderAndIsr:
-    isr = one.new_isr or [member.broker_id for member in one.new_isr_with_epochs]
+def _state(partition_request: RequestPartitionData, leader: BrokerId) -> LeaderAndIsr:
+    isr = partition_request.new_isr or [member.broker_id for member in partition_request.new_isr_with_epochs]
     return LeaderAndIsr(
         leader,
-        LeaderEpoch(one.leader_epoch),
+        LeaderEpoch(partition_request.leader_epoch),
         tuple(map(BrokerId, isr)),
-        one.leader_recovery_state,
-        partition_epoch=one.partition_epoch,
+        partition_request.leader_recovery_state,
+        partition_epoch=partition_request.partition_epoch,
     )

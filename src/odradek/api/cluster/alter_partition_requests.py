@@ -36,13 +36,13 @@ class AlterPartitionResult(NamedTuple):
 
 def topic_ids_of(proposed: Iterable[ProposedIsr]) -> TopicIds:
     """Return the ids of the topics, as their logs have them, without topics that have none."""
-    found = {one.leading.name.topic: one.leading.log.topic_id for one in proposed}
+    found = {proposed_isr.leading.name.topic: proposed_isr.leading.log.topic_id for proposed_isr in proposed}
     return {name: topic_id for name, topic_id in found.items() if topic_id is not None}
 
 
 def version_for(proposed: Iterable[ProposedIsr], topic_ids: TopicIds, newest: int) -> int:
     """Return the version to send: one with names if a topic has no id (created before Kafka 2.8)."""
-    has_ids = all(topic_ids.get(one.leading.name.topic, ZERO_UUID) != ZERO_UUID for one in proposed)
+    has_ids = all(topic_ids.get(proposed_isr.leading.name.topic, ZERO_UUID) != ZERO_UUID for proposed_isr in proposed)
     return newest if has_ids else min(newest, BY_ID_FROM - 1)
 
 
@@ -51,18 +51,18 @@ def to_message(
 ) -> AlterPartitionRequest:
     """Return the message, with each topic once; the broker is the leader of the partitions."""
     topics: dict[TopicName, RequestTopicData] = {}
-    for one in proposed:
-        name = one.leading.name
+    for proposed_isr in proposed:
+        name = proposed_isr.leading.name
         topic = topics.get(name.topic)
         if topic is None:
             topic_id = topic_ids.get(name.topic, ZERO_UUID)
             topic = topics[name.topic] = RequestTopicData(topic_name=name.topic, topic_id=topic_id, partitions=[])
-        topic.partitions.append(_partition(name.partition, one, version))
+        topic.partitions.append(_partition(name.partition, proposed_isr, version))
     return AlterPartitionRequest(broker_id=broker, broker_epoch=broker_epoch, topics=list(topics.values()))
 
 
-def _partition(index: int, one: ProposedIsr, version: int) -> RequestPartitionData:
-    state = one.proposal
+def _partition(index: int, proposed_isr: ProposedIsr, version: int) -> RequestPartitionData:
+    state = proposed_isr.proposal
     partition = RequestPartitionData(
         partition_index=index, leader_epoch=state.leader_epoch, partition_epoch=state.partition_epoch
     )
@@ -71,7 +71,7 @@ def _partition(index: int, one: ProposedIsr, version: int) -> RequestPartitionDa
     if version < WITH_EPOCHS_FROM:
         partition.new_isr = list(state.isr)
         return partition
-    members = zip(state.isr, one.broker_epochs, strict=True)
+    members = zip(state.isr, proposed_isr.broker_epochs, strict=True)
     partition.new_isr_with_epochs = [BrokerState(broker_id=member, broker_epoch=epoch) for member, epoch in members]
     return partition
 
@@ -87,15 +87,15 @@ def from_response(
         return [AlterPartitionResult(error_code(response.error_code))] * len(proposed)
     by_id = version >= BY_ID_FROM
     found = {
-        (topic.topic_id if by_id else topic.topic_name, one.partition_index): one
+        (topic.topic_id if by_id else topic.topic_name, partition_response.partition_index): partition_response
         for topic in response.topics
-        for one in topic.partitions
+        for partition_response in topic.partitions
     }
     answers = []
-    for one in proposed:
-        name = one.leading.name
+    for proposed_isr in proposed:
+        name = proposed_isr.leading.name
         topic = topic_ids.get(name.topic, ZERO_UUID) if by_id else name.topic
-        answers.append(_result(one.proposal, found.get((topic, name.partition))))
+        answers.append(_result(proposed_isr.proposal, found.get((topic, name.partition))))
     return answers
 
 
@@ -117,8 +117,11 @@ def _result(proposal: LeaderAndIsr, partition_response: ResponsePartitionData | 
 
 def to_event(proposed: Sequence[ProposedIsr], broker: BrokerId, broker_epoch: int) -> AlterPartitions:
     """Return the content of the newest message version as an event for this broker's own controller."""
-    proposals = {one.leading.name: one.proposal for one in proposed}
-    epochs = {one.leading.name: dict(zip(one.proposal.isr, one.broker_epochs, strict=True)) for one in proposed}
+    proposals = {proposed_isr.leading.name: proposed_isr.proposal for proposed_isr in proposed}
+    epochs = {
+        proposed_isr.leading.name: dict(zip(proposed_isr.proposal.isr, proposed_isr.broker_epochs, strict=True))
+        for proposed_isr in proposed
+    }
     return AlterPartitions(broker, broker_epoch, proposals, epochs)
 
 
@@ -127,5 +130,5 @@ def from_event(proposed: Iterable[ProposedIsr], event: AlterPartitions) -> list[
     if event.error:
         return [AlterPartitionResult(event.error) for _ in proposed]
     assert event.answer is not None, "an event without an error has a result"
-    answers = (event.answer[one.leading.name] for one in proposed)
+    answers = (event.answer[proposed_isr.leading.name] for proposed_isr in proposed)
     return [AlterPartitionResult(answer.error, answer.state) for answer in answers]

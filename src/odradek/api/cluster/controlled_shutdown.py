@@ -33,8 +33,8 @@ def handle(call: Call, body: ControlledShutdownRequest) -> Slices:
     if event.error:
         raise Refused(event.error)
     remaining = []
-    for number, one in enumerate(event.answer or (), 1):
-        remaining.append(_remaining(topic_name=one.topic, partition_index=one.partition))
+    for number, partition in enumerate(event.answer or (), 1):
+        remaining.append(_remaining(topic_name=partition.topic, partition_index=partition.partition))
         if not number % CHEAP:
             yield PAUSE
     answer = ControlledShutdownResponse(error_code=ErrorCode.NONE, remaining_partitions=remaining)
@@ -59,4 +59,7 @@ def from_response(response: ControlledShutdownResponse) -> list[TopicPartition]:
     """Return the partitions that the broker still leads. Raise Refused with the response's error."""
     if response.error_code:
         raise Refused(error_code(response.error_code))
-    return [TopicPartition(TopicName(one.topic_name), one.partition_index) for one in response.remaining_partitions]
+    return [
+        TopicPartition(TopicName(partition.topic_name), partition.partition_index)
+        for partition in response.remaining_partitions
+    ]

@@ -67,19 +67,21 @@ def fetch_version(request: ReplicaFetch, newest: int) -> int:
 def fetch_message(request: ReplicaFetch, settings: FetchSettings, version: int) -> FetchRequest:
     """Return the message, with each topic once."""
     topics: dict[tuple[TopicName, Uuid], FetchTopic] = {}
-    for one in request.named:
-        assert isinstance(one.ask, Fetch), "a fetch session contains nothing else"
-        name, key = one.name, (one.name.topic, one.topic_id)
+    for partition_request in request.named:
+        assert isinstance(partition_request.ask, Fetch), "a fetch session contains nothing else"
+        name, key = partition_request.name, (partition_request.name.topic, partition_request.topic_id)
         topic = topics.get(key)
         if topic is None:
-            topic = topics[key] = FetchTopic(topic=name.topic, topic_id=one.topic_id, partitions=[])
+            topic = topics[key] = FetchTopic(topic=name.topic, topic_id=partition_request.topic_id, partitions=[])
         topic.partitions.append(
             FetchPartition(
                 partition=name.partition,
-                current_leader_epoch=one.following.epoch,
-                fetch_offset=one.ask.offset,
-                last_fetched_epoch=one.ask.last_fetched_epoch if version >= LAST_FETCHED_EPOCH_SINCE else -1,
-                log_start_offset=one.log_start,
+                current_leader_epoch=partition_request.following.epoch,
+                fetch_offset=partition_request.ask.offset,
+                last_fetched_epoch=partition_request.ask.last_fetched_epoch
+                if version >= LAST_FETCHED_EPOCH_SINCE
+                else -1,
+                log_start_offset=partition_request.log_start,
                 partition_max_bytes=settings.partition_max_bytes,
             )
         )
@@ -102,12 +104,14 @@ def fetch_message(request: ReplicaFetch, settings: FetchSettings, version: int) 
 
 def _forgotten_topics(forgotten: Iterable[PartitionRequest]) -> list[ForgottenTopic]:
     topics: dict[tuple[TopicName, Uuid], ForgottenTopic] = {}
-    for one in forgotten:
-        key = one.name.topic, one.topic_id
+    for partition_request in forgotten:
+        key = partition_request.name.topic, partition_request.topic_id
         topic = topics.get(key)
         if topic is None:
-            topic = topics[key] = ForgottenTopic(topic=one.name.topic, topic_id=one.topic_id, partitions=[])
-        topic.partitions.append(one.name.partition)
+            topic = topics[key] = ForgottenTopic(
+                topic=partition_request.name.topic, topic_id=partition_request.topic_id, partitions=[]
+            )
+        topic.partitions.append(partition_request.name.partition)
     return list(topics.values())
 
 
@@ -118,8 +122,8 @@ def fetch_results(
     for topic in response.responses:
         name = names.get(topic.topic_id) if version >= BY_ID_SINCE else TopicName(topic.topic)
         if name is not None:
-            for one in topic.partitions:
-                yield TopicPartition(name, one.partition_index), _fetch_result(one)
+            for partition_data in topic.partitions:
+                yield TopicPartition(name, partition_data.partition_index), _fetch_result(partition_data)
 
 
 def _fetch_result(data: PartitionData) -> Fetched:
@@ -140,14 +144,14 @@ def _fetch_result(data: PartitionData) -> Fetched:
 
 def epochs_message(request: LeaderEpochsRequest, broker: BrokerId) -> OffsetForLeaderEpochRequest:
     topics: dict[TopicName, OffsetForLeaderTopic] = {}
-    for name, one in request.named.items():
-        assert isinstance(one.ask, OffsetsForLeaderEpoch), "the request is an OffsetForLeaderEpoch"
+    for name, partition_request in request.named.items():
+        assert isinstance(partition_request.ask, OffsetsForLeaderEpoch), "the request is an OffsetForLeaderEpoch"
         topic = topics.setdefault(name.topic, OffsetForLeaderTopic(topic=name.topic, partitions=[]))
         topic.partitions.append(
             OffsetForLeaderPartition(
                 partition=name.partition,
-                current_leader_epoch=one.following.epoch,
-                leader_epoch=one.ask.leader_epoch,
+                current_leader_epoch=partition_request.following.epoch,
+                leader_epoch=partition_request.ask.leader_epoch,
             )
         )
     return OffsetForLeaderEpochRequest(replica_id=broker, topics=list(topics.values()))
@@ -155,9 +159,13 @@ def epochs_message(request: LeaderEpochsRequest, broker: BrokerId) -> OffsetForL
 
 def epoch_ends(response: OffsetForLeaderEpochResponse) -> Iterator[tuple[TopicPartition, ErrorCode, EpochEnd]]:
     for topic in response.topics:
-        for one in topic.partitions:
-            end = EpochEnd(LeaderEpoch(one.leader_epoch), Offset(one.end_offset))
-            yield TopicPartition(TopicName(topic.topic), one.partition), error_code(one.error_code), end
+        for partition_result in topic.partitions:
+            end = EpochEnd(LeaderEpoch(partition_result.leader_epoch), Offset(partition_result.end_offset))
+            yield (
+                TopicPartition(TopicName(topic.topic), partition_result.partition),
+                error_code(partition_result.error_code),
+                end,
+            )
 
 
 # ListOffsets.
@@ -165,11 +173,13 @@ def epoch_ends(response: OffsetForLeaderEpochResponse) -> Iterator[tuple[TopicPa
 
 def offsets_message(request: LeaderOffsetsRequest, broker: BrokerId, timestamp: int) -> ListOffsetsRequest:
     topics: dict[TopicName, ListOffsetsTopic] = {}
-    for name, one in request.named.items():
+    for name, partition_request in request.named.items():
         topic = topics.setdefault(name.topic, ListOffsetsTopic(name=name.topic, partitions=[]))
         topic.partitions.append(
             ListOffsetsPartition(
-                partition_index=name.partition, current_leader_epoch=one.following.epoch, timestamp=timestamp
+                partition_index=name.partition,
+                current_leader_epoch=partition_request.following.epoch,
+                timestamp=timestamp,
             )
         )
     return ListOffsetsRequest(replica_id=broker, topics=list(topics.values()))
@@ -177,9 +187,9 @@ def offsets_message(request: LeaderOffsetsRequest, broker: BrokerId, timestamp: 
 
 def offsets(response: ListOffsetsResponse) -> Iterator[tuple[TopicPartition, ErrorCode, Offset]]:
     for topic in response.topics:
-        for one in topic.partitions:
-            name = TopicPartition(TopicName(topic.name), one.partition_index)
-            yield name, error_code(one.error_code), Offset(one.offset)
+        for partition_result in topic.partitions:
+            name = TopicPartition(TopicName(topic.name), partition_result.partition_index)
+            yield name, error_code(partition_result.error_code), Offset(partition_result.offset)
 
 
 def both_offsets(

@@ -64,13 +64,16 @@ def refuse(call: Call, body: LeaderAndIsrRequest, code: ErrorCode) -> LeaderAndI
     if call.version >= ANSWERED_BY_ID_FROM:
         topics = [
             LeaderAndIsrTopicError(
-                topic_id=topic.topic_id, partition_errors=[_refused("", one, code) for one in topic.partition_states]
+                topic_id=topic.topic_id,
+                partition_errors=[_refused("", state, code) for state in topic.partition_states],
             )
             for topic in body.topic_states
         ]
         return LeaderAndIsrResponse(error_code=code, topics=topics)
-    refused = [_refused(one.topic_name, one, code) for one in body.ungrouped_partition_states]
-    refused += [_refused(topic.topic_name, one, code) for topic in body.topic_states for one in topic.partition_states]
+    refused = [_refused(state.topic_name, state, code) for state in body.ungrouped_partition_states]
+    refused += [
+        _refused(topic.topic_name, state, code) for topic in body.topic_states for state in topic.partition_states
+    ]
     return LeaderAndIsrResponse(error_code=code, partition_errors=refused)
 
 
@@ -82,26 +85,28 @@ def _answer(become: BecomeLeaderOrFollower, failed: Errors, version: int) -> Par
     if version >= ANSWERED_BY_ID_FROM:
         topics = yield from _by_id(become.partitions, become.topic_ids, failed)
         return LeaderAndIsrResponse(error_code=ErrorCode.NONE, topics=topics)
-    ends = []
-    for number, one in enumerate(become.partitions, 1):
-        code = failed.get(one, ErrorCode.NONE)
-        ends.append(_error(topic_name=one.topic, partition_index=one.partition, error_code=code))
+    partition_errors = []
+    for number, partition in enumerate(become.partitions, 1):
+        code = failed.get(partition, ErrorCode.NONE)
+        partition_errors.append(
+            _error(topic_name=partition.topic, partition_index=partition.partition, error_code=code)
+        )
         if not number % CHEAP:
             yield
-    return LeaderAndIsrResponse(error_code=ErrorCode.NONE, partition_errors=ends)
+    return LeaderAndIsrResponse(error_code=ErrorCode.NONE, partition_errors=partition_errors)
 
 
 def _by_id(
     partitions: Iterable[TopicPartition], ids: Mapping[TopicName, Uuid], failed: Errors
 ) -> Parts[list[LeaderAndIsrTopicError]]:
     topics: dict[Uuid, LeaderAndIsrTopicError] = {}
-    for number, one in enumerate(partitions, 1):
-        topic_id = ids.get(one.topic, ZERO_UUID)
+    for number, partition in enumerate(partitions, 1):
+        topic_id = ids.get(partition.topic, ZERO_UUID)
         topic = topics.get(topic_id)
         if topic is None:
             topic = topics[topic_id] = LeaderAndIsrTopicError(topic_id=topic_id, partition_errors=[])
-        code = failed.get(one, ErrorCode.NONE)
-        topic.partition_errors.append(_error(partition_index=one.partition, error_code=code))
+        code = failed.get(partition, ErrorCode.NONE)
+        topic.partition_errors.append(_error(partition_index=partition.partition, error_code=code))
         if not number % CHEAP:
             yield
     return list(topics.values())
@@ -161,8 +166,10 @@ def from_message(request: LeaderAndIsrRequest, listener: str = PLAINTEXT) -> Bec
 def parse(request: LeaderAndIsrRequest, listener: str) -> Parts[BecomeLeaderOrFollower]:
     """Return the controller's request, without topics that have no id, as in older requests."""
 
-    def leader(one: LeaderAndIsrLiveLeader) -> BrokerInfo:
-        return BrokerInfo(BrokerId(one.broker_id), (Endpoint(listener, one.host_name, one.port),))
+    def leader(live_leader: LeaderAndIsrLiveLeader) -> BrokerInfo:
+        return BrokerInfo(
+            BrokerId(live_leader.broker_id), (Endpoint(listener, live_leader.host_name, live_leader.port),)
+        )
 
     partitions, ids = yield from states_and_ids(request, _assigned)
     return BecomeLeaderOrFollower(partitions, ids, (yield from each(request.live_leaders, leader)))
@@ -182,11 +189,11 @@ def errors(become: BecomeLeaderOrFollower, response: LeaderAndIsrResponse) -> Er
     """Return the partitions for which the broker failed."""
     names = {topic_id: name for name, topic_id in become.topic_ids.items()}
     return errors_by_partition(
-        [(one.topic_name, one) for one in response.partition_errors]
+        [(error.topic_name, error) for error in response.partition_errors]
         + [
-            (names[topic.topic_id], one)
+            (names[topic.topic_id], error)
             for topic in response.topics
             if topic.topic_id in names
-            for one in topic.partition_errors
+            for error in topic.partition_errors
         ]
     )

@@ -48,26 +48,32 @@ def handle(call: Call, body: StopReplicaRequest) -> Slices:
         valid, refused = yield from valid_partitions(stop.partitions, {}, no_error)
         sent.append(to_broker(call, body, stop._replace(partitions=valid)))
         all_refused.append(refused)
-    promises = [queries.told.submit_question(one) for one in sent]
-    ends = []
+    promises = [queries.told.submit_question(request) for request in sent]
+    partition_errors = []
     for stop, refused, promise in zip(stops, all_refused, promises, strict=True):
         failed = {**(yield from await_result(promise, call)), **refused}
-        for number, one in enumerate(stop.partitions, 1):
-            code = failed.get(one, ErrorCode.NONE)
-            ends.append(_error(topic_name=one.topic, partition_index=one.partition, error_code=code))
+        for number, partition in enumerate(stop.partitions, 1):
+            code = failed.get(partition, ErrorCode.NONE)
+            partition_errors.append(
+                _error(topic_name=partition.topic, partition_index=partition.partition, error_code=code)
+            )
             if not number % CHEAP:
                 yield PAUSE
-    return by_length(StopReplicaResponse(error_code=ErrorCode.NONE, partition_errors=ends), len(ends))
+    return by_length(
+        StopReplicaResponse(error_code=ErrorCode.NONE, partition_errors=partition_errors), len(partition_errors)
+    )
 
 
 def refuse(call: Call, body: StopReplicaRequest, code: ErrorCode) -> StopReplicaResponse:
     named = () if code in STALE else _named(body)
-    refused = [_error(topic_name=one.topic, partition_index=one.partition, error_code=code) for one in named]
+    refused = [
+        _error(topic_name=partition.topic, partition_index=partition.partition, error_code=code) for partition in named
+    ]
     return StopReplicaResponse(error_code=code, partition_errors=refused)
 
 
 def _named(body: StopReplicaRequest) -> Iterator[TopicPartition]:
-    return (one for one, _, _ in _requested_partitions(body))
+    return (partition for partition, _, _ in _requested_partitions(body))
 
 
 def to_message(sent: ControlRequest, stop: StopReplicas, version: int) -> StopReplicaRequest:
@@ -86,14 +92,19 @@ def to_message(sent: ControlRequest, stop: StopReplicas, version: int) -> StopRe
             for partition, epoch in stop.partitions.items()
         }
         request.topic_states = [
-            StopReplicaTopicState(topic_name=name, partition_states=some) for name, some in by_topic(states).items()
+            StopReplicaTopicState(topic_name=name, partition_states=states_of_topic)
+            for name, states_of_topic in by_topic(states).items()
         ]
     elif version >= GROUPED_FROM:
         indexes = by_topic({partition: partition.partition for partition in stop.partitions})
-        request.topics = [StopReplicaTopicV1(name=name, partition_indexes=some) for name, some in indexes.items()]
+        request.topics = [
+            StopReplicaTopicV1(name=name, partition_indexes=indexes_of_topic)
+            for name, indexes_of_topic in indexes.items()
+        ]
     else:
         request.ungrouped_partitions = [
-            StopReplicaPartitionV0(topic_name=one.topic, partition_index=one.partition) for one in stop.partitions
+            StopReplicaPartitionV0(topic_name=partition.topic, partition_index=partition.partition)
+            for partition in stop.partitions
         ]
     return request
 
@@ -128,10 +139,10 @@ def _requested_partitions(request: StopReplicaRequest) -> Iterator[tuple[TopicPa
             yield TopicPartition(name, index), NO_EPOCH, deletes
     for states in request.topic_states:
         name = TopicName(states.topic_name)
-        for one in states.partition_states:
-            yield TopicPartition(name, one.partition_index), LeaderEpoch(one.leader_epoch), one.delete_partition
+        for state in states.partition_states:
+            yield TopicPartition(name, state.partition_index), LeaderEpoch(state.leader_epoch), state.delete_partition
 
 
 def errors(response: StopReplicaResponse) -> Errors:
     """Return the partitions for which the broker failed."""
-    return errors_by_partition((one.topic_name, one) for one in response.partition_errors)
+    return errors_by_partition((error.topic_name, error) for error in response.partition_errors)

@@ -71,16 +71,19 @@ def to_message(sent: ControlRequest, update: UpdateMetadata, version: int) -> Up
 
 
 def _live_broker(broker: BrokerInfo) -> UpdateMetadataBroker:
-    first = next((one for one in broker.endpoints if one.protocol == PLAINTEXT), broker.endpoints[0])
+    first = next((endpoint for endpoint in broker.endpoints if endpoint.protocol == PLAINTEXT), broker.endpoints[0])
     return UpdateMetadataBroker(
         id=broker.id,
         v0_host=first.host,
         v0_port=first.port,
         endpoints=[
             UpdateMetadataEndpoint(
-                port=one.port, host=one.host, listener=one.listener, security_protocol=_number(one.protocol)
+                port=endpoint.port,
+                host=endpoint.host,
+                listener=endpoint.listener,
+                security_protocol=_number(endpoint.protocol),
             )
-            for one in broker.endpoints
+            for endpoint in broker.endpoints
         ],
         rack=broker.rack,
     )

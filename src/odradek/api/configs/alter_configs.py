@@ -41,7 +41,7 @@ _resource_response = response_maker(AlterConfigsResourceResponse)
 
 
 def _keys(resource: AlterConfigsResource) -> list[Key]:
-    return [(one.name, Operation.SET, one.value) for one in resource.configs]
+    return [(config.name, Operation.SET, config.value) for config in resource.configs]
 
 
 def _answer(responses: list[AlterConfigsResourceResponse]) -> AlterConfigsResponse:

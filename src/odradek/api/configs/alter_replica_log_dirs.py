@@ -39,7 +39,7 @@ def _answer(call: Call, body: AlterReplicaLogDirsRequest) -> Parts[AlterReplicaL
             for index in topic.partitions:
                 targets[TopicPartition(TopicName(topic.name), index)] = directory.path
                 yield
-    directories = {one.path: one for one in log_dirs(call.broker.storage)}
+    directories = {log_dir.path: log_dir for log_dir in log_dirs(call.broker.storage)}
     results: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
     for name, path in targets.items():
         code = _alter(call, name, directories.get(path))
@@ -48,7 +48,10 @@ def _answer(call: Call, body: AlterReplicaLogDirsRequest) -> Parts[AlterReplicaL
         yield
     return AlterReplicaLogDirsResponse(
         throttle_time_ms=0,
-        results=[AlterReplicaLogDirTopicResult(topic_name=topic, partitions=each) for topic, each in results.items()],
+        results=[
+            AlterReplicaLogDirTopicResult(topic_name=topic, partitions=partitions)
+            for topic, partitions in results.items()
+        ],
     )
 
 

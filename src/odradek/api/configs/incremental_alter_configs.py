@@ -38,7 +38,7 @@ _resource_response = response_maker(AlterConfigsResourceResponse)
 
 
 def _keys(resource: AlterConfigsResource) -> list[Key]:
-    return [(one.name, one.config_operation, one.value) for one in resource.configs]
+    return [(config.name, config.config_operation, config.value) for config in resource.configs]
 
 
 def _answer(responses: list[AlterConfigsResourceResponse]) -> IncrementalAlterConfigsResponse:

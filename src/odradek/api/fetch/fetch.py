@@ -28,7 +28,7 @@ from collections.abc import Generator
 from typing import TypeAlias
 
 from odradek.api.fetch.delayed_fetch import DelayedFetch
-from odradek.api.fetch.fetch_answer import failed
+from odradek.api.fetch.fetch_answer import error_result
 from odradek.api.fetch.fetch_read import FetchRead
 from odradek.api.fetch.follower_fetch import follower_of
 from odradek.api.request.admission import Admission
@@ -142,7 +142,9 @@ def refuse(call: Call, body: FetchRequest, code: ErrorCode) -> FetchResponse:
         return FetchResponse(error_code=code, responses=[])
     parts = ((topic.topic, part.partition) for topic in body.topics for part in topic.partitions)
     return FetchResponse(
-        responses=[FetchableTopicResponse(topic=topic, partitions=[failed(index, code)]) for topic, index in parts]
+        responses=[
+            FetchableTopicResponse(topic=topic, partitions=[error_result(index, code)]) for topic, index in parts
+        ]
     )
 
 
@@ -164,8 +166,8 @@ def _new_context(call: Call, body: FetchRequest) -> Parts[FetchContext]:
     call.free_later(cached_partitions)
     for topic in body.topics:
         for part in topic.partitions:
-            one = cached_partition_of(topic, part, by_id)
-            cached_partitions[one.key] = one
+            cached_partition = cached_partition_of(topic, part, by_id)
+            cached_partitions[cached_partition.key] = cached_partition
             yield
     forgotten = []
     for forgotten_topic in body.forgotten_topics_data:
@@ -186,9 +188,9 @@ def _new_context(call: Call, body: FetchRequest) -> Parts[FetchContext]:
     session = context.session
     if session is not None and session.rules != (rules := _rules(call, body)):
         session.rules = rules
-        for one in list(session.wanted.values()):
-            if one.session is session:  # Another request may have forgotten it, or closed the session.
-                session.due[one] = None
+        for cached_partition in list(session.wanted.values()):
+            if cached_partition.session is session:  # Another request may have forgotten it, or closed the session.
+                session.due[cached_partition] = None
             yield
     return context
 

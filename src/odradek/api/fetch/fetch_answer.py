@@ -33,7 +33,7 @@ _partition_data = maker(PartitionData)
 Read: TypeAlias = list[tuple[CachedPartition, PartitionData]]
 
 
-def found(index: int, readable: LogReadInfo, read_committed: bool) -> PartitionData:
+def read_result(index: int, readable: LogReadInfo, read_committed: bool) -> PartitionData:
     """Return the result of a read of a partition."""
     return _partition_data(
         partition_index=index,
@@ -42,7 +42,8 @@ def found(index: int, readable: LogReadInfo, read_committed: bool) -> PartitionD
         last_stable_offset=readable.last_stable_offset,
         log_start_offset=readable.log_start_offset,
         aborted_transactions=[
-            AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset) for one in readable.aborted
+            AbortedTransaction(producer_id=transaction.producer_id, first_offset=transaction.first_offset)
+            for transaction in readable.aborted
         ]
         if read_committed
         else None,
@@ -50,7 +51,7 @@ def found(index: int, readable: LogReadInfo, read_committed: bool) -> PartitionD
     )
 
 
-def diverging(
+def diverging_result(
     partition: Partition, index: int, divergence: tuple[LeaderEpoch, Offset], read_committed: bool
 ) -> PartitionData:
     """Return the result for a reader whose log diverges from some offset on (KIP-595)."""
@@ -61,7 +62,7 @@ def diverging(
     return data
 
 
-def redirected(partition: Partition, index: int, preferred: BrokerId) -> PartitionData:
+def redirect_result(partition: Partition, index: int, preferred: BrokerId) -> PartitionData:
     """Return the result that names another replica to read from (KIP-392)."""
     data = _without_records(partition, index)
     data.preferred_read_replica = preferred
@@ -80,7 +81,7 @@ def _without_records(partition: Partition, index: int) -> PartitionData:
     )
 
 
-def failed(index: int, code: ErrorCode) -> PartitionData:
+def error_result(index: int, code: ErrorCode) -> PartitionData:
     aborted: list[AbortedTransaction] | None = [] if code in _NEVER_READ else None
     return PartitionData(
         partition_index=index, error_code=code, high_watermark=-1, aborted_transactions=aborted, records=NO_RECORDS

@@ -7,7 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from odradek.api.fetch.fetch_answer import Read, diverging, failed, found, is_final, redirected, respond, size_of
+from odradek.api.fetch.fetch_answer import (
+    Read,
+    diverging_result,
+    error_result,
+    is_final,
+    read_result,
+    redirect_result,
+    respond,
+    size_of,
+)
 from odradek.api.fetch.fetch_params import FetchParams
 from odradek.api.fetch.follower_fetch import is_caught_up, record_position
 from odradek.api.request.call import Call
@@ -241,10 +250,10 @@ class FetchRead:
             else:
                 preferred = params.preferred(partition, cached_partition.fetch_offset)
                 if preferred is not None:
-                    return redirected(partition, index, preferred)
+                    return redirect_result(partition, index, preferred)
             divergence = partition.diverging_epoch(cached_partition.last_fetched_epoch, cached_partition.fetch_offset)
             if divergence is not None:
-                return diverging(partition, index, divergence, params.read_committed)
+                return diverging_result(partition, index, divergence, params.read_committed)
             if follower is not None and self._records_position:
                 record_position(self.broker, partition, follower, cached_partition, self._now)
             readable = partition.read(
@@ -255,9 +264,9 @@ class FetchRead:
                 cached=cached,
                 to_end=follower is not None,
             )
-            return found(index, readable, params.read_committed)
+            return read_result(index, readable, params.read_committed)
         except Refused as refused:
-            data = failed(index, refused.code)
+            data = error_result(index, refused.code)
             if self._names_leader and partition is not None and refused.code in _RETURNS_LEADER:
                 info = partition.info
                 data.current_leader = LeaderIdAndEpoch(leader_id=info.leader, leader_epoch=info.leader_epoch)

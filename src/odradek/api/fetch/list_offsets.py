@@ -61,7 +61,7 @@ SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING
 EPOCHS_SINCE = 4
 OFFSET_NOT_AVAILABLE_SINCE = 5
 CONSUMER, DEBUGGING_CONSUMER = -1, -2  # The replica ids of clients that are not brokers.
-_partition_found = maker(ListOffsetsPartitionResponse)
+_partition_response = maker(ListOffsetsPartitionResponse)
 NOT_FOUND = (NO_TIMESTAMP, NO_OFFSET, NO_EPOCH)
 
 TimestampAndOffset = tuple[TimestampMs, Offset, int]
@@ -149,10 +149,10 @@ def _parts(
         elif len(parts) > 1:
             found.append(_refused(index, ErrorCode.INVALID_REQUEST))
         else:
-            one = _partition(call, name, parts[0], reader)
-            found.append(one)
-            if isinstance(one, PendingLookup):
-                questions.append(one.question)
+            part = _partition(call, name, parts[0], reader)
+            found.append(part)
+            if isinstance(part, PendingLookup):
+                questions.append(part.question)
         yield
     return found
 
@@ -160,14 +160,14 @@ def _parts(
 def _partition(call: Call, topic: TopicName, part: ListOffsetsPartition, reader: Reader) -> Part:
     try:
         partition = _replica(call, topic, part, reader)
-        place = _place(call, partition, part.timestamp, reader)
-        if isinstance(place, Question):
-            if not place.is_answered:
-                return PendingLookup(part, place, reader)
-            place = _lookup_result(call, place, reader)
+        position = _look_up(call, partition, part.timestamp, reader)
+        if isinstance(position, Question):
+            if not position.is_answered:
+                return PendingLookup(part, position, reader)
+            position = _lookup_result(call, position, reader)
     except Refused as refused:
         return _refused(part.partition_index, refused.code)
-    return _found(call, part, place)
+    return _found_response(call, part, position)
 
 
 def _replica(call: Call, topic: TopicName, part: ListOffsetsPartition, reader: Reader) -> Partition:
@@ -205,10 +205,10 @@ def _lookup_response(call: Call, topic: TopicName, pending: PendingLookup) -> Li
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
                 f"{topic}-{part.partition_index} was deleted or recreated during the lookup",
             )
-        place = _lookup_result(call, question, reader)
+        position = _lookup_result(call, question, reader)
     except Refused as refused:
         return _refused(part.partition_index, refused.code)
-    return _found(call, part, place)
+    return _found_response(call, part, position)
 
 
 def _lookup_result(call: Call, question: Question, reader: Reader) -> TimestampAndOffset:
@@ -223,9 +223,11 @@ def _lookup_result(call: Call, question: Question, reader: Reader) -> TimestampA
     return found
 
 
-def _found(call: Call, part: ListOffsetsPartition, place: TimestampAndOffset) -> ListOffsetsPartitionResponse:
-    timestamp, offset, epoch = place
-    return _partition_found(
+def _found_response(
+    call: Call, part: ListOffsetsPartition, position: TimestampAndOffset
+) -> ListOffsetsPartitionResponse:
+    timestamp, offset, epoch = position
+    return _partition_response(
         partition_index=part.partition_index,
         error_code=ErrorCode.NONE,
         timestamp=timestamp,
@@ -238,7 +240,7 @@ def _refused(index: int, code: ErrorCode) -> ListOffsetsPartitionResponse:
     return ListOffsetsPartitionResponse(partition_index=index, error_code=code)
 
 
-def _place(call: Call, partition: Partition, timestamp: int, reader: Reader) -> TimestampAndOffset | Question:
+def _look_up(call: Call, partition: Partition, timestamp: int, reader: Reader) -> TimestampAndOffset | Question:
     if call.version < SINCE.get(timestamp, 0) or timestamp < EARLIEST_PENDING_UPLOAD:
         raise Refused(
             ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} is not supported in version {call.version}"

@@ -138,7 +138,7 @@ def _read_all(fetch: _PlainFetchRequest, *, each_has_records: bool = False) -> l
 
 
 def _size_of(found: list[LogReadInfo]) -> int:
-    return sum([one.records.size for one in found])
+    return sum([info.records.size for info in found])
 
 
 class _PlainFetchRequest:
@@ -163,7 +163,9 @@ class _PlainFetchRequest:
         self.offsets = offsets
         # The session's partitions; the session may have ended before the answer is made.
         self.cached_partitions = (
-            [] if session is None else [session.wanted[one.key] for one in template.cached_partitions]
+            []
+            if session is None
+            else [session.wanted[cached_partition.key] for cached_partition in template.cached_partitions]
         )
 
     def call(self) -> Call:
@@ -207,9 +209,9 @@ class _PlainFetchRequest:
         """Return the answer's frame with the data read of each partition."""
         rows: list[tuple[int, ...]] = []
         records: list[Splice] = []
-        for one in found:
-            rows.append((one.high_watermark, one.last_stable_offset, one.log_start_offset))
-            records.append(one.records)
+        for info in found:
+            rows.append((info.high_watermark, info.last_stable_offset, info.log_start_offset))
+            records.append(info.records)
         for number, cached_partition in enumerate(self.cached_partitions):
             cached_partition.remember_sent(found[number].high_watermark, found[number].log_start_offset)
         return self.template.answer.frame_with(self.request.correlation_id, rows, records)
@@ -233,7 +235,7 @@ def _partition(fetch: _PlainFetchRequest, number: int) -> Partition | None:
 
 def _has_all(session: FetchSession, template: FetchTemplate) -> bool:
     """Return whether the session has all partitions of the template."""
-    return all(one.key in session.wanted for one in template.cached_partitions)
+    return all(cached_partition.key in session.wanted for cached_partition in template.cached_partitions)
 
 
 def _read(  # noqa: PLR0917
@@ -301,7 +303,8 @@ class _DelayedPlainFetch:
     def _answer_in_full(self) -> Encoded:
         fetch = self._fetch
         cached_partitions = fetch.cached_partitions or [
-            one.at(offset) for one, offset in zip(fetch.template.cached_partitions, fetch.offsets, strict=True)
+            cached_partition.at(offset)
+            for cached_partition, offset in zip(fetch.template.cached_partitions, fetch.offsets, strict=True)
         ]
         context = FetchContext(cached_partitions, fetch.session, is_incremental=fetch.session is not None)
         return encode_response(fetch.request, answer_waiting(self._call, fetch.template.body, context))

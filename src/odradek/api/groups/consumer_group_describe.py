@@ -148,6 +148,8 @@ def _assignment(call: Call, *parts: Mapping[Uuid, Iterable[int]]) -> wire.Assign
     for topic in sorted({topic for part in parts for topic in part}):
         partitions = {partition for part in parts for partition in part.get(topic, ())}
         if topic in names:
-            one = wire.TopicPartitions(topic_id=topic, topic_name=names[topic], partitions=sorted(partitions))
-            listed.append(one)
+            topic_partitions = wire.TopicPartitions(
+                topic_id=topic, topic_name=names[topic], partitions=sorted(partitions)
+            )
+            listed.append(topic_partitions)
     return wire.Assignment(topic_partitions=listed)

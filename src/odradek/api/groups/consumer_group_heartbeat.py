@@ -85,8 +85,8 @@ def _request(call: Call, body: ConsumerGroupHeartbeatRequest) -> Heartbeat:
 def _owned(listed: list[wire.TopicPartitions]) -> Assignment:
     """Return the partitions that the member owns; the request may name a topic more than once."""
     owned: dict[Uuid, list[int]] = {}
-    for one in listed:
-        owned.setdefault(Uuid(one.topic_id), []).extend(one.partitions)
+    for topic_partitions in listed:
+        owned.setdefault(Uuid(topic_partitions.topic_id), []).extend(topic_partitions.partitions)
     return {topic: Partitions(partitions) for topic, partitions in owned.items()}
 
 

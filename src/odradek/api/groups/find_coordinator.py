@@ -81,9 +81,13 @@ def _answer(call: Call, body: FindCoordinatorRequest, detail: str = "") -> Parts
 def _response(call: Call, found: list[Coordinator]) -> FindCoordinatorResponse:
     if call.version >= MANY_KEYS_SINCE:
         return FindCoordinatorResponse(coordinators=found)
-    (one,) = found
+    (coordinator,) = found
     return FindCoordinatorResponse(
-        error_code=one.error_code, error_message=one.error_message, node_id=one.node_id, host=one.host, port=one.port
+        error_code=coordinator.error_code,
+        error_message=coordinator.error_message,
+        node_id=coordinator.node_id,
+        host=coordinator.host,
+        port=coordinator.port,
     )
 
 

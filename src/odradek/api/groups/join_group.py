@@ -95,7 +95,7 @@ def _takes_long(joined: JoinGroupResult) -> bool:
     members = joined.members
     if len(members) > REQUEST_ELEMENTS_INLINE_MAX:
         return True
-    return sum(len(one.metadata) for one in members) > ANSWER_BYTES_INLINE_MAX
+    return sum(len(member.metadata) for member in members) > ANSWER_BYTES_INLINE_MAX
 
 
 def _answer_in_thread(call: Call, joined: JoinGroupResult) -> Slices:
@@ -113,7 +113,7 @@ def _answer(call: Call, joined: JoinGroupResult) -> JoinGroupResponse:
         skip_assignment=joined.skip_assignment,
         member_id=joined.member_id,
         members=[
-            JoinGroupResponseMember(member_id=one.id, group_instance_id=one.instance_id, metadata=one.metadata)
-            for one in joined.members
+            JoinGroupResponseMember(member_id=member.id, group_instance_id=member.instance_id, metadata=member.metadata)
+            for member in joined.members
         ],
     )

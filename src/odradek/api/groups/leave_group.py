@@ -36,13 +36,15 @@ def handle(call: Call, body: LeaveGroupRequest) -> Slices:
     codes: list[ErrorCode] = []
     written: PendingWrite | None = None
     for start in range(0, max(len(members), 1), SLICE_ELEMENTS):
-        some = members[start : start + SLICE_ELEMENTS]
+        batch = members[start : start + SLICE_ELEMENTS]
         left = _leave(
-            call, body.group_id, [Leaver(one.member_id, one.group_instance_id, one.reason or "") for one in some]
+            call,
+            body.group_id,
+            [Leaver(member.member_id, member.group_instance_id, member.reason or "") for member in batch],
         )
         codes += left.codes
         written = left.written or written
-        yield from pauses(len(some))
+        yield from pauses(len(batch))
     if written is None:
         return (yield from _answer(call, members, codes))
     # The members have left even if the write fails: a group that could not be written becomes empty after a restart.
@@ -73,8 +75,8 @@ def _answer(call: Call, members: Sequence[MemberIdentity], codes: Sequence[Error
     if call.version < MANY_SINCE:
         return LeaveGroupResponse(error_code=codes[0])
     answers = []
-    for one, code in zip(members, codes, strict=True):
-        answers.append(_member(member_id=one.member_id, group_instance_id=one.group_instance_id, error_code=code))
+    for member, code in zip(members, codes, strict=True):
+        answers.append(_member(member_id=member.member_id, group_instance_id=member.group_instance_id, error_code=code))
         if not len(answers) % CHEAP:
             yield
     return LeaveGroupResponse(error_code=ErrorCode.NONE, members=answers)

@@ -120,9 +120,9 @@ def _answer(
 
 def response(codes: Codes) -> Parts[OffsetCommitResponse]:
     topics = []
-    for topic, some in codes.items():
+    for topic, partition_codes in codes.items():
         parts = []
-        for index, code in some:
+        for index, code in partition_codes:
             parts.append(_partition(partition_index=index, error_code=code))
             if not len(parts) % CHEAP:
                 yield

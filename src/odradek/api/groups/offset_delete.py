@@ -57,12 +57,12 @@ def _delete(
     codes: list[ErrorCode] = []
     written: PendingWrite | None = None
     for start in range(0, max(len(partitions.known), 1), SLICE_ELEMENTS):
-        some = partitions.known[start : start + SLICE_ELEMENTS]
-        places = [(topic.name, partition.partition_index) for _, topic, partition in some]
-        deleted = delete(call.broker.groups.shard_of(group_id), group_id, places, call.now)
+        batch = partitions.known[start : start + SLICE_ELEMENTS]
+        topic_partitions = [(topic.name, partition.partition_index) for _, topic, partition in batch]
+        deleted = delete(call.broker.groups.shard_of(group_id), group_id, topic_partitions, call.now)
         codes += deleted.codes
         written = deleted.written or written
-        yield from pauses(len(some))
+        yield from pauses(len(batch))
     return codes, written
 
 

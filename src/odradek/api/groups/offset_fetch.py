@@ -249,12 +249,12 @@ def _partition(index: int, fetched: CommittedOffset) -> OffsetFetchResponseParti
 def _shape_response(call: Call, answers: list[OffsetFetchResponseGroup]) -> Parts[OffsetFetchResponse]:
     if call.version >= MANY_GROUPS_SINCE:
         return _response(groups=answers)
-    (one,) = answers
+    (group,) = answers
     topics = []
-    for topic in one.topics:
+    for topic in group.topics:
         topics.append((yield from _shape_topic(topic)))
         yield
-    return _response(error_code=one.error_code, topics=topics)
+    return _response(error_code=group.error_code, topics=topics)
 
 
 def _shape_topic(topic: OffsetFetchResponseTopics) -> Parts[OffsetFetchResponseTopic]:

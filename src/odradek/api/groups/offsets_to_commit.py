@@ -35,8 +35,8 @@ def offsets_of(partitions: Partitions[P]) -> Iterator[OffsetAndMetadata]:
 
 def prepare_commit(partitions: Partitions[P], commit: LongCommit) -> Generator[Wait, Any, LongCommit]:
     """Add the offsets of existing partitions to the commit, encode it in a thread. Raise Refused."""
-    for place in offsets_of(partitions):
-        commit.add(place)
+    for offset in offsets_of(partitions):
+        commit.add(offset)
         yield PAUSE
     yield Work(commit.encode)
     return commit

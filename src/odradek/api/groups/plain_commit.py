@@ -65,18 +65,20 @@ def learn(broker: Broker, peer: Peer, request: Request, received: memoryview, bo
     count = len(partitions.known)
     if not 0 < count <= PARTITIONS_MAX or count != sum(len(topic.partitions) for topic in body.topics):
         return
-    places = list(offsets_of(partitions))
+    offsets = list(offsets_of(partitions))
     codes = whole(partitions.codes([ErrorCode.NONE] * count))
     length_max = broker.configs.int("offset.metadata.max.bytes")
-    if any(place.has_more_than(length_max) for place in places):
+    if any(offset.has_more_than(length_max) for offset in offsets):
         return
     with suppress(Refused):  # Raised if this broker does not coordinate the group.
         shard = broker.groups.shard_of(body.group_id, may_be_empty=True)
-        repeated = RepeatedCommit(shard, committer_of(body, version), places)
+        repeated = RepeatedCommit(shard, committer_of(body, version), offsets)
         template = CommitTemplate(version, repeated, partial(_respond, codes), broker)
         if not known.learn(numbers_of(version, body), received.tobytes(), template, count):
             known.give_up(kind)
 
 
 def _respond(codes: Codes, code: ErrorCode) -> OffsetCommitResponse:
-    return whole(response({topic: [(index, code) for index, _ in some] for topic, some in codes.items()}))
+    return whole(
+        response({topic: [(index, code) for index, _ in partition_codes] for topic, partition_codes in codes.items()})
+    )

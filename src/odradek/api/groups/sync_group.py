@@ -42,8 +42,8 @@ def _request(body: SyncGroupRequest) -> Parts[SyncGroup]:
     assignments: dict[str, bytes] = {}
     body.assignments.reverse()
     while body.assignments:  # Each one is freed as it is read, because freeing very many takes long.
-        one = body.assignments.pop()
-        assignments[one.member_id] = bytes(one.assignment)
+        assignment = body.assignments.pop()
+        assignments[assignment.member_id] = bytes(assignment.assignment)
         if not len(body.assignments) % CHEAP:
             yield
     return SyncGroup(

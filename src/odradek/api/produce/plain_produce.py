@@ -65,12 +65,12 @@ def _stage_several(
     Transactional batches join their transaction together.
     """
     staged: list[tuple[Leading, Batch]] = []
-    for known, one in zip(template.partitions, records, strict=True):
+    for known, partition_records in zip(template.partitions, records, strict=True):
         leading = known.find_leader(broker)
         if leading is None:
             return None
         try:
-            batch = admit_batch(leading.partition, one, template.version, now)
+            batch = admit_batch(leading.partition, partition_records, template.version, now)
         except Refused:
             return None
         if batch is None or batch.is_transactional:

@@ -53,7 +53,7 @@ class DelayedProduce:
     def parked(self, response: Response, now: Moment, timeout_ms: int) -> ParkedRequest[Response]:
         # The client's timeout is meant for replicas. Without a lower limit, a timeout of 0 would expire before any
         # sync.
-        if any(one.append.needs_sync or one.join is not None for one in self.pending):
+        if any(appended.append.needs_sync or appended.join is not None for appended in self.pending):
             timeout_ms = max(timeout_ms, SYNC_MS_MIN)
         return ParkedRequest(self, now.steady + timeout_ms, lambda: self._settle(response))
 

@@ -63,7 +63,9 @@ def _has_first_write(call: Call, topic: TopicProduceData) -> bool:
     if name is None:
         return False
     found = (call.broker.partitions.get(TopicPartition(name, part.index)) for part in topic.partition_data)
-    return any(one is not None and one.leading is not None and one.leading.is_new for one in found)
+    return any(
+        partition is not None and partition.leading is not None and partition.leading.is_new for partition in found
+    )
 
 
 def _name_of(call: Call, topic: TopicProduceData) -> TopicName | None:
@@ -166,7 +168,7 @@ def transactional_of(part: PartitionProduceData) -> list[BatchHeader]:
 
 def transactional_batches(body: ProduceRequest) -> list[BatchHeader]:
     """Return the headers of the transactional batches."""
-    return [one for topic in body.topic_data for part in topic.partition_data for one in transactional_of(part)]
+    return [header for topic in body.topic_data for part in topic.partition_data for header in transactional_of(part)]
 
 
 def transactional_partitions(call: Call, body: ProduceRequest) -> Iterator[tuple[Leading, PartitionProduceData]]:

@@ -105,11 +105,11 @@ def _stage_topic_in_slices(
         appended: list[ProducePartitionStatus] = []
         parts.append(stage_partition(call, body, part.index, admitted, appended, named_max, verified))
         call.broker.commit(call.now)  # Nothing stays staged while other requests run.
-        for one in appended:
-            if one.append.refused is not None:
-                one.fail(one.append.refused)
-            elif one.append.needs_sync or body.acks == ACKS_ALL:
-                waiting.add(one)
+        for status in appended:
+            if status.append.refused is not None:
+                status.fail(status.append.refused)
+            elif status.append.needs_sync or body.acks == ACKS_ALL:
+                waiting.add(status)
         if is_first:
             yield from pauses(FIRST_WRITE_PARTS)
         if leading is not None and ingress.is_particular(leading.partition.configs):

@@ -121,7 +121,8 @@ def error_response(index: int, refused: Refused, named_max: int = 0) -> Partitio
         base_offset=NO_OFFSET,
         log_append_time_ms=NO_TIMESTAMP,
         record_errors=[
-            BatchIndexAndErrorMessage(batch_index=one.place, batch_index_error_message=one.detail) for one in named
+            BatchIndexAndErrorMessage(batch_index=record_error.place, batch_index_error_message=record_error.detail)
+            for record_error in named
         ],
         error_message=refused.detail or None,
     )

@@ -88,7 +88,7 @@ def verify(call: Call, verification: Verification, *, retries: bool) -> Generato
 
 
 def _question(call: Call, body: ProduceRequest, transactional: list[BatchHeader]) -> Question | None:
-    header = next((one for one in transactional if one.has_producer_id), None)
+    header = next((batch for batch in transactional if batch.has_producer_id), None)
     if header is None or body.transactional_id is None:
         return None
     producer = ProducerIdAndEpoch(ProducerId(header.producer_id), ProducerEpoch(header.producer_epoch))

@@ -39,7 +39,7 @@ _SUPPORTED = {
         Operation.IDEMPOTENT_WRITE,
     ),
 }
-_ALL = {resource: sum(1 << one for one in operations) for resource, operations in _SUPPORTED.items()}
+_ALL = {resource: sum(1 << operation for operation in operations) for resource, operations in _SUPPORTED.items()}
 
 
 def topic(call: Call, name: str) -> int:
@@ -62,4 +62,4 @@ def _bits(call: Call, resource: ResourceType, name: str) -> int:
     # Metadata calls this for each of all topics.
     if call.rights is EVERYTHING or (resource is not ResourceType.CLUSTER and call.rights in SEES_ALL):
         return _ALL[resource]
-    return sum(1 << one for one in _SUPPORTED[resource] if call.may(one, resource, name))
+    return sum(1 << operation for operation in _SUPPORTED[resource] if call.may(operation, resource, name))

@@ -72,14 +72,14 @@ class Peer:
         """Return the peer's address in Java's form without a host name, as in descriptions of groups."""
         return "/" + self.address.rpartition(":")[0]
 
-    def endpoint_of(self, broker: BrokerInfo, ours: bool) -> Endpoint | None:
+    def endpoint_of(self, broker: BrokerInfo, is_own: bool) -> Endpoint | None:
         """Return the address at which this client should reach a broker.
 
         For this broker that is the advertised address, or else the host it listens on, as in Apache Kafka. If it
         listens on every interface, it is the address at which the client connected, which works across any NAT or proxy
         in between.
         """
-        if not ours:
+        if not is_own:
             return broker.endpoint(self.listener)
         return self.advertised or self.local
 
@@ -142,7 +142,7 @@ class Call:
 
     def endpoint_of(self, broker: BrokerInfo) -> Endpoint | None:
         """Return the address at which this client reaches a broker; None if it has none on this listener."""
-        return self.peer.endpoint_of(broker, ours=broker.id == self.broker.id)
+        return self.peer.endpoint_of(broker, is_own=broker.id == self.broker.id)
 
     def reachable_brokers(self) -> Iterator[tuple[BrokerInfo, Endpoint]]:
         """Yield the brokers that have an endpoint on this client's listener, each with that endpoint."""

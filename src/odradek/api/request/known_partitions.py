@@ -57,17 +57,17 @@ class Partitions(Generic[P]):
     def find_partitions(
         self, view: ClusterView, rights: Rights, requested: Iterable[tuple[RequestedTopic, Sequence[P]]], *, by_id: bool
     ) -> Parts[None]:
-        for one, partitions in requested:
-            topic = view.topic_by_id(one.id) if by_id else view.topics.get(TopicName(one.name))
-            code = _topic_error(rights, one.name if topic is None else topic.name, topic, by_id)
+        for requested_topic, partitions in requested:
+            topic = view.topic_by_id(requested_topic.id) if by_id else view.topics.get(TopicName(requested_topic.name))
+            code = _topic_error(rights, requested_topic.name if topic is None else topic.name, topic, by_id)
             self.count += 1 + len(partitions)
             count = 0 if topic is None or code else len(topic.partitions)
             for number, partition_request in enumerate(partitions, 1):
                 if topic is not None and 0 <= partition_request.partition_index < count:
-                    self.known.append(KnownPartition(one, topic, partition_request))
+                    self.known.append(KnownPartition(requested_topic, topic, partition_request))
                 else:
                     code_of_one = code or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                    self._codes.setdefault(one, []).append((partition_request.partition_index, code_of_one))
+                    self._codes.setdefault(requested_topic, []).append((partition_request.partition_index, code_of_one))
                 if not number % CHEAP:
                     yield
             yield
@@ -79,8 +79,10 @@ class Partitions(Generic[P]):
         for code in known_codes:
             if not known:
                 break
-            one = known.pop()  # Freed one by one, because freeing all of them at the end takes long.
-            codes.setdefault(one.requested_topic, []).append((one.partition_request.partition_index, code))
+            known_partition = known.pop()  # Freed one by one, because freeing all of them at the end takes long.
+            codes.setdefault(known_partition.requested_topic, []).append(
+                (known_partition.partition_request.partition_index, code)
+            )
             if not len(known) % CHEAP:
                 yield
         return codes

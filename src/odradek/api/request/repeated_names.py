@@ -34,4 +34,7 @@ def check_repeats(names: Iterable[Hashable]) -> Parts[None]:
 def rebalances_of(group: Rebalances, is_requested: bool) -> list[DescribedRebalance]:
     """Return a group's rebalances, oldest first; only clients with our tagged field request them."""
     included = group if is_requested else ()
-    return [DescribedRebalance(at_ms=one.at, generation=one.generation, reason=one.reason) for one in included]
+    return [
+        DescribedRebalance(at_ms=rebalance.at, generation=rebalance.generation, reason=rebalance.reason)
+        for rebalance in included
+    ]

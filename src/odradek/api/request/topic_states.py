@@ -144,15 +144,15 @@ def topic_states(
 ) -> list[T]:
     """Return `make`'s result for each topic, from its name, its id and its partitions' states."""
     return [
-        make(topic_name=name, topic_id=ids.get(name, ZERO_UUID), partition_states=some)
-        for name, some in by_topic(states).items()
+        make(topic_name=name, topic_id=ids.get(name, ZERO_UUID), partition_states=states_of_topic)
+        for name, states_of_topic in by_topic(states).items()
     ]
 
 
 def errors_by_partition(answers: Iterable[tuple[str, PartitionError]]) -> Errors:
     """Return the partitions that have an error in an answer, by topic name."""
     return {
-        TopicPartition(TopicName(name), one.partition_index): error_code(one.error_code)
-        for name, one in answers
-        if one.error_code
+        TopicPartition(TopicName(name), partition_error.partition_index): error_code(partition_error.error_code)
+        for name, partition_error in answers
+        if partition_error.error_code
     }

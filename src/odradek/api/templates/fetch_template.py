@@ -45,7 +45,7 @@ class FetchTemplate:
     ) -> None:
         """Keep the request's fixed parts; `cached_partitions` are its partitions in order, with arbitrary offsets."""
         ids = [Uuid(topic.topic_id) for topic in body.topics for _ in topic.partitions]
-        self.partitions = [TemplatePartition(name, one) for name, one in zip(names, ids, strict=True)]
+        self.partitions = [TemplatePartition(name, topic_id) for name, topic_id in zip(names, ids, strict=True)]
         self.numbers = {name: number for number, name in enumerate(names)}
         self.cached_partitions = cached_partitions
         self.has_epoch = version >= _SESSIONS_SINCE

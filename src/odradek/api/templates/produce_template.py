@@ -45,7 +45,7 @@ class ProduceTemplate:
         self.timeout_ms = body.timeout_ms
         self.known = known
         ids = [Uuid(topic.topic_id) for topic in body.topic_data for _ in topic.partition_data]
-        self.partitions = [TemplatePartition(name, one) for name, one in zip(names, ids, strict=True)]
+        self.partitions = [TemplatePartition(name, topic_id) for name, topic_id in zip(names, ids, strict=True)]
         self._topics = [
             (topic.name, topic.topic_id, [part.index for part in topic.partition_data]) for topic in body.topic_data
         ]
@@ -138,10 +138,10 @@ class ProduceTemplates(Templates[ProduceTemplate]):
             self._sizes.append(len(beginning))
         alike = self._known.setdefault(beginning, [])
         if alike and alike[0].version != template.version:  # Another client wrote that request.
-            self._size -= sum(len(one.partitions) for one in alike)
+            self._size -= sum(len(other.partitions) for other in alike)
             alike.clear()
-        for number, one in enumerate(alike):
-            if one.known.rest == template.known.rest:
+        for number, other in enumerate(alike):
+            if other.known.rest == template.known.rest:
                 alike[number] = template
                 return True
         if len(alike) >= _ALIKE_MAX:

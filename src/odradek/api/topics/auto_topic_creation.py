@@ -38,7 +38,7 @@ def refusals(response: CreateTopicsResponse) -> Mapping[TopicName, Refused]:
     """Return why topics were not created; an existing or slow topic is treated as created."""
     created_codes = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT)
     return {
-        TopicName(one.name): Refused(error_code(one.error_code), one.error_message or "")
-        for one in response.topics
-        if one.error_code not in created_codes
+        TopicName(topic.name): Refused(error_code(topic.error_code), topic.error_message or "")
+        for topic in response.topics
+        if topic.error_code not in created_codes
     }

@@ -49,9 +49,11 @@ def handle(call: Call, body: CompactPartitionsRequest) -> Slices:
         by_index = requested.setdefault(topic.name, {})
         for index in topic.partitions:
             if index not in by_index:
-                one = by_index[index] = _request_compaction(call, TopicName(topic.name), index, is_allowed=is_allowed)
-                if isinstance(one, Compaction):
-                    compactions.append(one)
+                compaction = by_index[index] = _request_compaction(
+                    call, TopicName(topic.name), index, is_allowed=is_allowed
+                )
+                if isinstance(compaction, Compaction):
+                    compactions.append(compaction)
                     yield from pauses(ROLL_PARTS)
             count += 1
             yield PAUSE
@@ -100,8 +102,8 @@ def _response(requested: Requested) -> Parts[CompactPartitionsResponse]:
     topics = []
     for name, by_index in requested.items():
         results = []
-        for index, one in by_index.items():
-            results.append(_result(index, one.answer if isinstance(one, Compaction) else one))
+        for index, compaction in by_index.items():
+            results.append(_result(index, compaction.answer if isinstance(compaction, Compaction) else compaction))
             if not len(results) % CHEAP:
                 yield
         topics.append(CompactPartitionsTopicResult(name=name, partitions=results))

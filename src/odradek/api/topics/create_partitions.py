@@ -69,7 +69,7 @@ def _plan(call: Call, topic: CreatePartitionsTopic) -> NewPartitions:
     if known is None:
         text = "This server does not host this topic-partition."
         raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
-    assignments = None if topic.assignments is None else [one.broker_ids for one in topic.assignments]
+    assignments = None if topic.assignments is None else [assignment.broker_ids for assignment in topic.assignments]
     added = call.broker.planner.more_partitions(known, topic.count, assignments, call.broker.view)
     return NewPartitions(len(known.partitions), added)
 

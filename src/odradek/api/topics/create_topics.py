@@ -106,7 +106,7 @@ def _plan(call: Call, topic: CreatableTopic) -> TopicInfo:
         topic.name,
         topic.num_partitions,
         topic.replication_factor,
-        [(one.partition_index, one.broker_ids) for one in topic.assignments],
+        [(assignment.partition_index, assignment.broker_ids) for assignment in topic.assignments],
         {name: value for name, value in overrides.items() if value is not None},
     )
     return planner.planned(name, spec, view)

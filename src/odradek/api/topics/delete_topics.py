@@ -93,11 +93,11 @@ def _find_topics(call: Call, requested: Iterable[_TopicToDelete]) -> Parts[Found
     found: dict[_TopicToDelete, TopicInfo | Refused] = {}
     named: Counter[TopicName] = Counter()
     results: Found = []
-    for one in requested:
-        if one.is_clear:
-            found[one] = duplicate if one in found else _find(call, one)
+    for requested_topic in requested:
+        if requested_topic.is_clear:
+            found[requested_topic] = duplicate if requested_topic in found else _find(call, requested_topic)
         else:
-            results.append((one, unclear))
+            results.append((requested_topic, unclear))
         yield
     results.reverse()
     for number, topic in enumerate(found.values(), 1):
@@ -106,13 +106,13 @@ def _find_topics(call: Call, requested: Iterable[_TopicToDelete]) -> Parts[Found
         if not number % CHEAP:
             yield
     while found:  # Freed one by one, because freeing all of them at the end takes long.
-        one, topic = found.popitem()
+        requested_topic, topic = found.popitem()
         if isinstance(topic, Refused):
             is_hidden = topic.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            results.append((_with_name(call, one) if is_hidden else one, topic))
+            results.append((_with_name(call, requested_topic) if is_hidden else requested_topic, topic))
         elif named[topic.name] == 1:
-            results.append((one, topic))
-        elif one.name is not None:
+            results.append((requested_topic, topic))
+        elif requested_topic.name is not None:
             results.append((_TopicToDelete(topic.name, topic.id), duplicate))
         yield
     return results

@@ -38,18 +38,18 @@ def _answer(call: Call, body: DescribeTopicPartitionsRequest) -> Parts[DescribeT
     requested: Iterable[str] = (topic.name for topic in body.topics) if body.topics else list(view.topics)
     names = yield from in_order(requested)
     call.free_later(names)
-    places = range(bisect_left(names, first), len(names))
+    positions = range(bisect_left(names, first), len(names))
     limit = min(body.response_partition_limit, call.broker.configs.int("max.request.partition.size.limit"))
     room = max(limit, 1)  # With no room, the client would not make progress.
     topics: list[DescribeTopicPartitionsResponseTopic] = []
     hidden: list[DescribeTopicPartitionsResponseTopic] = []  # Named topics that the client may not describe.
-    for place in places if body.topics else ():
+    for position in positions if body.topics else ():
         yield
-        if not _may_describe(call, names[place]):
-            hidden.append(_refused(names[place], ErrorCode.TOPIC_AUTHORIZATION_FAILED))
-    for place in places:
+        if not _may_describe(call, names[position]):
+            hidden.append(_refused(names[position], ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+    for position in positions:
         yield
-        name = names[place]
+        name = names[position]
         if not _may_describe(call, name):
             continue
         if room <= 0:
@@ -115,7 +115,9 @@ def _describe(call: Call, topic: TopicInfo, start: int, end: int) -> DescribeTop
         name=topic.name,
         topic_id=topic.id,
         is_internal=topic.is_internal,
-        partitions=[_partition(call, start + place, info) for place, info in enumerate(topic.partitions[start:end])],
+        partitions=[
+            _partition(call, start + position, info) for position, info in enumerate(topic.partitions[start:end])
+        ],
         topic_authorized_operations=authorized.topic(call, topic.name),
     )
 

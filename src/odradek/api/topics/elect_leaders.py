@@ -45,7 +45,7 @@ TIMED_OUT = ElectionEnd(ErrorCode.REQUEST_TIMED_OUT)
 
 Ends = Mapping[TopicPartition, ElectionEnd]
 
-_TYPES = {one.value: one for one in ElectionType}
+_TYPES = {election_type.value: election_type for election_type in ElectionType}
 
 
 def handle(call: Call, body: ElectLeadersRequest) -> Slices:
@@ -103,7 +103,11 @@ def _ends(call: Call, event: ElectLeaders) -> Generator[Wait, object, Ends]:
     if broker.view.controller != broker.id:
         return (yield from _each(event.partitions, lambda _: NOT_CONTROLLER))
     if broker.controller_asks is None:  # This is a single broker, so no other broker could lead a partition.
-        return (yield from _each(event.partitions, lambda one: _elect_alone(broker.view, one, event.election_type)))
+        return (
+            yield from _each(
+                event.partitions, lambda partition: _elect_alone(broker.view, partition, event.election_type)
+            )
+        )
     yield from await_promise(broker.controller_asks.asked.submit_question(event), call)
     if event.answer is None:
         return (yield from _each(event.partitions, lambda _: ElectionEnd(event.error)))
@@ -162,7 +166,9 @@ class _DelayedElectLeader:
         self.left = left
 
     def fulfilled_by(self, key: Hashable, news: object) -> bool:
-        self.left = {one: epoch for one, epoch in self.left.items() if not _is_seen(self._view, one, epoch)}
+        self.left = {
+            partition: epoch for partition, epoch in self.left.items() if not _is_seen(self._view, partition, epoch)
+        }
         return not self.left
 
 

@@ -33,7 +33,9 @@ def to_message(effect: AddPartitions, version: int) -> AddPartitionsToTxnRequest
                 producer_id=question.producer.id,
                 producer_epoch=question.producer.epoch,
                 verify_only=not question.adds,
-                topics=[AddPartitionsToTxnTopic(name=topic, partitions=some) for topic, some in topics.items()],
+                topics=[
+                    AddPartitionsToTxnTopic(name=topic, partitions=partitions) for topic, partitions in topics.items()
+                ],
             )
         )
     return AddPartitionsToTxnRequest(transactions=transactions)
@@ -50,8 +52,8 @@ def errors(effect: AddPartitions, response: AddPartitionsToTxnResponse) -> Addit
     codes = {}
     for result in response.results_by_transaction:
         for topic in result.topic_results:
-            for one in topic.results_by_partition:
-                key = result.transactional_id, TopicPartition(TopicName(topic.name), one.partition_index)
+            for partition_result in topic.results_by_partition:
+                key = result.transactional_id, TopicPartition(TopicName(topic.name), partition_result.partition_index)
                 if key in requested:
-                    codes[key] = error_code(one.partition_error_code)
+                    codes[key] = error_code(partition_result.partition_error_code)
     return codes

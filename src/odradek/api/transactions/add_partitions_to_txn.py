@@ -63,18 +63,21 @@ def handle(call: Call, body: AddPartitionsToTxnRequest) -> Slices:
         call.check(Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
     added, count = [], 0
     for transaction in _transactions(call, body):
-        one = yield from _add(call, transaction)
-        added.append(one)
+        result = yield from _add(call, transaction)
+        added.append(result)
         count += 1 + sum(1 + len(topic.partitions) for topic in transaction.topics)
         yield PAUSE
-    writes = PendingWrites([one.written for one in added if one.written is not None])
+    writes = PendingWrites([result.written for result in added if result.written is not None])
     return (yield from settled(writes, call.now, count, lambda: _answer(call, added)))
 
 
 def refuse(call: Call, body: AddPartitionsToTxnRequest, code: ErrorCode) -> Response:
     if call.version >= MANY_SINCE:
         return Response(throttle_time_ms=0, error_code=code)
-    added = [_TransactionResult(one, dict.fromkeys(_names(one.topics), code)) for one in _transactions(call, body)]
+    added = [
+        _TransactionResult(transaction, dict.fromkeys(_names(transaction.topics), code))
+        for transaction in _transactions(call, body)
+    ]
     return whole(_answer(call, added))
 
 
@@ -157,14 +160,14 @@ def _verify(
 
 def _answer(call: Call, added: Sequence[_TransactionResult]) -> Parts[Response]:
     results = []
-    for one in added:
+    for result in added:
         topics = []
-        for topic in one.transaction.topics:
-            if topic.partitions or not one.transaction.verify_only:
-                topics.append((yield from _topic(call, one, topic)))
+        for topic in result.transaction.topics:
+            if topic.partitions or not result.transaction.verify_only:
+                topics.append((yield from _topic(call, result, topic)))
                 yield
         results.append(
-            AddPartitionsToTxnResult(transactional_id=one.transaction.transactional_id, topic_results=topics)
+            AddPartitionsToTxnResult(transactional_id=result.transaction.transactional_id, topic_results=topics)
         )
         yield
     if call.version >= MANY_SINCE:
@@ -172,10 +175,12 @@ def _answer(call: Call, added: Sequence[_TransactionResult]) -> Parts[Response]:
     return Response(throttle_time_ms=0, results_by_topic_v3_and_below=results[0].topic_results)
 
 
-def _topic(call: Call, one: _TransactionResult, topic: AddPartitionsToTxnTopic) -> Parts[AddPartitionsToTxnTopicResult]:
+def _topic(
+    call: Call, result: _TransactionResult, topic: AddPartitionsToTxnTopic
+) -> Parts[AddPartitionsToTxnTopicResult]:
     results = []
     for index in topic.partitions:
-        code = one.code_of(TopicPartition(TopicName(topic.name), index))
+        code = result.code_of(TopicPartition(TopicName(topic.name), index))
         results.append(
             _partition(partition_index=index, partition_error_code=fenced_as(code, call.version, FENCED_SINCE))
         )

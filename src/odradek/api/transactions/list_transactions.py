@@ -36,9 +36,9 @@ def handle(call: Call, body: ListTransactionsRequest) -> Slices:
             yield PAUSE
     for shard in shards:
         for number, transactional_id in enumerate(list(shard.transactions)):
-            one = shard.transactions.get(transactional_id)  # Its state now, because other requests have run.
-            if one is not None and filters.includes(one) and _may_describe(call, one):
-                listed.append(_listed(one))
+            transaction = shard.transactions.get(transactional_id)  # Its state now, because other requests have run.
+            if transaction is not None and filters.includes(transaction) and _may_describe(call, transaction):
+                listed.append(_listed(transaction))
             if number % CHEAP == CHEAP - 1:
                 yield PAUSE
     return ListTransactionsResponse(
@@ -55,8 +55,8 @@ def refuse(call: Call, body: ListTransactionsRequest, code: ErrorCode) -> ListTr
     )
 
 
-def _may_describe(call: Call, one: Transaction) -> bool:
-    return call.may(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, one.id)
+def _may_describe(call: Call, transaction: Transaction) -> bool:
+    return call.may(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transaction.id)
 
 
 class _TransactionFilters:
@@ -71,17 +71,21 @@ class _TransactionFilters:
         self._open_for_ms = body.duration_filter
         self._pattern = Pattern(body.transactional_id_pattern) if body.transactional_id_pattern else None
 
-    def includes(self, one: Transaction) -> bool:
-        if one.state is TransactionState.DEAD:
+    def includes(self, transaction: Transaction) -> bool:
+        if transaction.state is TransactionState.DEAD:
             return False
-        if self._producers and one.producer_id not in self._producers:
+        if self._producers and transaction.producer_id not in self._producers:
             return False
-        if not self._in_any_state and one.state.title not in self.states:
+        if not self._in_any_state and transaction.state.title not in self.states:
             return False
-        if self._open_for_ms >= 0 and not (one.started >= 0 and self._now - one.started > self._open_for_ms):
+        if self._open_for_ms >= 0 and not (
+            transaction.started >= 0 and self._now - transaction.started > self._open_for_ms
+        ):
             return False
-        return self._pattern is None or self._pattern.matches(one.id)
+        return self._pattern is None or self._pattern.matches(transaction.id)
 
 
-def _listed(one: Transaction) -> Listed:
-    return Listed(transactional_id=one.id, producer_id=one.producer_id, transaction_state=one.state.title)
+def _listed(transaction: Transaction) -> Listed:
+    return Listed(
+        transactional_id=transaction.id, producer_id=transaction.producer_id, transaction_state=transaction.state.title
+    )

@@ -39,7 +39,7 @@ def outcome(response: WriteTxnMarkersResponse) -> MarkersOutcome:
     codes: dict[tuple[ProducerId, TopicPartition], ErrorCode] = {}
     for marker in response.markers:
         for topic in marker.topics:
-            for one in topic.partitions:
-                name = TopicPartition(TopicName(topic.name), one.partition_index)
-                codes[ProducerId(marker.producer_id), name] = error_code(one.error_code)
+            for partition_result in topic.partitions:
+                name = TopicPartition(TopicName(topic.name), partition_result.partition_index)
+                codes[ProducerId(marker.producer_id), name] = error_code(partition_result.error_code)
     return codes

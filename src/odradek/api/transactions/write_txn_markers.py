@@ -42,10 +42,10 @@ def handle(call: Call, body: WriteTxnMarkersRequest) -> Slices:
     ends: Ends = []
     last: dict[Leadership, PendingWrite] = {}  # The last marker of each partition.
     count = 0
-    for one in body.markers:
-        count += 1 + sum(1 + len(topic.partition_indexes) for topic in one.topics)
-        if one.topics:
-            results.append((yield from _write(call, one, ends, last)))
+    for marker_request in body.markers:
+        count += 1 + sum(1 + len(topic.partition_indexes) for topic in marker_request.topics)
+        if marker_request.topics:
+            results.append((yield from _write(call, marker_request, ends, last)))
         yield PAUSE
 
     def answer() -> Parts[WriteTxnMarkersResponse]:
@@ -61,19 +61,24 @@ def handle(call: Call, body: WriteTxnMarkersRequest) -> Slices:
 
 
 def refuse(call: Call, body: WriteTxnMarkersRequest, code: ErrorCode) -> WriteTxnMarkersResponse:
-    return WriteTxnMarkersResponse(markers=[_refused(one, code) for one in body.markers])
+    return WriteTxnMarkersResponse(markers=[_refused(marker_request, code) for marker_request in body.markers])
 
 
 def _write(
-    call: Call, one: WritableTxnMarker, ends: Ends, last: dict[Leadership, PendingWrite]
+    call: Call, marker_request: WritableTxnMarker, ends: Ends, last: dict[Leadership, PendingWrite]
 ) -> Parts[WritableTxnMarkerResult]:
     """Write one marker to each of its partitions; also add the results of written ones to `ends`."""
-    producer = ProducerIdAndEpoch(ProducerId(one.producer_id), ProducerEpoch(one.producer_epoch))
-    marker = Marker(producer, one.transaction_result, one.coordinator_epoch, one.transaction_version)
+    producer = ProducerIdAndEpoch(ProducerId(marker_request.producer_id), ProducerEpoch(marker_request.producer_epoch))
+    marker = Marker(
+        producer,
+        marker_request.transaction_result,
+        marker_request.coordinator_epoch,
+        marker_request.transaction_version,
+    )
     results_by_partition: dict[TopicPartition, WritableTxnMarkerPartitionResult] = {}
     call.free_later(results_by_partition)
     topics = []
-    for topic in one.topics:
+    for topic in marker_request.topics:
         results = []
         for index in topic.partition_indexes:
             name = TopicPartition(TopicName(topic.name), index)
@@ -91,7 +96,7 @@ def _write(
             yield
         topics.append(WritableTxnMarkerTopicResult(name=topic.name, partitions=results))
         yield
-    return WritableTxnMarkerResult(producer_id=one.producer_id, topics=topics)
+    return WritableTxnMarkerResult(producer_id=marker_request.producer_id, topics=topics)
 
 
 def _end(call: Call, name: TopicPartition, marker: Marker) -> End:
@@ -102,15 +107,15 @@ def _end(call: Call, name: TopicPartition, marker: Marker) -> End:
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if written is None else written
 
 
-def _refused(one: WritableTxnMarker, code: ErrorCode) -> WritableTxnMarkerResult:
+def _refused(marker_request: WritableTxnMarker, code: ErrorCode) -> WritableTxnMarkerResult:
     return WritableTxnMarkerResult(
-        producer_id=one.producer_id,
+        producer_id=marker_request.producer_id,
         topics=[
             WritableTxnMarkerTopicResult(
                 name=topic.name,
                 partitions=[_result(partition_index=index, error_code=code) for index in topic.partition_indexes],
             )
-            for topic in one.topics
+            for topic in marker_request.topics
         ],
     )
 

@@ -106,11 +106,11 @@ class RequestBuilder(Generic[T]):
             if version >= max(self.oldest_allowed, supported[0]):
                 return version
         name = schema_of(self.request).name.removesuffix("Request")
-        theirs = (
+        supported_text = (
             f"supports {name} versions {supported[0]} to {supported[-1]}" if supported else f"does not support {name}"
         )
         raise UnsupportedVersion(
-            f"the broker {theirs}; versions {self.oldest_allowed} to {self.latest_allowed} are required"
+            f"the broker {supported_text}; versions {self.oldest_allowed} to {self.latest_allowed} are required"
         )
 
 

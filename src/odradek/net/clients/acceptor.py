@@ -88,8 +88,8 @@ class Acceptor:
 
     def open(self, backlog: int) -> None:
         """Start listening.  Raises OSError if another process listens at the address by now."""
-        for one in self.sockets:
-            one.listen(backlog)
+        for listening in self.sockets:
+            listening.listen(backlog)
         self._watch()
 
     def close(self) -> None:
@@ -97,9 +97,9 @@ class Acceptor:
         if self._pause is not None:
             self._pause.cancel()
             self._pause = None
-        for one in self.sockets:
-            self._loop.remove_reader(one.fileno())
-            one.close()
+        for listening in self.sockets:
+            self._loop.remove_reader(listening.fileno())
+            listening.close()
         self.sockets = []
         if self._spare is not None:
             os.close(self._spare)
@@ -109,8 +109,8 @@ class Acceptor:
         self._pause = None
         if self._spare is None:
             self._spare = _spare()
-        for one in self.sockets:
-            self._loop.add_reader(one.fileno(), self._accept_all, one)
+        for listening in self.sockets:
+            self._loop.add_reader(listening.fileno(), self._accept_all, listening)
 
     def _accept_all(self, listening: socket.socket) -> None:
         with self._around():
@@ -163,8 +163,8 @@ class Acceptor:
 
     def _pause_accepting(self, error: OSError) -> None:
         log.warning("accepting no connections for %d ms: %s", 1000 * PAUSE_SECONDS, error.strerror)
-        for one in self.sockets:
-            self._loop.remove_reader(one.fileno())
+        for listening in self.sockets:
+            self._loop.remove_reader(listening.fileno())
         self._pause = self._loop.call_later(PAUSE_SECONDS, self._watch)
 
 
@@ -178,28 +178,28 @@ async def bound(loop: asyncio.AbstractEventLoop, host: str, port: int) -> list[s
     try:
         for family, kind, protocol, _, address in dict.fromkeys(found):
             try:
-                one = socket.socket(family, kind, protocol)
+                sock = socket.socket(family, kind, protocol)
             except OSError:
                 continue  # This system does not support the address family.
-            sockets.append(one)
-            _bind(one, address, port or (sockets[0].getsockname()[1] if len(sockets) > 1 else 0))
+            sockets.append(sock)
+            _bind(sock, address, port or (sockets[0].getsockname()[1] if len(sockets) > 1 else 0))
         if not sockets:
             raise OSError(errno.EAFNOSUPPORT, os.strerror(errno.EAFNOSUPPORT))
     except BaseException:
-        for one in sockets:
-            one.close()
+        for sock in sockets:
+            sock.close()
         raise
     return sockets
 
 
-def _bind(one: socket.socket, address: Address, port: int) -> None:
-    one.setblocking(False)
-    one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+def _bind(sock: socket.socket, address: Address, port: int) -> None:
+    sock.setblocking(False)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     # Accepted sockets inherit it.
-    one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    if one.family == socket.AF_INET6:
-        one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)  # IPv4 has its own socket.
-    one.bind((address[0], port, *address[2:]))
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if sock.family == socket.AF_INET6:
+        sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)  # IPv4 has its own socket.
+    sock.bind((address[0], port, *address[2:]))
 
 
 def _spare() -> int | None:

@@ -86,10 +86,10 @@ class Listener:
             sockets = await bound(self.shell.loop, host, port)
         except OSError as error:
             raise self._cannot_listen(error) from error
-        for one in sockets:
+        for listening in sockets:
             for option, size in self._buffers.items():
                 if size != SYSTEM_DEFAULT:
-                    one.setsockopt(socket.SOL_SOCKET, option, size)  # Accepted sockets inherit it.
+                    listening.setsockopt(socket.SOL_SOCKET, option, size)  # Accepted sockets inherit it.
         self._acceptor = Acceptor(
             self.shell.loop,
             sockets,

@@ -267,8 +267,8 @@ class ClusterMember:
     def _directories_now(self) -> tuple[int, int]:
         """Return the count of failed directories and of replica changes; both only grow."""
         failed = 0
-        for one in self._storage:
-            if one.failure is not None:
+        for directory in self._storage:
+            if directory.failure is not None:
                 failed += 1
         return failed, self._broker.replicas.changes
 

@@ -173,7 +173,7 @@ class ConfigChanges:
             raise Refused(ErrorCode.INVALID_REQUEST, str(error)) from None
         # A secret that cannot be decrypted stays unless everything is replaced, because the key may return.
         unread = {} if edit.replaces_all else {key: text for key, text in stored_before.items() if key not in before}
-        removed = {one.name for one in edit.keys}
+        removed = {edited_key.name for edited_key in edit.keys}
         stored_texts.update((key, text) for key, text in unread.items() if key not in removed)
         result.prepared = PreparedConfigs(configs, after, apply)
         return Write(owner, before, texts, _operations(path, version, stored_texts))

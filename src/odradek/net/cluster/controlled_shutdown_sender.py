@@ -42,7 +42,7 @@ async def hand_over(broker: Broker, send_request: SendRequest) -> None:
     while tries and has_other_replicas(broker.view, broker.id):
         controller, brokers = broker.view.controller, broker.view.brokers.keys()
         answer = await _answer(send_request)
-        if not isinstance(answer, Refused) and not any(_may_move(broker, one, initially_alive) for one in answer):
+        if not isinstance(answer, Refused) and not any(_may_move(broker, name, initially_alive) for name in answer):
             return
         reason = str(answer) if isinstance(answer, Refused) else f"this broker still leads {len(answer)} partitions"
         _LOG.warning("controlled shutdown attempt failed: %s", reason)

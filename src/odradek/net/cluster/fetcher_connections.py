@@ -174,7 +174,7 @@ class FetcherConnections:
 
     def _close_unused(self) -> None:
         """Close channels of fetcher numbers that no longer exist after a change of num.replica.fetchers."""
-        for number in [one for one in self._channels if not self._broker.fetchers.uses(one)]:
+        for number in [number for number in self._channels if not self._broker.fetchers.uses(number)]:
             self._channels.pop(number).close()
 
     def close(self) -> None:

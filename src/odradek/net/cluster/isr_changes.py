@@ -91,8 +91,8 @@ class IsrChanges:
     def _on_ended(self, proposed: Sequence[ProposedIsr], answers: Sequence[AlterPartitionResult]) -> None:
         self._is_under_way = False
         now = self._shell.now()
-        for one, answer in zip(proposed, answers, strict=True):
-            self._manager.on_proposal_answered(one, answer.error, answer.state, now)
+        for proposed_isr, answer in zip(proposed, answers, strict=True):
+            self._manager.on_proposal_answered(proposed_isr, answer.error, answer.state, now)
         _log_results(proposed, answers)
         self._shell.settle()
 
@@ -107,7 +107,7 @@ class _TreeIsrWriter:
         self._notifications = IsrNotifications(broker.timers, shell.now())
 
     def write(self, proposed: Sequence[ProposedIsr], then: Then) -> None:
-        states = {one.leading.name: one.proposal for one in proposed}
+        states = {proposed_isr.leading.name: proposed_isr.proposal for proposed_isr in proposed}
         self._shell.in_order(partial(write, self._tree, states), partial(self._on_written, list(states), then))
 
     def _on_written(
@@ -126,7 +126,12 @@ class _TreeIsrWriter:
         if written:
             self._notifications.changed(written, self._shell.now())
         stale = AlterPartitionResult(ErrorCode.INVALID_UPDATE_VERSION)
-        then([AlterPartitionResult(ErrorCode.NONE, written[one]) if one in written else stale for one in partitions])
+        then(
+            [
+                AlterPartitionResult(ErrorCode.NONE, written[partition]) if partition in written else stale
+                for partition in partitions
+            ]
+        )
 
     def notify_controller_if_due(self) -> None:
         """Notify the controller if a notification is due."""
@@ -146,11 +151,20 @@ class _TreeIsrWriter:
 
 def _log_results(proposed: Sequence[ProposedIsr], answers: Sequence[AlterPartitionResult]) -> None:
     """Log the changed ISRs and the proposals for outdated states."""
-    changed = [(one, answer.state) for one, answer in zip(proposed, answers, strict=True) if answer.state is not None]
+    changed = [
+        (proposed_isr, answer.state)
+        for proposed_isr, answer in zip(proposed, answers, strict=True)
+        if answer.state is not None
+    ]
     if changed:
-        named = [f"{one.leading.name} {[*state.isr]}" for one, state in islice(changed, NAMED_MAX)]
+        named = [f"{proposed_isr.leading.name} {[*state.isr]}" for proposed_isr, state in islice(changed, NAMED_MAX)]
         more = f" and {len(changed) - NAMED_MAX} more" if len(changed) > NAMED_MAX else ""
         log.info("ISR updated: %s%s", ", ".join(named), more)
-    for one, answer in zip(proposed, answers, strict=True):
+    for proposed_isr, answer in zip(proposed, answers, strict=True):
         if answer.state is None:
-            log.debug("failed to update the ISR of %s to %s: %s", one.leading.name, one.proposal.isr, answer.error)
+            log.debug(
+                "failed to update the ISR of %s to %s: %s",
+                proposed_isr.leading.name,
+                proposed_isr.proposal.isr,
+                answer.error,
+            )

@@ -60,7 +60,7 @@ class ControllerChanges:
         """Write states whose znodes have the state's partition epoch; with `creates`, create znodes."""
         if creates:
             self._make_folders(states)
-        pending = [(one, state._replace(controller_epoch=self._epoch)) for one, state in states.items()]
+        pending = [(partition, state._replace(controller_epoch=self._epoch)) for partition, state in states.items()]
         written = WriteStatesResult({}, [])
         for first in range(0, len(pending), OPERATIONS_PER_MULTI):
             self._write(pending[first : first + OPERATIONS_PER_MULTI], written, creates=creates)
@@ -149,9 +149,9 @@ class ControllerChanges:
             try:
                 self._change(batch)
             except _SKIPPED:
-                for one in batch:
+                for operation in batch:
                     with suppress(*_SKIPPED):
-                        self._change([one])
+                        self._change([operation])
 
     def _change(self, operations: Sequence[Operation]) -> Sequence[Result]:
         """Execute all operations or none; raise the error of the operation that failed."""
@@ -187,9 +187,9 @@ def with_folders(tree: Tree, partitions: Iterable[TopicPartition]) -> Iterator[T
     of_topic: dict[TopicName, list[TopicPartition]] = {}
     for partition in partitions:
         of_topic.setdefault(partition.topic, []).append(partition)
-    for name, some in of_topic.items():
+    for name, topic_partitions in of_topic.items():
         existing = set(children_if_there(tree, layout.partitions(name)))
-        yield from (partition for partition in some if str(partition.partition) in existing)
+        yield from (partition for partition in topic_partitions if str(partition.partition) in existing)
 
 
 def _write_operation(partition: TopicPartition, state: LeaderAndIsr, *, creates: bool) -> Operation:

@@ -224,7 +224,7 @@ class ControllerTree:
     def _(self, step: ReadIsrChanges) -> None:
         found = self._notices(layout.ISR_CHANGES, layout.decode_partitions, events.IsrsChanged())
         step.result = Notices(
-            list(found), partitions=[one for partitions in found.values() for one in partitions or ()]
+            list(found), partitions=[partition for partitions in found.values() for partition in partitions or ()]
         )
 
     @execute.register

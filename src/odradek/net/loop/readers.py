@@ -103,9 +103,9 @@ class Readers:
     def close(self) -> None:
         """Close the sets; called when no descriptor is watched any more."""
         if self._sets is not None:
-            for one in self._sets:
-                self._loop.remove_reader(one.epoll.fileno())
-                one.epoll.close()
+            for epoll_set in self._sets:
+                self._loop.remove_reader(epoll_set.epoll.fileno())
+                epoll_set.epoll.close()
             self._sets = None
 
     def _ensure_sets(self) -> bool:

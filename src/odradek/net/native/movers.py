@@ -167,7 +167,7 @@ class Movers:
 
     def _stop_retired(self) -> None:
         """Stop the threads of retired movers without transfers."""
-        for mover in [one for one in self._retired if not one.is_busy]:
+        for mover in [mover for mover in self._retired if not mover.is_busy]:
             self._retired.remove(mover)
             self._end(mover)
 
@@ -187,7 +187,7 @@ class Movers:
             self._poll_soon()
 
     def _on_ended(self) -> None:
-        for transfer in [one for mover in self._movers() for one in mover.finished()]:
+        for transfer in [transfer for mover in self._movers() for transfer in mover.finished()]:
             try:
                 if transfer.done is not None:
                     transfer.done(transfer)
