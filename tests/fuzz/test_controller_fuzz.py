@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from odradek.api.cluster import alter_partition, controlled_shutdown
-from odradek.api.request.sliced_answer import whole
+from odradek.api.request.sliced_response import whole
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import INT32_MAX, INT64_MAX, BrokerId, TopicName, TopicPartition
 from odradek.core.broker.log_creation import make_replicas
 from odradek.core.broker.replicas import Errors
 from odradek.core.controller.broker_request_batch import BecomeLeaderOrFollower, ControlRequest
 from odradek.core.kernel.cluster_view import BrokerInfo
-from odradek.core.kernel.parked import ParkedRequest
+from odradek.core.kernel.purgatory import ParkedRequest
 from odradek.wire.catalog import APIS
 from odradek.wire.messages.alter_partition import AlterPartitionRequest
 from odradek.wire.messages.controlled_shutdown import ControlledShutdownRequest

@@ -25,7 +25,7 @@ from odradek.client.admin.admin import (
     describe_topic_configs,
     describe_topics,
 )
-from odradek.client.admin.seen import wait_until_seen
+from odradek.client.admin.metadata_propagation import wait_until_seen
 from odradek.client.cluster.cluster import Cluster
 from odradek.client.connection.client_config import READ_COMMITTED
 from odradek.client.connection.client_errors import ErrorAnswer, OffsetOutOfRange, TopicRecreated, UnknownTopic

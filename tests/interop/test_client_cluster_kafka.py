@@ -20,7 +20,7 @@ from kafka_peer import REAL_KAFKA
 from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicPartition
 from odradek.client.admin.admin import NewTopic, create_topics, delete_topics
-from odradek.client.admin.seen import wait_until_seen
+from odradek.client.admin.metadata_propagation import wait_until_seen
 from odradek.client.cluster.cluster import Cluster
 from odradek.client.connection.client_errors import ErrorAnswer
 from odradek.client.consumer.fetcher import EARLIEST, list_offsets

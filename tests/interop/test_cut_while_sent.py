@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from odradek.app.serve.building import RunningBroker
+from odradek.app.serve.broker_startup import RunningBroker
 from odradek.base.units import NO_EPOCH, BrokerId, LeaderEpoch, Offset, TopicName, TopicPartition
 from odradek.core.replication.follower_log import cut_log_at
 from support.asking import created, fetch_request, produced

@@ -17,14 +17,14 @@ from threading import Event
 import pytest
 
 from odradek.api.request.outcome import StagedRequest
-from odradek.app.serve.building import RunningBroker
+from odradek.app.serve.broker_startup import RunningBroker
 from odradek.base.errors import ErrorCode
 from odradek.base.limits import RECEIVE_BUFFER_BYTES, RECEIVE_BUFFER_BYTES_MIN
 from odradek.base.uuids import ZERO_UUID
 from odradek.net.clients import client_connection as connection
 from odradek.net.clients.client_connection import READ_BYTES_PER_TURN, ClientConnection
 from odradek.net.loop.active_connections import ActiveConnections
-from odradek.net.loop.gathering import CONNECTIONS_MAX, REQUESTS_MAX
+from odradek.net.loop.group_commit import CONNECTIONS_MAX, REQUESTS_MAX
 from odradek.net.loop.readers import DIRECT_MAX
 from odradek.wire.client_codec import decode_response
 from odradek.wire.messages.api_versions import ApiVersionsRequest

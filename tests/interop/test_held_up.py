@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import time
 
-from odradek.app.serve.building import RunningBroker
+from odradek.app.serve.broker_startup import RunningBroker
 from odradek.base.errors import ErrorCode
 from odradek.testing import Broker
 from odradek.wire.client_codec import decode_response

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from odradek.app.serve.building import RunningBroker
+from odradek.app.serve.broker_startup import RunningBroker
 from odradek.net.loop.pools import Pool
 from odradek.net.native import syncs
 from odradek.testing import Broker

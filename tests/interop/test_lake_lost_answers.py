@@ -17,8 +17,8 @@ from object_store import ObjectStore
 from odradek.base.units import TopicName, TopicPartition
 from odradek.base.uuids import Uuid
 from odradek.spark.delta_lake import Lake
-from odradek.spark.lake_making import SCHEMA, table_at
-from odradek.spark.lake_place import Place
+from odradek.spark.lake_location import Place
+from odradek.spark.lake_table import SCHEMA, table_at
 from odradek.spark.parquet import ParquetFiles
 from odradek.spark.source_options import Subscribe
 

@@ -16,9 +16,9 @@ from object_store import ObjectStore
 from odradek.base.units import TopicName, TopicPartition
 from odradek.base.uuids import Uuid
 from odradek.spark.delta_lake import Fenced, Lake
-from odradek.spark.lake_making import SCHEMA, table_at, vacuum
-from odradek.spark.lake_place import Place
+from odradek.spark.lake_location import Place
 from odradek.spark.lake_reasons import BadLake
+from odradek.spark.lake_table import SCHEMA, table_at, vacuum
 from odradek.spark.parquet import ParquetFiles
 from odradek.spark.source_options import Subscribe
 

@@ -26,7 +26,7 @@ from odradek.app.metrics.metrics_http import SCRAPES_MAX
 from odradek.app.metrics.metrics_kinds import Metric
 from odradek.app.metrics.metrics_replication_table import FETCHER_LAG
 from odradek.app.metrics.metrics_table import METRICS, PROCESS_METRICS
-from odradek.app.serve import building
+from odradek.app.serve import broker_startup
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from support.raw_client import RawClient, frame
 from support.serving import Serving, outcome_of_serve, serving
@@ -271,7 +271,7 @@ def test_a_blocked_loop_is_reported(tmp_path: Path) -> None:
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
     try:
-        starting = asyncio.run_coroutine_threadsafe(building.start(settings(texts), loop), loop)
+        starting = asyncio.run_coroutine_threadsafe(broker_startup.start(settings(texts), loop), loop)
         running = starting.result(SECONDS_MAX)
         assert running.metrics is not None
         port = running.metrics.address.port
@@ -330,7 +330,7 @@ def test_a_broker_without_metrics_does_not_import_their_modules(
     monkeypatch.setenv("PYTHONPROFILEIMPORTTIME", "1")
     modules = ("prometheus_client", "odradek.app.metrics.metrics", "odradek.app.logging.request_log", "wsgiref")
     with serving(tmp_path / "without") as broker:
-        assert "odradek.app.serve.building" in broker.errors()
+        assert "odradek.app.serve.broker_startup" in broker.errors()
         assert not [name for name in modules if name in broker.errors()]
     with serving(tmp_path / "with", "--log-level=odradek.request=DEBUG", metrics_listener="127.0.0.1:0") as broker:
         assert not [name for name in modules if name not in broker.errors()]

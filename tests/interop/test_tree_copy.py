@@ -14,7 +14,7 @@ from contents import admin, consumer, create_topics
 from kafka_zookeeper import OLD_KAFKA, V3, OldKafka, ZooKeeper
 
 from odradek.app.main import main
-from odradek.coordination import claims
+from odradek.coordination import id_claims
 from odradek.coordination.sqlite import SqliteTree
 from support.serving import Serving
 from support.terminals import own
@@ -152,7 +152,7 @@ def test_a_failed_copy_prints_one_sentence_only(tmp_path: Path) -> None:
 def test_an_empty_location_is_refused(places: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (places / "from").mkdir()
     with SqliteTree(places / "from" / "metadata.sqlite") as tree:
-        claims.cluster_id(tree, "AAAAAAAAAAAAAAAAAAAAAQ")
+        id_claims.cluster_id(tree, "AAAAAAAAAAAAAAAAAAAAAQ")
     for from_place, to_place in (("", "to"), ("from", "")):
         status, _, err = copy(capfd, from_place, to_place)
         assert (status, err.count("\n")) == (2, 1) and "empty location" in err

@@ -19,7 +19,7 @@ from secured_zookeeper import USER, SecuredZooKeeper, acls, jaas, super_user, tl
 
 from odradek.app.config.zookeeper_settings import open_tree
 from odradek.app.main import main
-from odradek.coordination import claims
+from odradek.coordination import id_claims
 from odradek.coordination.sqlite import SqliteTree
 from odradek.coordination.tree import (
     Create,
@@ -307,7 +307,7 @@ def test_tree_copy_uses_the_brokers_configuration(
     (tmp_path / "from").mkdir()
     with SqliteTree(tmp_path / "from" / "metadata.sqlite") as tree:
         ensure_paths(tree, ["/config/users", "/brokers/topics"])
-        claims.cluster_id(tree, "AAAAAAAAAAAAAAAAAAAAAQ")
+        id_claims.cluster_id(tree, "AAAAAAAAAAAAAAAAAAAAAQ")
     lines = dict(tls_texts(tmp_path, authority, broker)) | SET_ACL
     lines |= {"log.dirs": "/nowhere", "no.key.of.a.broker": "1", CONNECT: "nowhere:1"}
     config = written(tmp_path / "server.properties", "".join(f"{key}={value}\n" for key, value in lines.items()))

@@ -12,7 +12,7 @@ from odradek.api.conversation import Conversation
 from odradek.base.errors import ErrorCode
 from odradek.base.units import INT32_MAX, ProducerEpoch, ProducerId, TopicName, TopicPartition
 from odradek.core.fetch.fetch_sessions import FetchSession
-from odradek.core.kernel.parked import ParkedRequest
+from odradek.core.kernel.purgatory import ParkedRequest
 from odradek.log.files.disk import FileSlice
 from odradek.log.log.durability import begin_flush
 from odradek.record.builder import encode_batch

@@ -16,7 +16,7 @@ from odradek.base.errors import ErrorCode
 from odradek.base.units import BrokerId, Offset, TopicName
 from odradek.core.fetch.fetch_sessions import FINAL_EPOCH
 from odradek.core.kernel.cluster_view import LeaderAndIsr
-from odradek.core.kernel.parked import ParkedRequest
+from odradek.core.kernel.purgatory import ParkedRequest
 from odradek.core.partition.alter_partition_manager import CHECKS_PER_LAG, ProposedIsr
 from odradek.core.partition.in_sync_replicas import InSyncReplicas
 from odradek.core.partition.leading import Leading

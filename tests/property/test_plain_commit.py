@@ -17,7 +17,7 @@ from odradek.base.limits import COMMIT_TEMPLATES_MAX
 from odradek.base.units import TopicName
 from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.core.kernel.cluster_view import CONSUMER_OFFSETS
-from odradek.core.kernel.parked import ParkedRequest
+from odradek.core.kernel.purgatory import ParkedRequest
 from odradek.wire.client_codec import decode_response, encode_request
 from odradek.wire.connection import Connection
 from odradek.wire.messages.consumer_group_heartbeat import (

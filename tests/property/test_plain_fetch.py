@@ -18,7 +18,7 @@ from odradek.base.limits import FETCH_TEMPLATES_MAX
 from odradek.base.units import INT32_MAX, ProducerEpoch, ProducerId, TopicName, TopicPartition
 from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.core.fetch.fetch_sessions import CachedPartition
-from odradek.core.kernel.parked import ParkedRequest
+from odradek.core.kernel.purgatory import ParkedRequest
 from odradek.log.files.disk import FileSlice
 from odradek.log.log.durability import begin_flush
 from odradek.log.log.flush import Flush

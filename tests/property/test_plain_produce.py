@@ -17,7 +17,7 @@ from odradek.api.templates.template_cache import BODY_BYTES_MAX
 from odradek.base.limits import PRODUCE_TEMPLATES_IN_COMMON_MAX, PRODUCE_TEMPLATES_MAX
 from odradek.base.units import ProducerEpoch, ProducerId, TopicName, TopicPartition
 from odradek.base.uuids import ZERO_UUID
-from odradek.core.kernel.parked import ParkedRequest
+from odradek.core.kernel.purgatory import ParkedRequest
 from odradek.log.files.disk import FileSlice
 from odradek.record.builder import encode_batch
 from odradek.record.compression import Codec

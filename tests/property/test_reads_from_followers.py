@@ -13,7 +13,7 @@ import pytest
 
 from odradek.api.request.outcome import Encoded
 from odradek.base.units import ProducerEpoch, ProducerId, TimestampMs
-from odradek.core.kernel.parked import ParkedRequest
+from odradek.core.kernel.purgatory import ParkedRequest
 from odradek.record.end_transaction_marker import EndMarker, end_marker_batch
 from support.fetching_follower import offsets_of
 from support.followed import Followed, batch

@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeVar, cast
 
 from odradek.api.request.outcome import Encoded
 from odradek.base.errors import ErrorCode
-from odradek.core.kernel.parked import ParkedRequest
+from odradek.core.kernel.purgatory import ParkedRequest
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from support.in_memory import Harness, frame_of
 

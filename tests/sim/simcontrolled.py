@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Container
 
-from odradek.api.request.sliced_answer import whole
+from odradek.api.request.sliced_response import whole
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import INT32_MAX, BrokerId, Offset, TopicName, TopicPartition
 from odradek.base.uuids import Uuid

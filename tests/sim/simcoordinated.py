@@ -15,7 +15,7 @@ from odradek.core.kernel.cluster_view import CONSUMER_OFFSETS, TRANSACTION_STATE
 from odradek.core.transactions.producer_ids import ProducerIdBlock
 from odradek.net.channels.broker_channels import BrokerChannels
 from odradek.net.channels.channel_requests import RequestBuilder
-from odradek.net.cluster.broker_queries import BrokerRequests
+from odradek.net.cluster.broker_requests import BrokerRequests
 from odradek.net.cluster.controller_updates import Shell
 from sim.simreplicated import ReplicatedCluster, SimReplicated
 from sim.simrequests import SimServer

@@ -23,8 +23,8 @@ from odradek.core.kernel.cluster_view import Endpoint
 from odradek.core.kernel.moment import Moment
 from odradek.core.transactions.producer_ids import ProducerIdBlock
 from odradek.log.files.disk import FileSlice
+from odradek.net.loop.broker_timer import Ticking
 from odradek.net.loop.pools import Pool
-from odradek.net.loop.ticking import Ticking
 from odradek.net.loop.traffic import Latencies
 from odradek.net.shell.effect_executor import Effects, Writers
 from odradek.wire.connection import Connection

@@ -1,7 +1,8 @@
 """The shell around the core in the simulation, like net/shell/shell with asyncio and threads.
 
 Effects of the core are executed as in net/shell/effect_executor, in simulated threads; parked requests complete and
-time passes as in net/shell/answering and net/loop/ticking. Long work is done in slices, between which other work runs.
+time passes as in net/shell/completed_requests and net/loop/broker_timer. Long work is done in slices, between which
+other work runs.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ from odradek.core.kernel.moment import Moment
 from odradek.core.partition.storage import NoDirectory
 from odradek.log.files.disk import FileSlice
 from odradek.net.cluster.tree_metadata import Metadata
+from odradek.net.loop.broker_timer import Ticking
 from odradek.net.loop.pools import Pool
-from odradek.net.loop.ticking import Ticking
 from odradek.net.loop.traffic import Latencies
-from odradek.net.shell.answering import ANSWERING_SECONDS, CompletedRequests
+from odradek.net.shell.completed_requests import ANSWERING_SECONDS, CompletedRequests
 from odradek.net.shell.effect_executor import Effects, Writers
 from odradek.wire.request import Request
 from sim.simclock import Action, SimNode
@@ -117,7 +118,7 @@ class SimShell:
             self._gathered.remove(connection)
 
     def gathers(self, connection: SimConnection) -> bool:
-        """Return True if the connection's staged batches are written later, with others (net/loop/gathering)."""
+        """Return True if the connection's staged batches are written later, with others (net/loop/group_commit)."""
         if self.random.random() >= GATHERED_SHARE:
             return False
         if not self._gathered:

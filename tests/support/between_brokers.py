@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import pytest
 
 from odradek.api.request.admission import Admission
-from odradek.api.request.sliced_answer import whole
+from odradek.api.request.sliced_response import whole
 from odradek.api.table import BY_KEY, IN_CLUSTER
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import BrokerId, ProducerId, TopicName
@@ -17,7 +17,7 @@ from odradek.core.broker.replicas import Errors
 from odradek.core.controller import events
 from odradek.core.controller.broker_request_batch import ControlRequest
 from odradek.core.kernel.access import Operation, Principal
-from odradek.core.kernel.parked import ParkedRequest
+from odradek.core.kernel.purgatory import ParkedRequest
 from odradek.core.transactions.producer_ids import ProducerIdBlock
 from odradek.wire.catalog import APIS
 from odradek.wire.schema.api_keys import ApiKey, request_header_version

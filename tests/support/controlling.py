@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from odradek.api.request.sliced_answer import whole
+from odradek.api.request.sliced_response import whole
 from odradek.base.errors import ErrorCode
 from odradek.base.units import NO_BROKER, BrokerId, LeaderEpoch, TopicName, TopicPartition
 from odradek.base.uuids import Uuid

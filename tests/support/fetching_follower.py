@@ -7,7 +7,7 @@ from odradek.api.request.outcome import Encoded
 from odradek.base.units import BrokerId
 from odradek.base.uuids import ZERO_UUID
 from odradek.core.fetch.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH
-from odradek.core.kernel.parked import ParkedRequest
+from odradek.core.kernel.purgatory import ParkedRequest
 from odradek.record.record_batch import iter_batches
 from odradek.wire.messages.fetch import (
     FetchPartition,

@@ -12,7 +12,7 @@ from odradek.base.units import LeaderEpoch, Offset, ProducerEpoch, ProducerId, T
 from odradek.base.uuids import ZERO_UUID
 from odradek.core.fetch.fetch_sessions import FINAL_EPOCH
 from odradek.core.kernel.cluster_view import BrokerInfo
-from odradek.core.kernel.parked import ParkedRequest
+from odradek.core.kernel.purgatory import ParkedRequest
 from odradek.core.partition.partition import Partition
 from odradek.core.replication.leader_endpoint import EpochEnd, Fetched
 from odradek.core.replication.replica_fetcher_manager import ReplicaFetch

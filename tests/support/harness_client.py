@@ -8,7 +8,7 @@ from typing import TypeVar
 from odradek.api.request.admission import Admission
 from odradek.api.request.call import Peer
 from odradek.api.request.outcome import Encoded
-from odradek.core.kernel.parked import ParkedRequest
+from odradek.core.kernel.purgatory import ParkedRequest
 from odradek.log.files.disk import FileSlice
 from odradek.wire.client_codec import decode_response
 from support.in_memory import Harness

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from odradek.app.serve.building import RunningBroker
+from odradek.app.serve.broker_startup import RunningBroker
 from odradek.net.loop.pools import THREADS_MAX, Pool
 from odradek.testing import Broker
 

@@ -17,7 +17,7 @@ from odradek.api.request.admission import Admission
 from odradek.api.request.call import Peer
 from odradek.api.request.gate import Gate
 from odradek.api.request.outcome import Encoded
-from odradek.api.request.sliced_answer import whole
+from odradek.api.request.sliced_response import whole
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import BrokerId, ProducerId, TimestampMs, TopicName
 from odradek.base.uuids import Uuid
@@ -42,7 +42,7 @@ from odradek.core.coordinators.state_topics import ALONE
 from odradek.core.kernel.cluster_view import BrokerInfo, ClusterView, Endpoint
 from odradek.core.kernel.entropy import Entropy
 from odradek.core.kernel.moment import Moment
-from odradek.core.kernel.parked import ParkedRequest
+from odradek.core.kernel.purgatory import ParkedRequest
 from odradek.core.partition.storage import Storage, log_config
 from odradek.core.transactions.producer_ids import ProducerIdBlock
 from odradek.log.directory.directory_loading import open_log_directory

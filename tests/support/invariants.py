@@ -14,7 +14,7 @@ from odradek.core.broker.broker import Broker
 from odradek.core.coordinators.shards import Shards
 from odradek.core.fetch.fetch_sessions import FetchSession, FetchSessions
 from odradek.core.groups.shard.offsets import GroupOffsets
-from odradek.core.kernel.parked import BUCKET_MS, Purgatory
+from odradek.core.kernel.purgatory import BUCKET_MS, Purgatory
 from odradek.core.partition.partition import Partition
 from odradek.log.log.log import SEALED_OPEN_MAX, Log
 from odradek.log.producers.producer_state import BATCHES_KEPT, NOTHING_UNSTABLE, ProducerStateManager

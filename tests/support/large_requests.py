@@ -15,7 +15,7 @@ from typing import Any, cast
 import pytest
 
 from odradek.app.config.server_config import settings
-from odradek.app.serve.building import RunningBroker
+from odradek.app.serve.broker_startup import RunningBroker
 from odradek.base.errors import ErrorCode
 from odradek.base.uuids import Uuid
 from odradek.net.clients.client_connection import ClientConnection

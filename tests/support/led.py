@@ -8,7 +8,7 @@ from odradek.api.request.outcome import Encoded
 from odradek.base.errors import ErrorCode
 from odradek.base.units import BrokerId, Offset, TopicName
 from odradek.core.kernel.cluster_view import BrokerInfo, LeaderAndIsr
-from odradek.core.kernel.parked import ParkedRequest
+from odradek.core.kernel.purgatory import ParkedRequest
 from odradek.core.partition.alter_partition_manager import ProposedIsr
 from odradek.core.partition.leading import Leading
 from odradek.wire.messages.fetch import FetchResponse

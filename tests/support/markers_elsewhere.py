@@ -10,7 +10,7 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import NO_BROKER, BrokerId, LeaderEpoch, ProducerId, TopicName, TopicPartition
 from odradek.core.controller.broker_request_batch import PartitionMetadata, UpdateMetadata
 from odradek.core.kernel.cluster_view import TRANSACTION_STATE, BrokerInfo, Endpoint, LeaderAndIsr
-from odradek.core.kernel.parked import ParkedRequest
+from odradek.core.kernel.purgatory import ParkedRequest
 from odradek.core.transactions.transaction_markers import Marker, WriteMarkers
 from odradek.core.transactions.transaction_states import TransactionState
 from support.controlling import Controlling, name_of, topic_id

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from odradek.api.request.outcome import Encoded
 from odradek.core.groups.classic import ClassicGroup
-from odradek.core.kernel.parked import ParkedRequest
+from odradek.core.kernel.purgatory import ParkedRequest
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from odradek.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from odradek.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse

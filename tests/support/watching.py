@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from odradek.core.fetch.fetch_sessions import CachedPartition, FetchKey, FetchSession
-from odradek.core.kernel.parked import Purgatory
+from odradek.core.kernel.purgatory import Purgatory
 from odradek.core.partition.partition import Partition
 
 

@@ -34,7 +34,7 @@ from odradek.api.request.gate import Gate
 from odradek.api.request.outcome import PAUSE, Done, Encoded, Outcome, Resumption, StagedRequest, Steps, Wait
 from odradek.core.broker.broker import Broker
 from odradek.core.kernel.moment import Moment
-from odradek.core.kernel.parked import ParkedRequest
+from odradek.core.kernel.purgatory import ParkedRequest
 from odradek.core.kernel.work import Work
 from odradek.wire.connection import Connection
 from odradek.wire.request import Request

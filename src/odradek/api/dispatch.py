@@ -42,7 +42,7 @@ from odradek.base.units import CorrelationId
 from odradek.core.broker.broker import Broker
 from odradek.core.broker.large_requests import Turn
 from odradek.core.kernel.moment import Moment
-from odradek.core.kernel.parked import ParkedRequest
+from odradek.core.kernel.purgatory import ParkedRequest
 from odradek.core.kernel.work import Work
 from odradek.wire.kafka_0_7 import explain_request
 from odradek.wire.messages.fetch import FetchRequest

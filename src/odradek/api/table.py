@@ -14,7 +14,7 @@ from typing import Any, cast
 from odradek.api.request.call import Call
 from odradek.base.errors import ErrorCode
 from odradek.core.configs.inter_broker_protocol import InterBrokerProtocol
-from odradek.core.kernel.parked import ParkedRequest
+from odradek.core.kernel.purgatory import ParkedRequest
 from odradek.wire.messages.api_versions import ApiVersion
 from odradek.wire.schema.api_keys import OWN_KEYS_FROM, ApiKey
 

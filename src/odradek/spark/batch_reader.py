@@ -11,10 +11,10 @@ from odradek.spark.checkpoint_offsets import LATEST, OffsetRange
 from odradek.spark.cluster_interface import Metadata
 from odradek.spark.failures import without_traceback
 from odradek.spark.kafka import Kafka
+from odradek.spark.offset_resolution import MatchedPartitions, find_partitions, offsets_at
 from odradek.spark.planning import tasks_of
-from odradek.spark.reading import ReadTask, cores, plan_tasks, read_task
-from odradek.spark.resolve import MatchedPartitions, find_partitions, offsets_at
 from odradek.spark.source_options import BadOption, Everywhere, ReadOptions
+from odradek.spark.task_reader import ReadTask, cores, plan_tasks, read_task
 
 
 class BatchReader(DataSourceReader):

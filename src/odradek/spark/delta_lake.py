@@ -39,9 +39,9 @@ from deltalake.transaction import AddAction, RemoveAction
 from odradek.base.units import TopicName, TopicPartition
 from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.spark.checkpoint_offsets import Offsets, to_text
-from odradek.spark.lake_making import check_writable, open_table, table_at
-from odradek.spark.lake_place import Place
+from odradek.spark.lake_location import Place
 from odradek.spark.lake_reasons import FAILURES, BadLake, failing_as, is_silence, reason_of
+from odradek.spark.lake_table import check_writable, open_table, table_at
 from odradek.spark.source_options import Selection
 
 LOADER = "odradek-load"

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from odradek.client.connection.client_config import ClientConfig
     from odradek.spark.delta_lake import Lake
     from odradek.spark.kafka import Kafka
-    from odradek.spark.lake_place import Place
+    from odradek.spark.lake_location import Place
     from odradek.spark.loader import Loader
     from odradek.spark.source_options import Selection
 
@@ -160,9 +160,9 @@ def _lake(kafka: Kafka, selection: Selection, place: Place, patience_ms: int) ->
     """
     from odradek.spark.cluster_interface import NoSuchTopic
     from odradek.spark.delta_lake import Lake
-    from odradek.spark.lake_making import is_table
     from odradek.spark.lake_reasons import failing_as
-    from odradek.spark.resolve import find_partitions, missing_topics
+    from odradek.spark.lake_table import is_table
+    from odradek.spark.offset_resolution import find_partitions, missing_topics
 
     missing = missing_topics(selection, find_partitions(kafka, selection, missing_ok=True))
     with failing_as(f"Failed to open lake {place}"):
@@ -190,7 +190,7 @@ def _selection(options: LoadOptions) -> Selection:
 
 
 def _place(options: LoadOptions) -> Place:
-    from odradek.spark.lake_place import BadPlace, Place
+    from odradek.spark.lake_location import BadPlace, Place
 
     try:
         return Place.of(options.lake, options.storage)

@@ -26,12 +26,12 @@ from odradek.spark import lake_reasons
 from odradek.spark.checkpoint_offsets import EARLIEST, LATEST, Offsets, total
 from odradek.spark.cluster_interface import Metadata
 from odradek.spark.delta_lake import DataFile, Lake
-from odradek.spark.lake_place import Place
+from odradek.spark.lake_location import Place
+from odradek.spark.offset_resolution import MatchedPartitions, find_partitions, missing_topics
 from odradek.spark.parquet import ParquetFiles
 from odradek.spark.planning import ranges_between, rate_limited, tasks_of
-from odradek.spark.reading import DataLoss, ReadTask, Stuck, plan_tasks, read_task
-from odradek.spark.resolve import MatchedPartitions, find_partitions, missing_topics
 from odradek.spark.source_options import Reading, Selection, Split
+from odradek.spark.task_reader import DataLoss, ReadTask, Stuck, plan_tasks, read_task
 
 RESULT = "name string, size long, modified_ms long, stats string, error string"
 

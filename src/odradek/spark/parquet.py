@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 
 from odradek.base.units import MIB
 from odradek.spark.delta_lake import DataFile
-from odradek.spark.lake_making import SCHEMA
-from odradek.spark.lake_place import Place, Store
+from odradek.spark.lake_location import Place, Store
+from odradek.spark.lake_table import SCHEMA
 
 FILE_BYTES = 128 * MIB
 COMPRESSION = "zstd"

@@ -23,9 +23,9 @@ from odradek.client.producer.partitioner import StickyPartition
 from odradek.client.producer.producer import Producer
 from odradek.record.arrow_encode import RowEncoder, partitions_of
 from odradek.spark.failures import PipelineError, without_traceback
-from odradek.spark.reading import freeze_once
 from odradek.spark.source_options import BadOption, WriteOptions
 from odradek.spark.source_schema import HEADERS
+from odradek.spark.task_reader import freeze_once
 
 TEXT_OR_BYTES = (StringType(), BinaryType())
 COLUMNS: dict[str, tuple[DataType, ...]] = {

@@ -31,11 +31,11 @@ from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.spark.checkpoint_offsets import LATEST, BadOffsets, OffsetJson, Offsets, from_json, to_json, total
 from odradek.spark.failures import without_traceback
 from odradek.spark.kafka import Kafka
+from odradek.spark.offset_resolution import MatchedPartitions, find_partitions, is_selected, offsets_at
 from odradek.spark.planning import ranges_between, rate_limited, tasks_of
-from odradek.spark.reading import DataLoss, ReadTask, cores, plan_tasks, read_task
-from odradek.spark.resolve import MatchedPartitions, find_partitions, is_selected, offsets_at
 from odradek.spark.settings import advise_once
 from odradek.spark.source_options import AtOffsets, BadOption, Everywhere, ReadOptions
+from odradek.spark.task_reader import DataLoss, ReadTask, cores, plan_tasks, read_task
 
 LONG_POLL_SECONDS = 0.5
 POLL_SECONDS_FIRST = 0.005

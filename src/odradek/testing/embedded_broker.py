@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from odradek.app.config.server_config import Settings, settings
-from odradek.app.serve.building import RunningBroker
+from odradek.app.serve.broker_startup import RunningBroker
 from odradek.coordination.sqlite import SqliteTree
 from odradek.testing import topic_queries as topics
 from odradek.testing.configuration import NO_CONFIGS, Value, places, text, texts

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from odradek.app.config.server_config import Settings
-from odradek.app.serve.building import RunningBroker
+from odradek.app.serve.broker_startup import RunningBroker
 from odradek.base.units import BrokerId, TopicPartition
 from odradek.base.uuids import Uuid
 from odradek.coordination.sqlite import SqliteTree

@@ -16,7 +16,7 @@ from typing import NamedTuple, Self
 
 from odradek.base.errors import ErrorCode
 from odradek.testing.api_names import api_named, error_named
-from odradek.testing.topics_named import FIELDS
+from odradek.testing.request_topics import FIELDS
 from odradek.wire.schema.api_keys import ApiKey
 
 WAIT_SECONDS = 10.0

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import uvloop
 
 from odradek.app.config.server_config import Settings
-from odradek.app.serve.building import RunningBroker, start
+from odradek.app.serve.broker_startup import RunningBroker, start
 from odradek.coordination.sqlite import SqliteTree
 
 log = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ class BrokerFailed(RuntimeError):
 
 
 class Host:
-    """A running broker; its constructor raises the errors of app/serve/building.start.
+    """A running broker; its constructor raises the errors of app/serve/broker_startup.start.
 
     Call `stop` or `abandon` once. `prepare` is called on the event loop before the first client is answered. A given
     `loop` must be new and is closed at the end.

@@ -23,11 +23,11 @@ from odradek.api.table import BY_KEY
 from odradek.base.units import SECOND_MS, CorrelationId
 from odradek.core.broker.broker import Broker
 from odradek.core.kernel.moment import Moment
-from odradek.core.kernel.parked import ParkedRequest
+from odradek.core.kernel.purgatory import ParkedRequest
 from odradek.net.shell.shell import Shell
-from odradek.testing.error_answers import Answering, ErrorAnswer
+from odradek.testing.error_responses import Answering, ErrorAnswer
 from odradek.testing.faults import Effect, Fault, Faults
-from odradek.testing.topics_named import topics_of
+from odradek.testing.request_topics import topics_of
 from odradek.wire.request import Request
 from odradek.wire.schema.compile import decode
 

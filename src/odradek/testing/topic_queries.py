@@ -11,7 +11,7 @@ from odradek.api.dispatch import dispatch
 from odradek.api.request.call import Peer
 from odradek.api.request.gate import Gate, OpenGate
 from odradek.api.request.outcome import Encoded
-from odradek.app.serve.building import RunningBroker
+from odradek.app.serve.broker_startup import RunningBroker
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import TopicName
 from odradek.base.uuids import ZERO_UUID

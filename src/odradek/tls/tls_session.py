@@ -14,7 +14,7 @@ from __future__ import annotations
 import ssl
 from contextlib import suppress
 
-from odradek.tls import reasons
+from odradek.tls import failure_reasons
 from odradek.tls.principal import distinguished_name
 from odradek.tls.tls_errors import TlsFailed
 
@@ -164,7 +164,7 @@ class Session:
             self._to_send += self._outgoing.read()
 
     def _reason(self, error: ssl.SSLError) -> TlsFailed:
-        return TlsFailed(reasons.of(error, is_server=self._is_server))
+        return TlsFailed(failure_reasons.of(error, is_server=self._is_server))
 
     def _failed(self, failure: TlsFailed) -> TlsFailed:
         self._failure = failure

@@ -13,7 +13,7 @@ from odradek.api.request.admission import Admission
 from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicName, TopicPartition
 from odradek.core.kernel.access import EVERYTHING, Operation, Principal, ResourceType, Rights
-from odradek.core.kernel.parked import ParkedRequest
+from odradek.core.kernel.purgatory import ParkedRequest
 from odradek.core.partition.partition import Partition
 from odradek.core.topics.topic_plans import PARTITIONS_PER_REQUEST_MAX
 from odradek.record.builder import encode_batch

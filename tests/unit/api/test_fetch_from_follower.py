@@ -10,7 +10,7 @@ from odradek.api.fetch import plain_fetch
 from odradek.base.errors import ErrorCode
 from odradek.base.units import ProducerEpoch, ProducerId
 from odradek.core.fetch.fetch_sessions import INITIAL_EPOCH
-from odradek.core.kernel.parked import ParkedRequest
+from odradek.core.kernel.purgatory import ParkedRequest
 from odradek.record.end_transaction_marker import EndMarker, end_marker_batch
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from odradek.wire.messages.list_offsets import (

@@ -11,7 +11,7 @@ from odradek.api.conversation import Conversation
 from odradek.base.errors import ErrorCode
 from odradek.base.limits import PARTITIONS_PER_FETCH_SESSION_MAX, SLICE_ELEMENTS
 from odradek.core.fetch.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, SESSIONLESS
-from odradek.core.kernel.parked import ParkedRequest
+from odradek.core.kernel.purgatory import ParkedRequest
 from odradek.record.builder import encode_batch
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from odradek.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse

@@ -14,7 +14,7 @@ from odradek.base.limits import SLICE_ELEMENTS
 from odradek.base.units import LeaderEpoch, Offset, ProducerEpoch, ProducerId, TimestampMs, TopicName, TopicPartition
 from odradek.core.fetch.fetch_sessions import EVICTION_MS, FINAL_EPOCH, INITIAL_EPOCH, FetchSession
 from odradek.core.kernel.moment import Moment
-from odradek.core.kernel.parked import ParkedRequest
+from odradek.core.kernel.purgatory import ParkedRequest
 from odradek.core.partition.partition import Partition
 from odradek.log.files.disk import DiskFailed, FileSlice
 from odradek.log.log.log import Log

@@ -15,7 +15,7 @@ from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.core.controller.events import AlteredPartition, AlterPartitions, ShutDown
 from odradek.core.kernel.access import Operation
 from odradek.core.kernel.cluster_view import RECOVERING, LeaderAndIsr
-from odradek.core.kernel.parked import ParkedRequest
+from odradek.core.kernel.purgatory import ParkedRequest
 from odradek.core.transactions.producer_ids import ProducerIdBlock
 from odradek.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from odradek.wire.messages.alter_partition import (

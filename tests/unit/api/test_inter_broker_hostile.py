@@ -25,7 +25,7 @@ from odradek.core.controller.broker_request_batch import (
 )
 from odradek.core.controller.events import AlteredPartition, AlterPartitions
 from odradek.core.kernel.cluster_view import LeaderAndIsr
-from odradek.core.kernel.parked import ParkedRequest
+from odradek.core.kernel.purgatory import ParkedRequest
 from odradek.wire.catalog import APIS
 from odradek.wire.messages.alter_partition import (
     AlterPartitionRequest,

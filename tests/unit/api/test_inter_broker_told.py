@@ -22,7 +22,7 @@ from odradek.core.controller.broker_request_batch import (
 )
 from odradek.core.kernel.access import Operation
 from odradek.core.kernel.cluster_view import LeaderAndIsr
-from odradek.core.kernel.parked import ParkedRequest
+from odradek.core.kernel.purgatory import ParkedRequest
 from odradek.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from odradek.wire.messages.stop_replica import (
     StopReplicaPartitionState,

@@ -13,7 +13,7 @@ from odradek.api.request.outcome import Encoded
 from odradek.base.errors import ErrorCode
 from odradek.base.units import NO_BROKER
 from odradek.core.kernel.access import ANONYMOUS, Operation, ResourceType
-from odradek.core.kernel.parked import ParkedRequest
+from odradek.core.kernel.purgatory import ParkedRequest
 from odradek.record.builder import encode_batch
 from odradek.wire.connection import Connection
 from odradek.wire.messages.delete_records import (

@@ -10,7 +10,7 @@ from odradek.api.request.outcome import Encoded
 from odradek.api.table import BY_KEY, IN_CLUSTER
 from odradek.base.errors import ErrorCode
 from odradek.base.units import NO_BROKER, TopicName, TopicPartition
-from odradek.core.kernel.parked import ParkedRequest
+from odradek.core.kernel.purgatory import ParkedRequest
 from odradek.wire.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,

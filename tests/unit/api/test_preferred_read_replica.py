@@ -11,7 +11,7 @@ from odradek.base.errors import ErrorCode
 from odradek.base.units import BrokerId
 from odradek.core.fetch.fetch_sessions import FINAL_EPOCH
 from odradek.core.kernel.cluster_view import BrokerInfo, Endpoint
-from odradek.core.kernel.parked import ParkedRequest
+from odradek.core.kernel.purgatory import ParkedRequest
 from odradek.core.partition.replica_selector import LEADER_SELECTOR, RACK_AWARE_SELECTOR
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from support.asking import LEADER

@@ -9,7 +9,7 @@ import pytest
 from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicName
 from odradek.base.uuids import ZERO_UUID
-from odradek.core.kernel.parked import ParkedRequest
+from odradek.core.kernel.purgatory import ParkedRequest
 from odradek.record.builder import encode_batch
 from odradek.record.compression import Codec
 from odradek.record.record_batch import Batch, iter_batches

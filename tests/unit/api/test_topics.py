@@ -10,7 +10,7 @@ from odradek.api.table import BY_KEY
 from odradek.base.errors import ErrorCode
 from odradek.base.units import NO_BROKER, TopicName
 from odradek.base.uuids import ZERO_UUID
-from odradek.core.kernel.parked import ParkedRequest
+from odradek.core.kernel.purgatory import ParkedRequest
 from odradek.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from odradek.wire.messages.create_partitions import (
     CreatePartitionsRequest,

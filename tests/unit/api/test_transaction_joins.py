@@ -14,7 +14,7 @@ from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicName, TopicPartition
 from odradek.core.disks.flushes import Sync
 from odradek.core.kernel.cluster_view import CONSUMER_OFFSETS, TRANSACTION_STATE
-from odradek.core.kernel.parked import ParkedRequest
+from odradek.core.kernel.purgatory import ParkedRequest
 from odradek.wire.messages.produce import ProduceResponse
 from odradek.wire.messages.txn_offset_commit import TxnOffsetCommitResponse
 from support.group_offsets import GroupOffsets

@@ -10,7 +10,7 @@ import pytest
 from odradek.base.errors import ErrorCode
 from odradek.base.limits import SLICE_ELEMENTS
 from odradek.base.units import TopicName, TopicPartition
-from odradek.core.kernel.parked import ParkedRequest
+from odradek.core.kernel.purgatory import ParkedRequest
 from odradek.core.transactions.completion import MARKED_AT_ONCE
 from odradek.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,

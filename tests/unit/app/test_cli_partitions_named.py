@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.app.cli.partitions_named import ends_of, existing_partitions, named_partitions, parse_topic_option
+from odradek.app.cli.partition_arguments import ends_of, existing_partitions, named_partitions, parse_topic_option
 from odradek.app.terminal.command_failed import CommandFailed
 from odradek.base.units import TopicName, TopicPartition
 from odradek.client.cluster.cluster import Cluster

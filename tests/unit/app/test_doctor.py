@@ -19,8 +19,8 @@ from odradek.app.doctor.client_versions import CLIENTS, USES, examine_clients
 from odradek.app.doctor.described_cluster import Cluster, Identity
 from odradek.app.doctor.examination import examine
 from odradek.app.doctor.findings import Finding, State, works
+from odradek.app.doctor.peer_protocol import identify, match_signs
 from odradek.app.doctor.reach import as_ip, is_loopback
-from odradek.app.doctor.speech import identify, match_signs
 from odradek.app.doctor.topic_findings import examine_topics
 from odradek.app.main import main
 from odradek.app.terminal.compiled import how_compiled

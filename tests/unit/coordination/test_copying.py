@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from odradek.coordination import claims
+from odradek.coordination import id_claims
 from odradek.coordination import tree_layout as layout
 from odradek.coordination.copying import BATCH_BYTES, NotCopied, copy_metadata, nodes
 from odradek.coordination.sqlite import SqliteTree
@@ -20,7 +20,7 @@ from odradek.coordination.tree import Tree, Unavailable, ensure_paths
 def source(tmp_path: Path) -> Iterator[SqliteTree]:
     with SqliteTree(tmp_path / "source.sqlite", durable=False) as tree:
         layout.ensure_startup_paths(tree)
-        claims.cluster_id(tree, "AAAAAAAAAAAAAAAAAAAAAQ")
+        id_claims.cluster_id(tree, "AAAAAAAAAAAAAAAAAAAAAQ")
         yield tree
 
 
@@ -49,7 +49,7 @@ def test_persistent_nodes_are_copied(source: SqliteTree, tree: Tree) -> None:
     source.create(layout.CONTROLLER_EPOCH, b"7")
     copied(source, tree)
     assert content(tree) == content(source) and len(content(tree)) > 1200
-    assert claims.cluster_id(tree, "other") == "AAAAAAAAAAAAAAAAAAAAAQ"
+    assert id_claims.cluster_id(tree, "other") == "AAAAAAAAAAAAAAAAAAAAAQ"
 
 
 def test_ephemeral_and_temporary_nodes_are_not_copied(source: SqliteTree, tree: Tree) -> None:
@@ -63,11 +63,11 @@ def test_ephemeral_and_temporary_nodes_are_not_copied(source: SqliteTree, tree: 
 
 
 def test_ids_assigned_before_the_copy_are_not_reused(source: SqliteTree, tree: Tree) -> None:
-    given = [claims.broker_id(source, 1000) for _ in range(3)]
-    block = claims.producer_ids(source, given[0])
+    given = [id_claims.broker_id(source, 1000) for _ in range(3)]
+    block = id_claims.producer_ids(source, given[0])
     copied(source, tree)
-    assert claims.broker_id(tree, 1000) == given[-1] + 1
-    assert claims.producer_ids(tree, given[0]).first == block.last + 1
+    assert id_claims.broker_id(tree, 1000) == given[-1] + 1
+    assert id_claims.producer_ids(tree, given[0]).first == block.last + 1
 
 
 def test_child_version_of_the_topics_node_is_copied(source: SqliteTree, tree: Tree) -> None:
@@ -80,12 +80,12 @@ def test_child_version_of_the_topics_node_is_copied(source: SqliteTree, tree: Tr
 
 def test_metadata_can_be_copied_back(source: SqliteTree, tree: Tree, tmp_path: Path) -> None:
     source.create("/brokers/topics/t", b"x")
-    claims.broker_id(source, 1000)
+    id_claims.broker_id(source, 1000)
     copied(source, tree)
     with SqliteTree(tmp_path / "back.sqlite", durable=False) as back:
         copied(tree, back)
         assert content(back) == content(source)
-        assert claims.broker_id(back, 1000) == claims.broker_id(source, 1000)
+        assert id_claims.broker_id(back, 1000) == id_claims.broker_id(source, 1000)
 
 
 def test_copy_is_refused_while_a_broker_runs(source: SqliteTree, tree: Tree) -> None:
@@ -99,7 +99,7 @@ def test_copy_is_refused_while_a_broker_runs(source: SqliteTree, tree: Tree) -> 
 
 
 def test_copy_to_an_existing_cluster_is_refused(source: SqliteTree, tree: Tree) -> None:
-    claims.cluster_id(tree, "BBBBBBBBBBBBBBBBBBBBBQ")
+    id_claims.cluster_id(tree, "BBBBBBBBBBBBBBBBBBBBBQ")
     assert refused(source, tree) == "here already contains a cluster: use an empty one"
     assert refused(tree, tree) == "here already contains a cluster: use an empty one"
 
@@ -151,7 +151,7 @@ def test_interrupted_copy_can_be_repeated(source: SqliteTree, tree: Tree, calls:
     """The target is no cluster until the copy is complete; a second copy updates the nodes of the first."""
     for number in range(1200):
         source.create(f"/brokers/topics/t{number}", b"first")
-    claims.broker_id(source, 1000)
+    id_claims.broker_id(source, 1000)
     with pytest.raises(Unavailable):
         copied(source, Interrupted(tree, calls))  # type: ignore[arg-type]
     assert tree.exists(layout.CLUSTER_ID) is None

@@ -104,13 +104,13 @@ def test_several_processes_may_create_the_file_concurrently(path: Path) -> None:
     code = """
         import sys
         from pathlib import Path
-        from odradek.coordination import claims
+        from odradek.coordination import id_claims
         from odradek.coordination import tree_layout as layout
         from odradek.coordination.sqlite import SqliteTree
         sys.stdin.readline()
         tree = SqliteTree(Path(sys.argv[1]))
         layout.ensure_startup_paths(tree)
-        print(claims.broker_id(tree, 1000), claims.cluster_id(tree, sys.argv[2]), flush=True)
+        print(id_claims.broker_id(tree, 1000), id_claims.cluster_id(tree, sys.argv[2]), flush=True)
         tree.close()
     """
     processes = []

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from odradek.base.units import BrokerId, LeaderEpoch, TimestampMs, TopicName, TopicPartition
 from odradek.base.uuids import Uuid, from_text
-from odradek.coordination import claims
+from odradek.coordination import id_claims
 from odradek.coordination import tree_layout as layout
 from odradek.coordination.sqlite import SqliteTree
 from odradek.coordination.tree import check_path
@@ -293,13 +293,13 @@ def test_deeply_nested_value_is_refused() -> None:
 
 def test_ids_are_claimed_in_sequence(tmp_path: Path) -> None:
     with SqliteTree(tmp_path / "tree") as tree:
-        assert claims.cluster_id(tree, "first") == "first"
-        assert claims.cluster_id(tree, "second") == "first"
-        assert [claims.broker_id(tree, 1000) for _ in range(3)] == [1001, 1002, 1003]
-        assert claims.producer_ids(tree, BrokerId(1)) == layout.ProducerIdBlock(BrokerId(1), 0, 999)
-        assert claims.producer_ids(tree, BrokerId(2)) == layout.ProducerIdBlock(BrokerId(2), 1000, 1999)
+        assert id_claims.cluster_id(tree, "first") == "first"
+        assert id_claims.cluster_id(tree, "second") == "first"
+        assert [id_claims.broker_id(tree, 1000) for _ in range(3)] == [1001, 1002, 1003]
+        assert id_claims.producer_ids(tree, BrokerId(1)) == layout.ProducerIdBlock(BrokerId(1), 0, 999)
+        assert id_claims.producer_ids(tree, BrokerId(2)) == layout.ProducerIdBlock(BrokerId(2), 1000, 1999)
         assert layout.decode_producer_ids(tree.get(layout.PRODUCER_ID_BLOCK)[0]).broker == 2
         last = layout.ProducerIdBlock(BrokerId(1), 0, 2**63 - 1)
         tree.set(layout.PRODUCER_ID_BLOCK, layout.encode_producer_ids(last))
         with pytest.raises(OverflowError):
-            claims.producer_ids(tree, BrokerId(1))
+            id_claims.producer_ids(tree, BrokerId(1))

@@ -6,8 +6,8 @@ from odradek.base.limits import LARGE_REQUEST_BYTES, MIDDLING_REQUESTS_AT_ONCE, 
 from odradek.base.units import TimestampMs
 from odradek.core.broker.large_requests import LargeRequests, Turn
 from odradek.core.kernel.moment import Moment
-from odradek.core.kernel.parked import ParkedRequest, Purgatory
 from odradek.core.kernel.promise import Promise
+from odradek.core.kernel.purgatory import ParkedRequest, Purgatory
 from odradek.core.kernel.work import Work
 
 LARGE = LARGE_REQUEST_BYTES + 1

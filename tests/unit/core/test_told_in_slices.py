@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from odradek.api.request.sliced_answer import whole
+from odradek.api.request.sliced_response import whole
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import TopicName, TopicPartition
 from odradek.core.broker.effects import Changed

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from odradek.app.serve.building import RunningBroker
+from odradek.app.serve.broker_startup import RunningBroker
 from odradek.base.errors import ErrorCode
 from odradek.base.units import BrokerId
 from odradek.coordination import tree_layout as layout

@@ -28,7 +28,7 @@ PROGRAM = """
 import sys
 from odradek.api.table import BY_KEY
 from odradek.app.serve import server
-from odradek.core.kernel.parked import ParkedRequest
+from odradek.core.kernel.purgatory import ParkedRequest
 from odradek.net.cluster.metadata_changes import MetadataChanges
 
 class Condition:

@@ -13,7 +13,7 @@ from odradek.base.uuids import Uuid
 from odradek.core.broker.effects import Changed, CreateTopics
 from odradek.core.kernel.cluster_view import BrokerInfo, PartitionInfo, TopicInfo
 from odradek.net.channels.broker_channels import BrokerChannels
-from odradek.net.cluster.broker_queries import BrokerRequests
+from odradek.net.cluster.broker_requests import BrokerRequests
 from odradek.wire.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
 from odradek.wire.schema.compile import encode
 from support.channel_peer import Asked, Peer, Writer, framed, run

@@ -5,7 +5,7 @@ import pytest
 from odradek.base.units import TopicName, TopicPartition
 from odradek.spark.batch_reader import ranges_of
 from odradek.spark.checkpoint_offsets import EARLIEST, LATEST
-from odradek.spark.resolve import MatchedPartitions
+from odradek.spark.offset_resolution import MatchedPartitions
 from odradek.spark.source_options import BadOption, Mode, read_options
 
 FIRST, LAST = 5, 10

@@ -15,9 +15,9 @@ from odradek.app.main import main
 from odradek.base.units import TopicName, TopicPartition
 from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.spark.delta_lake import Fenced, Lake
-from odradek.spark.lake_making import SCHEMA, source_text, vacuum
-from odradek.spark.lake_place import Place
+from odradek.spark.lake_location import Place
 from odradek.spark.lake_reasons import BadLake
+from odradek.spark.lake_table import SCHEMA, source_text, vacuum
 from odradek.spark.parquet import ParquetFiles
 from odradek.spark.source_options import Subscribe, SubscribePattern
 

@@ -14,9 +14,9 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.client.connection.client_errors import KafkaUnavailable
 from odradek.spark.cluster_interface import NoSuchTopic
 from odradek.spark.failures import HIDE_TRACEBACK, without_traceback
-from odradek.spark.reading import DataLoss, Stuck
 from odradek.spark.sink import BadRow
 from odradek.spark.source_options import BadOption
+from odradek.spark.task_reader import DataLoss, Stuck
 
 SENTENCES = [BadOption("x"), NoSuchTopic("x"), DataLoss("x"), Stuck("x"), BadRow("x"), KafkaUnavailable("x")]
 

@@ -11,9 +11,9 @@ from odradek.base.uuids import Uuid
 from odradek.spark import stream_reader as stream
 from odradek.spark.checkpoint_offsets import EARLIEST
 from odradek.spark.cluster_interface import NoSuchTopic, Topic
-from odradek.spark.reading import DataLoss
 from odradek.spark.source_options import BadOption, Mode, read_options
 from odradek.spark.stream_reader import StreamReader
+from odradek.spark.task_reader import DataLoss
 
 
 class Cluster:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from odradek.api.request.call import Call
 from odradek.api.request.inter_broker import authorized_queries, await_promise, by_length
 from odradek.api.request.outcome import PAUSE, Slices
-from odradek.api.request.sliced_answer import Parts, whole
+from odradek.api.request.sliced_response import Parts, whole
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import BrokerId, LeaderEpoch, TopicName, TopicPartition
 from odradek.base.uuids import Uuid

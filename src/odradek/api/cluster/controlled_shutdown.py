@@ -12,7 +12,7 @@ from __future__ import annotations
 from odradek.api.request.call import Call
 from odradek.api.request.inter_broker import authorized_queries, await_promise, by_length
 from odradek.api.request.outcome import PAUSE, Slices
-from odradek.api.request.sliced_answer import CHEAP
+from odradek.api.request.sliced_response import CHEAP
 from odradek.base.errors import ErrorCode, Refused, error_code
 from odradek.base.units import BrokerId, TopicName, TopicPartition
 from odradek.core.controller.events import ShutDown

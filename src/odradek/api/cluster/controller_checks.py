@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
-from odradek.api.request.sliced_answer import CHEAP, Parts
+from odradek.api.request.sliced_response import CHEAP, Parts
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.limits import PARTITIONS_PER_TOPIC_MAX
 from odradek.base.units import NO_BROKER, BrokerId, TopicName, TopicPartition

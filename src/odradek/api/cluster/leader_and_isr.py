@@ -17,7 +17,7 @@ from odradek.api.cluster.controller_checks import assigned_error, valid_partitio
 from odradek.api.request.call import Call
 from odradek.api.request.inter_broker import authorized_queries, await_result, by_length, to_broker
 from odradek.api.request.outcome import Slices
-from odradek.api.request.sliced_answer import CHEAP, Parts, whole
+from odradek.api.request.sliced_response import CHEAP, Parts, whole
 from odradek.api.request.topic_states import (
     Errors,
     brokers,

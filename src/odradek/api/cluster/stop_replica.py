@@ -16,7 +16,7 @@ from odradek.api.cluster.controller_checks import no_error, valid_partitions
 from odradek.api.request.call import Call
 from odradek.api.request.inter_broker import authorized_queries, await_result, by_length, to_broker
 from odradek.api.request.outcome import PAUSE, Slices
-from odradek.api.request.sliced_answer import CHEAP, Parts, whole
+from odradek.api.request.sliced_response import CHEAP, Parts, whole
 from odradek.api.request.topic_states import Errors, by_topic, errors_by_partition
 from odradek.base.errors import ErrorCode
 from odradek.base.units import NO_EPOCH, LeaderEpoch, TopicName, TopicPartition

@@ -15,7 +15,7 @@ from odradek.api.cluster.controller_checks import metadata_error, valid_brokers,
 from odradek.api.request.call import Call
 from odradek.api.request.inter_broker import authorized_queries, await_result, by_length, to_broker
 from odradek.api.request.outcome import Slices
-from odradek.api.request.sliced_answer import Parts, whole
+from odradek.api.request.sliced_response import Parts, whole
 from odradek.api.request.topic_states import brokers, each, leader_and_isr, states_and_ids, topic_states
 from odradek.base.errors import ErrorCode
 from odradek.base.units import BrokerId, TopicPartition

@@ -12,7 +12,7 @@ names for it.
 from __future__ import annotations
 
 from odradek.api.request.call import Call
-from odradek.api.request.sliced_answer import Parts
+from odradek.api.request.sliced_response import Parts
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import TopicName, TopicPartition
 from odradek.core.broker.log_dirs import LogDir, log_dirs

@@ -15,7 +15,7 @@ from odradek.api.configs.config_resources import ResourceType
 from odradek.api.request.call import Call
 from odradek.api.request.log_fields import of_call
 from odradek.api.request.outcome import Slices
-from odradek.api.request.sliced_answer import CHEAP, Parts, parked, pauses
+from odradek.api.request.sliced_response import CHEAP, Parts, parked, pauses
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import SECOND_MS
 from odradek.core.broker.effects import AlterConfigs, Altered, ConfigOwner

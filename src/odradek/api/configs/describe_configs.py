@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from odradek.api.configs.config_resources import ResourceType
 from odradek.api.request.call import Call
 from odradek.api.request.repeated_names import REPEATS_MAX
-from odradek.api.request.sliced_answer import Parts, pauses
+from odradek.api.request.sliced_response import Parts, pauses
 from odradek.base.errors import ErrorCode, Refused
 from odradek.core.configs.definition import ConfigEntry
 from odradek.core.kernel import access, topic_names

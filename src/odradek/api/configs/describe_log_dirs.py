@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 from odradek.api.request.call import Call
 from odradek.api.request.outcome import Slices
-from odradek.api.request.sliced_answer import CHEAP, Parts, pauses
+from odradek.api.request.sliced_response import CHEAP, Parts, pauses
 from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicName, TopicPartition
 from odradek.core.broker.log_dirs import LogDir, Volume, log_dirs

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from odradek.api.configs.config_resources import ResourceType
 from odradek.api.request.call import Call
-from odradek.api.request.sliced_answer import CHEAP, Parts
+from odradek.api.request.sliced_response import CHEAP, Parts
 from odradek.base.errors import ErrorCode, Refused
 from odradek.core.kernel import access
 from odradek.wire.messages.list_config_resources import (

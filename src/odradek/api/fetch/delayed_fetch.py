@@ -1,6 +1,6 @@
 """A fetch that waits for enough data: a delayed fetch in Kafka's purgatory.
 
-The purgatory is core/kernel/parked.py.
+The purgatory is core/kernel/purgatory.py.
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from typing import cast
 
-from odradek.api.fetch.fetch_answer import Read, size_of
 from odradek.api.fetch.fetch_read import FetchRead
-from odradek.api.request.sliced_answer import Parts
+from odradek.api.fetch.fetch_response import Read, size_of
+from odradek.api.request.sliced_response import Parts
 from odradek.core.fetch.fetch_sessions import CachedPartition
 from odradek.core.partition.partition import Partition
 from odradek.wire.messages.fetch import PartitionData

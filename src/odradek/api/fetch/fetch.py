@@ -28,13 +28,13 @@ from collections.abc import Generator
 from typing import TypeAlias
 
 from odradek.api.fetch.delayed_fetch import DelayedFetch
-from odradek.api.fetch.fetch_answer import error_result
 from odradek.api.fetch.fetch_read import FetchRead
+from odradek.api.fetch.fetch_response import error_result
 from odradek.api.fetch.follower_fetch import follower_of
 from odradek.api.request.admission import Admission
 from odradek.api.request.call import Call
 from odradek.api.request.outcome import ShortAnswer, Slices, Wait
-from odradek.api.request.sliced_answer import Parts, first_wait, nothing, whole
+from odradek.api.request.sliced_response import Parts, first_wait, nothing, whole
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.limits import SLICE_ELEMENTS
 from odradek.base.tuples import new_tuple
@@ -42,7 +42,7 @@ from odradek.base.units import NO_BROKER, NO_EPOCH, BrokerId
 from odradek.base.uuids import Uuid
 from odradek.core.fetch.fetch_sessions import CachedPartition, FetchContext, FetchKey, ReadPermissions
 from odradek.core.kernel.access import Operation, ResourceType
-from odradek.core.kernel.parked import ParkedRequest
+from odradek.core.kernel.purgatory import ParkedRequest
 from odradek.core.partition.positions import ISOLATION_LEVELS
 from odradek.wire.messages.fetch import (
     FetchableTopicResponse,

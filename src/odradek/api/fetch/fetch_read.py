@@ -1,13 +1,14 @@
 """Reads of the partitions of one fetch.
 
-The reader's parameters are in api/fetch/fetch_params.py, the results in api/fetch/fetch_answer.py.
+The reader's parameters are in api/fetch/fetch_params.py, the results in api/fetch/fetch_response.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator
 
-from odradek.api.fetch.fetch_answer import (
+from odradek.api.fetch.fetch_params import FetchParams
+from odradek.api.fetch.fetch_response import (
     Read,
     diverging_result,
     error_result,
@@ -17,11 +18,10 @@ from odradek.api.fetch.fetch_answer import (
     respond,
     size_of,
 )
-from odradek.api.fetch.fetch_params import FetchParams
 from odradek.api.fetch.follower_fetch import is_caught_up, record_position
 from odradek.api.request.call import Call
 from odradek.api.request.outcome import Wait
-from odradek.api.request.sliced_answer import Parts, whole
+from odradek.api.request.sliced_response import Parts, whole
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.limits import SLICE_ELEMENTS
 from odradek.base.tuples import new_tuple

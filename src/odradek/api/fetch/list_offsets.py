@@ -39,11 +39,11 @@ from typing import NamedTuple, TypeAlias
 
 from odradek.api.request.call import Call
 from odradek.api.request.outcome import PAUSE, Slices
-from odradek.api.request.sliced_answer import CHEAP, Parts, parked
+from odradek.api.request.sliced_response import CHEAP, Parts, parked
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP, Offset, TimestampMs, TopicName
 from odradek.core.kernel.access import Operation, ResourceType
-from odradek.core.kernel.parked import NEVER
+from odradek.core.kernel.purgatory import NEVER
 from odradek.core.partition.lookups import AllAnswered, Question
 from odradek.core.partition.partition import Partition
 from odradek.core.partition.positions import ISOLATION_LEVELS, READ_COMMITTED

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from odradek.api.request.call import Call
 from odradek.api.request.outcome import PAUSE, Slices
-from odradek.api.request.sliced_answer import CHEAP, Parts, whole
+from odradek.api.request.sliced_response import CHEAP, Parts, whole
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import LeaderEpoch, TopicName
 from odradek.core.kernel.access import Operation, ResourceType

@@ -28,7 +28,7 @@ from odradek.core.broker.broker import Broker
 from odradek.core.fetch.disk_waits import ColdRead
 from odradek.core.fetch.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, SESSIONLESS, FetchContext, FetchSession
 from odradek.core.kernel.moment import Moment
-from odradek.core.kernel.parked import ParkedRequest
+from odradek.core.kernel.purgatory import ParkedRequest
 from odradek.core.partition.leading import Leading
 from odradek.core.partition.local_replica import LogReadInfo
 from odradek.core.partition.partition import Partition

@@ -14,10 +14,10 @@ from odradek.api.request import authorized_operations as authorized
 from odradek.api.request import repeated_names as describing
 from odradek.api.request.call import Call
 from odradek.api.request.outcome import PAUSE, Slices
-from odradek.api.request.sliced_answer import CHEAP, Parts, settled
+from odradek.api.request.sliced_response import CHEAP, Parts, settled
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.uuids import Uuid
-from odradek.core.coordinators.settled import CommittedRead
+from odradek.core.coordinators.committed_read import CommittedRead
 from odradek.core.groups.assignors.spec import Assignment
 from odradek.core.groups.consumer import ConsumerGroup
 from odradek.core.groups.consumer import rebalance_steps as steps

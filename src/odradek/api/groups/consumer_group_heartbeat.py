@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from odradek.api.request.call import Call
 from odradek.api.request.outcome import Slices
-from odradek.api.request.sliced_answer import CHEAP, Parts
+from odradek.api.request.sliced_response import CHEAP, Parts
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.uuids import Uuid
 from odradek.core.groups.assignors.spec import Assignment, Partitions

@@ -15,9 +15,9 @@ from typing import Any
 
 from odradek.api.request.call import Call
 from odradek.api.request.outcome import PAUSE, Slices, Wait
-from odradek.api.request.sliced_answer import CHEAP, WRITE_PARTS, Parts, pauses, settled
+from odradek.api.request.sliced_response import CHEAP, WRITE_PARTS, Parts, pauses, settled
 from odradek.base.errors import ErrorCode, Refused
-from odradek.core.coordinators.settled import CommittedRead
+from odradek.core.coordinators.committed_read import CommittedRead
 from odradek.core.groups.group_offset_delete import AT_ONCE_MAX, LongDelete, delete_group
 from odradek.core.kernel.access import Operation, ResourceType
 from odradek.core.kernel.work import Work

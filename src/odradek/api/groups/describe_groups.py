@@ -16,7 +16,7 @@ from odradek.api.request import authorized_operations as authorized
 from odradek.api.request import repeated_names as describing
 from odradek.api.request.call import Call
 from odradek.api.request.outcome import PAUSE, Slices
-from odradek.api.request.sliced_answer import pauses
+from odradek.api.request.sliced_response import pauses
 from odradek.base.errors import ErrorCode, Refused
 from odradek.core.groups.classic import ClassicGroup
 from odradek.core.groups.classic.classic_group_states import State

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from odradek.api.request.call import Call
 from odradek.api.request.outcome import Slices
-from odradek.api.request.sliced_answer import CHEAP, Parts, parked
+from odradek.api.request.sliced_response import CHEAP, Parts, parked
 from odradek.api.topics.topic_changes import DelayedTopicChange
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import NO_BROKER, SECOND_MS

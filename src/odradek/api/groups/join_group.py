@@ -28,7 +28,7 @@ from odradek.base.limits import ANSWER_BYTES_INLINE_MAX, REQUEST_ELEMENTS_INLINE
 from odradek.core.groups import membership
 from odradek.core.groups.classic.messages import JoinGroup, JoinGroupResult
 from odradek.core.kernel.access import Operation, ResourceType
-from odradek.core.kernel.parked import NEVER, ParkedRequest
+from odradek.core.kernel.purgatory import NEVER, ParkedRequest
 from odradek.core.kernel.work import Work
 from odradek.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 

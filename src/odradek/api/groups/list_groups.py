@@ -15,7 +15,7 @@ from collections.abc import Iterable
 
 from odradek.api.request.call import Call
 from odradek.api.request.outcome import PAUSE, Slices
-from odradek.api.request.sliced_answer import CHEAP, Parts
+from odradek.api.request.sliced_response import CHEAP, Parts
 from odradek.base.errors import ErrorCode
 from odradek.core.groups.shard.group import Group
 from odradek.core.kernel.access import Operation, ResourceType

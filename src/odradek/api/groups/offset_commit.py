@@ -23,7 +23,7 @@ from odradek.api.groups.offsets_to_commit import offsets_of, prepare_commit
 from odradek.api.request.call import Call
 from odradek.api.request.known_partitions import Codes, Partitions, RequestedTopic
 from odradek.api.request.outcome import Slices, Wait
-from odradek.api.request.sliced_answer import CHEAP, Parts, settled
+from odradek.api.request.sliced_response import CHEAP, Parts, settled
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.limits import SLICE_ELEMENTS
 from odradek.base.uuids import Uuid

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from odradek.api.request.call import Call
 from odradek.api.request.known_partitions import Partitions, RequestedTopic
 from odradek.api.request.outcome import Slices
-from odradek.api.request.sliced_answer import CHEAP, Parts, pauses, settled
+from odradek.api.request.sliced_response import CHEAP, Parts, pauses, settled
 from odradek.base.errors import ErrorCode
 from odradek.base.limits import SLICE_ELEMENTS
 from odradek.core.coordinators.durable import PendingWrite

@@ -23,12 +23,12 @@ from odradek.api.request import repeated_names as describing
 from odradek.api.request.call import Call
 from odradek.api.request.known_partitions import RequestedTopic
 from odradek.api.request.outcome import Slices
-from odradek.api.request.sliced_answer import CHEAP, Parts, pauses, settled, whole
+from odradek.api.request.sliced_response import CHEAP, Parts, pauses, settled, whole
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.limits import SLICE_ELEMENTS
 from odradek.base.units import NO_EPOCH, TopicName
 from odradek.base.uuids import ZERO_UUID, Uuid
-from odradek.core.coordinators.settled import CommittedRead
+from odradek.core.coordinators.committed_read import CommittedRead
 from odradek.core.groups.group_offset_fetch import CommittedOffset, GroupReader, nothing_for
 from odradek.core.kernel.access import Operation, ResourceType
 from odradek.core.partition.leading import Leading

@@ -15,7 +15,7 @@ from odradek.api.groups.offsets_to_commit import offsets_of
 from odradek.api.request.call import Peer
 from odradek.api.request.known_partitions import Codes
 from odradek.api.request.outcome import NO_BODY, Encoded
-from odradek.api.request.sliced_answer import whole
+from odradek.api.request.sliced_response import whole
 from odradek.api.templates.commit_template import CommitTemplate, numbers_of
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.limits import SLICE_ELEMENTS
@@ -24,7 +24,7 @@ from odradek.core.broker.broker import Broker
 from odradek.core.groups.group_offset_commit import NO_RETENTION
 from odradek.core.groups.repeated_commit import RepeatedCommit
 from odradek.core.kernel.moment import Moment
-from odradek.core.kernel.parked import ParkedRequest
+from odradek.core.kernel.purgatory import ParkedRequest
 from odradek.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from odradek.wire.request import Request
 

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from odradek.api.request.call import Call
 from odradek.api.request.outcome import Slices
-from odradek.api.request.sliced_answer import CHEAP, Parts
+from odradek.api.request.sliced_response import CHEAP, Parts
 from odradek.base.errors import ErrorCode, Refused
 from odradek.core.groups import membership
 from odradek.core.groups.classic.messages import SyncGroup, SyncGroupResult
 from odradek.core.kernel.access import Operation, ResourceType
-from odradek.core.kernel.parked import NEVER, ParkedRequest
+from odradek.core.kernel.purgatory import NEVER, ParkedRequest
 from odradek.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 PROTOCOL_SINCE = 5

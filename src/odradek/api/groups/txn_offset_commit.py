@@ -22,7 +22,7 @@ from odradek.api.produce.txn_verification import verify
 from odradek.api.request.call import Call
 from odradek.api.request.known_partitions import Partitions, RequestedTopic
 from odradek.api.request.outcome import Slices, Wait
-from odradek.api.request.sliced_answer import CHEAP, Parts, settled
+from odradek.api.request.sliced_response import CHEAP, Parts, settled
 from odradek.base.errors import ErrorCode, Refused, fenced_as
 from odradek.base.limits import SLICE_ELEMENTS
 from odradek.base.units import ProducerEpoch, ProducerId

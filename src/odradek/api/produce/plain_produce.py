@@ -20,7 +20,7 @@ from odradek.core.broker.broker import Broker
 from odradek.core.coordinators.durable import PendingWrite
 from odradek.core.kernel.cluster_view import INTERNAL_TOPICS
 from odradek.core.kernel.moment import Moment
-from odradek.core.kernel.parked import ParkedRequest
+from odradek.core.kernel.purgatory import ParkedRequest
 from odradek.core.partition.leading import Leading
 from odradek.core.partition.staging import Append
 from odradek.record.record_batch import Batch

@@ -44,7 +44,7 @@ from odradek.api.request.call import Call
 from odradek.api.request.outcome import Slices
 from odradek.base.errors import ErrorCode, Refused
 from odradek.core.kernel.moment import Moment
-from odradek.core.kernel.parked import ParkedRequest
+from odradek.core.kernel.purgatory import ParkedRequest
 from odradek.core.transactions.verification import Verification
 from odradek.record.record_batch import BatchHeader
 from odradek.wire.messages.produce import ProduceRequest, ProduceResponse, TopicProduceResponse

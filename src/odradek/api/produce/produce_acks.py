@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from typing import NamedTuple, TypeVar
 
-from odradek.api.request.sliced_answer import Parts, whole
+from odradek.api.request.sliced_response import Parts, whole
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import NO_OFFSET, NO_TIMESTAMP, SECOND_MS, TopicPartition
 from odradek.core.coordinators.durable import PendingWrite
 from odradek.core.kernel.moment import Moment
-from odradek.core.kernel.parked import ParkedRequest
+from odradek.core.kernel.purgatory import ParkedRequest
 from odradek.core.partition.staging import Append
 from odradek.wire.messages.produce import PartitionProduceResponse, ProduceResponse
 

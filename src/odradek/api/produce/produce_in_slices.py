@@ -30,7 +30,7 @@ from odradek.api.produce.produce_admission import (
 from odradek.api.produce.produce_staging import named_max_of, stage_partition, topic_answer
 from odradek.api.request.call import Call
 from odradek.api.request.outcome import PAUSE, Slices, Wait
-from odradek.api.request.sliced_answer import pauses
+from odradek.api.request.sliced_response import pauses
 from odradek.base.errors import Refused
 from odradek.core.configs.topic_configs import TopicConfigs
 from odradek.core.kernel.work import Work

@@ -13,11 +13,11 @@ from typing import Any
 from odradek.api.produce.produce_admission import transactional_partitions
 from odradek.api.request.call import Call
 from odradek.api.request.outcome import PAUSE, Wait
-from odradek.api.request.sliced_answer import nothing
+from odradek.api.request.sliced_response import nothing
 from odradek.base.errors import Refused
 from odradek.base.units import ProducerEpoch, ProducerId
 from odradek.core.coordinators.state_log import ProducerIdAndEpoch
-from odradek.core.kernel.parked import ParkedRequest
+from odradek.core.kernel.purgatory import ParkedRequest
 from odradek.core.partition import ingress
 from odradek.core.partition.leading import Leading
 from odradek.core.transactions.additions import Question

@@ -7,7 +7,7 @@ from typing import Protocol, TypeVar
 
 from odradek.api.request.call import Call
 from odradek.api.request.outcome import ShortAnswer, Wait
-from odradek.api.request.sliced_answer import ANSWERED_AT_ONCE, nothing
+from odradek.api.request.sliced_response import ANSWERED_AT_ONCE, nothing
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import BrokerId
 from odradek.core.broker.controller_queries import ControllerQueries
@@ -18,8 +18,8 @@ from odradek.core.controller.broker_request_batch import (
     UpdateMetadata,
 )
 from odradek.core.kernel.access import Operation, ResourceType
-from odradek.core.kernel.parked import ParkedRequest
 from odradek.core.kernel.promise import Promise
+from odradek.core.kernel.purgatory import ParkedRequest
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from odradek.api.request.sliced_answer import CHEAP, Parts
+from odradek.api.request.sliced_response import CHEAP, Parts
 from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicName
 from odradek.base.uuids import ZERO_UUID, Uuid

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeGuard
 
 from odradek.base.limits import SLICE_ELEMENTS
 from odradek.core.kernel.moment import Moment
-from odradek.core.kernel.parked import ParkedRequest
+from odradek.core.kernel.purgatory import ParkedRequest
 from odradek.core.kernel.work import Work
 from odradek.wire.request import Request
 from odradek.wire.response import encode_response

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
-from odradek.api.request.sliced_answer import CHEAP, Parts
+from odradek.api.request.sliced_response import CHEAP, Parts
 from odradek.base.errors import ErrorCode, error_code
 from odradek.base.units import BrokerId, LeaderEpoch, TopicName, TopicPartition
 from odradek.base.uuids import ZERO_UUID, Uuid

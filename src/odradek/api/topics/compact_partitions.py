@@ -19,7 +19,7 @@ from typing import TypeAlias
 
 from odradek.api.request.call import Call
 from odradek.api.request.outcome import PAUSE, Slices
-from odradek.api.request.sliced_answer import CHEAP, Parts, pauses, settled
+from odradek.api.request.sliced_response import CHEAP, Parts, pauses, settled
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import TopicName
 from odradek.core.broker.broker import Broker

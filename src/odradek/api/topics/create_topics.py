@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from odradek.api.request.call import Call
 from odradek.api.request.log_fields import of_call
 from odradek.api.request.outcome import Slices
-from odradek.api.request.sliced_answer import CHEAP, Parts, parked
+from odradek.api.request.sliced_response import CHEAP, Parts, parked
 from odradek.api.topics.topic_changes import DelayedTopicChange, find_duplicates
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.uuids import ZERO_UUID

@@ -20,7 +20,7 @@ from typing import TypeAlias
 
 from odradek.api.request.call import Call
 from odradek.api.request.outcome import PAUSE, Slices
-from odradek.api.request.sliced_answer import CHEAP, Parts, settled
+from odradek.api.request.sliced_response import CHEAP, Parts, settled
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import NO_OFFSET, Offset, TopicName
 from odradek.core.coordinators.durable import WRITE_TIMEOUT_MS

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from odradek.api.request.call import Call
 from odradek.api.request.log_fields import of_call
 from odradek.api.request.outcome import PAUSE, Slices
-from odradek.api.request.sliced_answer import CHEAP, Parts, parked
+from odradek.api.request.sliced_response import CHEAP, Parts, parked
 from odradek.api.topics.topic_changes import DelayedTopicChange
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import TopicName

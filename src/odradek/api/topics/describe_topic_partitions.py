@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from odradek.api.request import authorized_operations as authorized
 from odradek.api.request.call import Call
-from odradek.api.request.sliced_answer import Parts, in_order
+from odradek.api.request.sliced_response import Parts, in_order
 from odradek.api.topics.metadata import leader_error, offline
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import NO_BROKER, TopicName

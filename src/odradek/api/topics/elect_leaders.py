@@ -21,7 +21,7 @@ from collections.abc import Callable, Container, Generator, Hashable, Iterable, 
 from odradek.api.request.call import Call
 from odradek.api.request.inter_broker import await_promise, by_length
 from odradek.api.request.outcome import Slices, Wait
-from odradek.api.request.sliced_answer import CHEAP, Parts, nothing
+from odradek.api.request.sliced_response import CHEAP, Parts, nothing
 from odradek.base.errors import ErrorCode
 from odradek.base.units import LeaderEpoch, TopicName, TopicPartition
 from odradek.core.broker.metadata_update import METADATA_UPDATED
@@ -30,7 +30,7 @@ from odradek.core.controller.events import ElectionEnd, ElectLeaders
 from odradek.core.controller.partition_leader_election import ElectionType
 from odradek.core.kernel.access import Operation, ResourceType
 from odradek.core.kernel.cluster_view import ClusterView, PartitionInfo
-from odradek.core.kernel.parked import ParkedRequest
+from odradek.core.kernel.purgatory import ParkedRequest
 from odradek.wire.messages.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,

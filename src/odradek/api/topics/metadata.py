@@ -25,7 +25,7 @@ from odradek.api.request import authorized_operations as authorized
 from odradek.api.request.call import Call
 from odradek.api.request.log_fields import of_call
 from odradek.api.request.outcome import PAUSE, Slices
-from odradek.api.request.sliced_answer import CHEAP, Parts, in_order, nothing, parked
+from odradek.api.request.sliced_response import CHEAP, Parts, in_order, nothing, parked
 from odradek.api.topics.topic_changes import DelayedTopicChange
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import NO_BROKER, SECOND_MS, BrokerId, TopicName
@@ -36,7 +36,7 @@ from odradek.core.coordinators import state_topics
 from odradek.core.kernel import topic_names
 from odradek.core.kernel.access import Operation, ResourceType
 from odradek.core.kernel.cluster_view import INTERNAL_TOPICS, PartitionInfo, TopicInfo
-from odradek.core.kernel.parked import ParkedRequest
+from odradek.core.kernel.purgatory import ParkedRequest
 from odradek.core.topics.topic_plans import PARTITIONS_PER_REQUEST_MAX, TopicSpec
 from odradek.wire.messages.metadata import (
     MetadataRequest,

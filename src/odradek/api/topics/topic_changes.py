@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 
-from odradek.api.request.sliced_answer import CHEAP, Parts
+from odradek.api.request.sliced_response import CHEAP, Parts
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import TopicName
 from odradek.core.broker.effects import Change, Changed

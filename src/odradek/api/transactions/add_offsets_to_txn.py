@@ -14,7 +14,7 @@ from odradek.base.units import ProducerEpoch, ProducerId, TopicPartition
 from odradek.core.coordinators.state_log import ProducerIdAndEpoch
 from odradek.core.kernel.access import Operation, ResourceType
 from odradek.core.kernel.cluster_view import CONSUMER_OFFSETS
-from odradek.core.kernel.parked import ParkedRequest
+from odradek.core.kernel.purgatory import ParkedRequest
 from odradek.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
 FENCED_SINCE = 2

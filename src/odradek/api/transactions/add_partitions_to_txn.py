@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from odradek.api.request.call import Call
 from odradek.api.request.outcome import PAUSE, Slices
-from odradek.api.request.sliced_answer import Parts, settled, whole
+from odradek.api.request.sliced_response import Parts, settled, whole
 from odradek.base.errors import ErrorCode, Refused, fenced_as
 from odradek.base.units import ProducerEpoch, ProducerId, TopicName, TopicPartition
 from odradek.core.coordinators.durable import PendingWrite, PendingWrites

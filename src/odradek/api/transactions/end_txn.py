@@ -16,7 +16,7 @@ from odradek.base.errors import ErrorCode, fenced_as
 from odradek.base.units import SECOND_MS, ProducerEpoch, ProducerId
 from odradek.core.coordinators.state_log import ProducerIdAndEpoch
 from odradek.core.kernel.access import Operation, ResourceType
-from odradek.core.kernel.parked import ParkedRequest
+from odradek.core.kernel.purgatory import ParkedRequest
 from odradek.core.transactions.ending import EndTxn, EndTxnResult
 from odradek.core.transactions.transaction_rules import EPOCH_PER_TRANSACTION
 from odradek.wire.messages.end_txn import EndTxnRequest, EndTxnResponse

@@ -19,7 +19,7 @@ from odradek.base.errors import ErrorCode, Refused, fenced_as
 from odradek.base.units import SECOND_MS, ProducerEpoch, ProducerId
 from odradek.core.coordinators.state_log import ProducerIdAndEpoch
 from odradek.core.kernel.access import Operation, ResourceType
-from odradek.core.kernel.parked import ParkedRequest
+from odradek.core.kernel.purgatory import ParkedRequest
 from odradek.core.transactions.beginning import InitProducerId, InitProducerIdResult
 from odradek.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 

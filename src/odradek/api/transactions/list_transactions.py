@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from odradek.api.request.call import Call
 from odradek.api.request.outcome import PAUSE, Slices
-from odradek.api.request.sliced_answer import CHEAP
+from odradek.api.request.sliced_response import CHEAP
 from odradek.base.errors import ErrorCode, Refused
 from odradek.core.kernel.access import Operation, ResourceType
 from odradek.core.kernel.patterns import Pattern

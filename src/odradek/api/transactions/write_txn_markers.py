@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from odradek.api.request.call import Call
 from odradek.api.request.outcome import PAUSE, Slices
-from odradek.api.request.sliced_answer import CHEAP, WRITE_PARTS, Parts, pauses, settled
+from odradek.api.request.sliced_response import CHEAP, WRITE_PARTS, Parts, pauses, settled
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import ProducerEpoch, ProducerId, TopicName, TopicPartition
 from odradek.core.coordinators.durable import PendingWrite, PendingWrites

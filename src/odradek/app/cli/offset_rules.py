@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from odradek.app.cli.partitions_named import topic_name, whole_number
-from odradek.app.cli.starting import offsets_at
+from odradek.app.cli.partition_arguments import topic_name, whole_number
+from odradek.app.cli.start_offsets import offsets_at
 from odradek.app.terminal.command_failed import CommandFailed
 from odradek.base.units import INT32_MAX, INT64_MAX, TopicPartition
 from odradek.client.cluster.cluster import Cluster

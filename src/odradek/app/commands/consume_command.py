@@ -18,9 +18,9 @@ from odradek.app.cli.cli_options import (
     OnlyPartitions,
     connected,
 )
-from odradek.app.cli.partitions_named import no_such_partition, topic_name
+from odradek.app.cli.partition_arguments import no_such_partition, topic_name
 from odradek.app.cli.record_text import Formatter, json_lines, key_value_lines, raw_values, value_lines
-from odradek.app.cli.starting import offsets_at, start_rule
+from odradek.app.cli.start_offsets import offsets_at, start_rule
 from odradek.app.commands.produce_command import unescaped
 from odradek.app.terminal.command_failed import USAGE_ERROR, CommandFailed, report_failures
 from odradek.app.terminal.patient_output import PatientOutput, terminated_in_order

@@ -17,7 +17,7 @@ from odradek.app.cli.cli_options import (
     not_empty,
 )
 from odradek.app.cli.group_view import Shown, description, show
-from odradek.app.cli.partitions_named import ends_of, named_partitions
+from odradek.app.cli.partition_arguments import ends_of, named_partitions
 from odradek.app.commands.group_reset import reset_offsets
 from odradek.app.terminal.command_failed import report_failures
 from odradek.app.terminal.output import print_json, print_table

@@ -22,7 +22,7 @@ from odradek.app.cli.cli_options import (
     not_empty,
 )
 from odradek.app.cli.offset_rules import Offsets, Rule, Scope
-from odradek.app.cli.partitions_named import existing_partitions
+from odradek.app.cli.partition_arguments import existing_partitions
 from odradek.app.terminal.command_failed import USAGE_ERROR, CommandFailed
 from odradek.app.terminal.output import plural, print_json, print_table, printable, remark
 from odradek.app.terminal.time_arguments import duration_ms, moment_ms

@@ -50,9 +50,9 @@ def vacuum(
     Example: odradek lake vacuum lake/flights --execute
     """
     with spark_extra():
-        from odradek.spark.lake_making import vacuum as vacuumed
-        from odradek.spark.lake_place import BadPlace, Place
+        from odradek.spark.lake_location import BadPlace, Place
         from odradek.spark.lake_reasons import BadLake
+        from odradek.spark.lake_table import vacuum as vacuumed
     try:
         names = vacuumed(Place.of(lake, pairs(storage or (), "--storage")), older_than_hours, execute=execute)
     except BadPlace as error:

@@ -13,7 +13,7 @@ from typing import Annotated, NamedTuple
 import typer
 
 from odradek.app.cli.cli_options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, CommandConfig, connected
-from odradek.app.cli.partitions_named import no_such_partition, topic_name
+from odradek.app.cli.partition_arguments import no_such_partition, topic_name
 from odradek.app.cli.record_text import LineRecord, NotARecord, parse_json, parse_plain
 from odradek.app.terminal.command_failed import USAGE_ERROR, CommandFailed
 from odradek.app.terminal.lines import lines_of

@@ -15,8 +15,8 @@ from odradek.app.cli.cli_options import (
     connected,
     pairs,
 )
-from odradek.app.cli.partitions_named import topic_name
-from odradek.app.cli.starting import Positions, offsets_at
+from odradek.app.cli.partition_arguments import topic_name
+from odradek.app.cli.start_offsets import Positions, offsets_at
 from odradek.app.cli.topic_config_arguments import suggest_key
 from odradek.app.commands.topic_compact import compact
 from odradek.app.commands.topic_config_command import config
@@ -30,7 +30,7 @@ from odradek.base.errors import ErrorCode
 from odradek.base.units import INT16_MAX, INT32_MAX, TopicName, TopicPartition
 from odradek.base.uuids import ZERO_UUID, to_text
 from odradek.client.admin import admin
-from odradek.client.admin.seen import wait_until_seen
+from odradek.client.admin.metadata_propagation import wait_until_seen
 from odradek.client.cluster.cluster import Cluster
 from odradek.client.cluster.topic_metadata import Partition, Topic
 from odradek.client.connection.client_errors import ClientError, ErrorAnswer

@@ -16,7 +16,7 @@ from odradek.app.cli.cli_options import (
     connected,
     duration,
 )
-from odradek.app.cli.partitions_named import topic_name
+from odradek.app.cli.partition_arguments import topic_name
 from odradek.app.commands.topic_segments import choose_partitions
 from odradek.app.terminal.command_failed import report_failures
 from odradek.app.terminal.output import plural, print_json, print_table, remark, size_text

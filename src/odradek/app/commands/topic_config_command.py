@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from odradek.app.cli.cli_options import DEFAULT_BOOTSTRAP_SERVER, AsJson, BootstrapServer, CommandConfig, connected
-from odradek.app.cli.partitions_named import topic_name
+from odradek.app.cli.partition_arguments import topic_name
 from odradek.app.cli.topic_config_arguments import suggest_key
 from odradek.app.commands.config_command import (
     All,

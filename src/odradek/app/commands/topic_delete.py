@@ -9,11 +9,11 @@ from typing import Annotated
 import typer
 
 from odradek.app.cli.cli_options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, CommandConfig, connected
-from odradek.app.cli.partitions_named import topic_name
+from odradek.app.cli.partition_arguments import topic_name
 from odradek.app.terminal.command_failed import FAILED, USAGE_ERROR, CommandFailed
 from odradek.base.errors import ErrorCode
 from odradek.client.admin import admin
-from odradek.client.admin.seen import wait_until_seen
+from odradek.client.admin.metadata_propagation import wait_until_seen
 from odradek.client.cluster.cluster import Cluster
 from odradek.client.connection.client_errors import ErrorAnswer
 

@@ -15,7 +15,7 @@ from odradek.app.cli.cli_options import (
     OnlyPartitions,
     connected,
 )
-from odradek.app.cli.partitions_named import topic_name
+from odradek.app.cli.partition_arguments import topic_name
 from odradek.app.commands.topic_segments import choose_partitions
 from odradek.app.terminal.command_failed import USAGE_ERROR, CommandFailed, report_failures
 from odradek.app.terminal.output import print_json, print_table, remark

@@ -18,7 +18,7 @@ from odradek.app.cli.cli_options import (
     connected,
     pairs,
 )
-from odradek.app.cli.partitions_named import no_such_partition, topic_name
+from odradek.app.cli.partition_arguments import no_such_partition, topic_name
 from odradek.app.inspect.log_locations import (
     TopicLog,
     locate_logs,

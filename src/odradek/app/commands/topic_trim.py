@@ -15,8 +15,8 @@ from odradek.app.cli.cli_options import (
     OnlyPartitions,
     connected,
 )
-from odradek.app.cli.partitions_named import topic_name
-from odradek.app.cli.starting import offsets_at
+from odradek.app.cli.partition_arguments import topic_name
+from odradek.app.cli.start_offsets import offsets_at
 from odradek.app.commands.topic_segments import choose_partitions
 from odradek.app.inspect.log_locations import locate_logs, request_retention
 from odradek.app.inspect.segment_files import segments_of

@@ -18,7 +18,7 @@ from odradek.app.cli.cli_options import (
     duration,
     not_empty,
 )
-from odradek.app.cli.partitions_named import existing_partitions, topic_name
+from odradek.app.cli.partition_arguments import existing_partitions, topic_name
 from odradek.app.cli.txn_view import producer_view, show_producers, show_transactions, transaction_view
 from odradek.app.terminal.command_failed import FAILED, USAGE_ERROR, CommandFailed, report_failures
 from odradek.app.terminal.output import print_json, print_table

@@ -27,7 +27,7 @@ from odradek.app.config.listener_config import (
 from odradek.app.config.listener_tls import names_of, parse_tls, requires_certificates
 from odradek.app.config.properties import read_properties
 from odradek.base.units import BrokerId
-from odradek.core.configs import together
+from odradek.core.configs import key_relations
 from odradek.core.configs.broker_configs import BrokerConfigs
 from odradek.core.configs.definition import ConfigError, raise_all
 from odradek.core.configs.unknown_keys import unknown, why_refused
@@ -120,7 +120,7 @@ def settings(texts: Mapping[str, str], *, insecure: bool = False) -> Settings:
     if configs is None:
         raise_all(problems)
         raise AssertionError("an unparsed value is a problem, which was raised")
-    problems += [*together.problems(configs), *_unsupported_settings(configs)]
+    problems += [*key_relations.problems(configs), *_unsupported_settings(configs)]
     listeners = parse_or_collect(problems, lambda: parse_listeners(configs)) or ()
     tls = parse_or_collect(problems, lambda: parse_tls(configs, listeners))
     advertised = parse_or_collect(problems, lambda: parse_advertised(configs, listeners)) if listeners else None

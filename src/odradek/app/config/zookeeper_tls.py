@@ -14,7 +14,7 @@ from pathlib import Path
 from odradek.base.secret import Secret
 from odradek.core.configs.broker_configs import BrokerConfigs
 from odradek.core.configs.definition import ConfigError, Value
-from odradek.tls import reasons
+from odradek.tls import failure_reasons
 from odradek.tls.ssl_contexts import Contexts, client_context
 from odradek.tls.tls_config import DEFAULT_STORE_TYPE, Names, TlsConfig
 from odradek.tls.tls_errors import TlsConfigError
@@ -55,7 +55,7 @@ class ZooKeeperTls:
             return (error.strerror or str(error)).lower()
         if "BAD_CERTIFICATE" in (error.reason or "") and not self._has_certificate:  # Java's TLS 1.2 alert if missing.
             return f"the server requires a client certificate: set {KEYSTORE}"
-        return reasons.of(error, is_server=False, server="the server", prefix=PREFIX)
+        return failure_reasons.of(error, is_server=False, server="the server", prefix=PREFIX)
 
 
 def parse_zookeeper_tls(configs: BrokerConfigs) -> ZooKeeperTls | None:

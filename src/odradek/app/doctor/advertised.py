@@ -16,9 +16,9 @@ from itertools import chain
 
 from odradek.app.doctor.described_cluster import Cluster, Identity, request_cluster, request_identity
 from odradek.app.doctor.findings import Finding, note, ok, wrong
+from odradek.app.doctor.peer_protocol import identify
 from odradek.app.doctor.reach import Attempt, Unresolved, as_ip, attempt, is_loopback, resolve
 from odradek.app.doctor.set_aside_logs import examine_offline_dirs
-from odradek.app.doctor.speech import identify
 from odradek.client.cluster.topic_metadata import Broker
 from odradek.client.connection.broker_connection import Connection, format_address
 from odradek.client.connection.client_config import Address, ClientConfig

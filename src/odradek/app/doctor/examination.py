@@ -9,9 +9,9 @@ from odradek.app.doctor.advertised import BootstrapServer, examine_brokers
 from odradek.app.doctor.client_versions import examine_clients
 from odradek.app.doctor.described_cluster import Cluster, request_cluster, request_identity
 from odradek.app.doctor.findings import Finding, listed, note, ok, wrong
+from odradek.app.doctor.peer_protocol import PLAIN_KAFKA, identify, is_plain_kafka, sasl_mechanisms
 from odradek.app.doctor.reach import Attempt, Unresolved, as_ip, attempt, kind, resolve
 from odradek.app.doctor.set_aside_logs import examine_log_dirs, examine_offline_dirs
-from odradek.app.doctor.speech import PLAIN_KAFKA, identify, is_plain_kafka, sasl_mechanisms
 from odradek.app.doctor.tls_findings import tls_advice
 from odradek.app.doctor.topic_findings import examine_stored, examine_topics, min_isrs_of
 from odradek.app.terminal.output import plural

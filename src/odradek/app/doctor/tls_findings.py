@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from odradek.app.doctor.speech import PLAIN_ADVICE
+from odradek.app.doctor.peer_protocol import PLAIN_ADVICE
 from odradek.client.connection.client_errors import TlsRefused
 
-# The first entry whose words occur in the client's error is used (tls/reasons.py).
+# The first entry whose words occur in the client's error is used (tls/failure_reasons.py).
 _ADVICE = (
     (
         "does not match the address",

@@ -27,7 +27,7 @@ from odradek.app.logging.log_format import REQUESTS, iso_time
 from odradek.base.errors import ErrorCode
 from odradek.core.broker.broker import Broker
 from odradek.core.kernel.moment import Moment
-from odradek.core.kernel.parked import ParkedRequest
+from odradek.core.kernel.purgatory import ParkedRequest
 from odradek.net.shell.shell import Shell
 from odradek.wire.catalog import APIS
 from odradek.wire.client_codec import decode_response

@@ -15,8 +15,8 @@ from odradek.api.request.gate import InterBrokerGate
 from odradek.app.config.listener_config import INTER_BROKER_LISTENER, inter_broker_listener
 from odradek.app.config.server_config import Settings
 from odradek.app.serve.adoption import Adoption
-from odradek.app.serve.boots import may_have_lost, this_boot
-from odradek.app.serve.broker_opening import (
+from odradek.app.serve.boot_ids import may_have_lost, this_boot
+from odradek.app.serve.broker_identity import (
     apply_starting_configs,
     check_unlocked,
     claim_identity,
@@ -56,7 +56,7 @@ from odradek.net.shell.shell import Shell
 if TYPE_CHECKING:
     from odradek.core.controller.events import Event
     from odradek.net.cluster.controller_updates import Shell as MemberShell
-    from odradek.net.cluster.peers import Peers
+    from odradek.net.cluster.peer_connections import Peers
     from odradek.tls.ssl_contexts import Contexts
 
 log = logging.getLogger(__name__)
@@ -73,7 +73,7 @@ async def open_broker(
 ) -> ReconnectingTree:
     """Open the logs, join the cluster, and hand the broker to the shell.
 
-    Raise the errors of app/serve/building.start.
+    Raise the errors of app/serve/broker_startup.start.
     """
     disk = (RealDisk if durable else UnsyncedDisk)(shell.room.on_opened)
     timeout_ms = settings.configs.int("zookeeper.session.timeout.ms")
@@ -182,7 +182,7 @@ def _peers_factory(settings: Settings, shell: Shell) -> Callable[[MemberShell, B
 
     Raise ConfigError.
     """
-    from odradek.net.cluster.peers import Peers  # A single broker saves the time and memory.
+    from odradek.net.cluster.peer_connections import Peers  # A single broker saves the time and memory.
 
     listener = inter_broker_listener(settings.configs, settings.listeners)
     if settings.configs.optional_str(INTER_BROKER_LISTENER) and len(settings.listeners) > 1:

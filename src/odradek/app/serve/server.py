@@ -22,7 +22,7 @@ import uvloop
 
 from odradek.app.config.server_config import Settings, load
 from odradek.app.logging import log_format as logs
-from odradek.app.serve.building import RunningBroker, start
+from odradek.app.serve.broker_startup import RunningBroker, start
 from odradek.app.serve.garbage import YOUNG_OBJECTS, CollectionPause, GarbageCollector
 from odradek.coordination.fields import BadZnodeError
 from odradek.coordination.tree import TreeFailed

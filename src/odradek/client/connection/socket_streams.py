@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Protocol
 
 from odradek.client.connection.client_errors import ConfigurationError, ConnectionLost, TlsRefused
-from odradek.tls import reasons
+from odradek.tls import failure_reasons
 from odradek.tls.ssl_contexts import Contexts, client_context
 from odradek.tls.tls_config import TlsConfig
 from odradek.tls.tls_errors import TlsConfigError
@@ -132,10 +132,10 @@ class SecureStream:
         events = self._events(error)
         if events is not None:
             return WouldBlock(events)
-        reason = reasons.of(error, is_server=False)
+        reason = failure_reasons.of(error, is_server=False)
         return (
             TlsRefused(f"TLS handshake with {self._where} failed: {reason}")
-            if reasons.is_final(error)
+            if failure_reasons.is_final(error)
             else OSError(reason)
         )
 

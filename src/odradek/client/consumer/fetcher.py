@@ -28,8 +28,8 @@ from odradek.client.cluster.leader_requests import group_by_leader
 from odradek.client.connection.broker_connection import Connection, Pending
 from odradek.client.connection.client_errors import ClientError, OffsetOutOfRange, TopicRecreated, response_error
 from odradek.client.connection.retry import Backoff, is_retriable
+from odradek.client.consumer.completed_fetch import Fetched, whole_batches
 from odradek.client.consumer.fetch_messages import VERSION_WITH_TOPIC_IDS, fetch_request, partition_responses
-from odradek.client.consumer.fetched import Fetched, whole_batches
 from odradek.client.consumer.offset_lookup import EARLIEST, LATEST, MAX_TIMESTAMP, ListedOffset, list_offsets
 from odradek.wire.messages.fetch import FetchRequest, FetchResponse, PartitionData
 

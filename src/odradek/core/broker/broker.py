@@ -42,7 +42,7 @@ from odradek.core.kernel.chores import Chore, Chores, ChoresRun
 from odradek.core.kernel.cluster_view import CONSUMER_OFFSETS, ClusterView, TopicInfo
 from odradek.core.kernel.entropy import Entropy
 from odradek.core.kernel.moment import Moment
-from odradek.core.kernel.parked import Purgatory
+from odradek.core.kernel.purgatory import Purgatory
 from odradek.core.kernel.timers import Timers
 from odradek.core.kernel.work import Work
 from odradek.core.partition.alter_partition_manager import AlterPartitionManager

@@ -16,8 +16,8 @@ from odradek.base.units import BrokerId
 from odradek.core.broker.replicas import Errors
 from odradek.core.controller import events
 from odradek.core.controller.broker_request_batch import ControlRequest
-from odradek.core.kernel.parked import Purgatory
 from odradek.core.kernel.promise import Promise
+from odradek.core.kernel.purgatory import Purgatory
 from odradek.core.transactions.producer_ids import ProducerIdBlock
 
 Q = TypeVar("Q")

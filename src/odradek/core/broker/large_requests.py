@@ -20,8 +20,8 @@ from odradek.base.limits import (
     TURN_STUCK_MS,
 )
 from odradek.core.kernel.moment import Moment
-from odradek.core.kernel.parked import ParkedRequest, Purgatory
 from odradek.core.kernel.promise import Promise
+from odradek.core.kernel.purgatory import ParkedRequest, Purgatory
 from odradek.core.kernel.work import Work
 
 

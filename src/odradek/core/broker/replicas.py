@@ -18,7 +18,7 @@ from odradek.core.coordinators.durable import NextSteps
 from odradek.core.disks.flushes import Flushes
 from odradek.core.kernel.cluster_view import ClusterView, PartitionInfo
 from odradek.core.kernel.moment import Moment
-from odradek.core.kernel.parked import Purgatory
+from odradek.core.kernel.purgatory import Purgatory
 from odradek.core.partition.alter_partition_manager import AlterPartitionManager
 from odradek.core.partition.damaged_replicas import DamagedReplicas
 from odradek.core.partition.leaders_without_disk import UnableLeaders

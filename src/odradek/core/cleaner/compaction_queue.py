@@ -21,7 +21,7 @@ from odradek.base.units import Offset, TopicPartition
 from odradek.core.cleaner.compaction_request import Compaction, CompactionResult, check_is_compacted
 from odradek.core.disks.flushes import Flushes
 from odradek.core.kernel.moment import Moment
-from odradek.core.kernel.parked import Purgatory
+from odradek.core.kernel.purgatory import Purgatory
 from odradek.core.partition.partition import Partition
 from odradek.log.compaction.cleanable import cleanable
 from odradek.log.compaction.replacement import may_be_cleaned

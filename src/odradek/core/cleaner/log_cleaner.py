@@ -22,7 +22,7 @@ from odradek.core.cleaner.uncleanable_logs import UncleanableLogs
 from odradek.core.configs.broker_configs import BrokerConfigs
 from odradek.core.disks.flushes import Flushes
 from odradek.core.kernel.moment import Moment
-from odradek.core.kernel.parked import Purgatory
+from odradek.core.kernel.purgatory import Purgatory
 from odradek.core.partition.log_starts import LogStarts
 from odradek.core.partition.partition import Partition
 from odradek.log.compaction.cleanable import cleanable

@@ -17,7 +17,6 @@ from odradek.base.units import BrokerId, TopicName, TopicPartition
 from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.core.controller import events
 from odradek.core.controller import replica_election as electing
-from odradek.core.controller.broker_questions import alter_partitions, shut_down
 from odradek.core.controller.broker_request_batch import (
     BecomeLeaderOrFollower,
     ControlRequest,
@@ -42,6 +41,7 @@ from odradek.core.controller.controller_steps import (
 )
 from odradek.core.controller.deletion import TopicDeletion
 from odradek.core.controller.leaders import Leaders
+from odradek.core.controller.requests_from_brokers import alter_partitions, shut_down
 from odradek.core.kernel.cluster_view import TopicAssignment
 
 _LOG = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from typing import TypeVar
 from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicPartition
 from odradek.core.kernel.moment import Moment
-from odradek.core.kernel.parked import ParkedRequest
+from odradek.core.kernel.purgatory import ParkedRequest
 from odradek.core.partition.leadership_state import Leadership
 from odradek.core.partition.staging import Append
 

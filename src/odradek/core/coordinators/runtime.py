@@ -12,7 +12,7 @@ from odradek.core.coordinators.durable import NextSteps
 from odradek.core.kernel.cluster_view import ClusterView
 from odradek.core.kernel.entropy import Entropy
 from odradek.core.kernel.moment import Moment
-from odradek.core.kernel.parked import Purgatory
+from odradek.core.kernel.purgatory import Purgatory
 from odradek.core.kernel.timers import Timers
 from odradek.core.partition.leading import Leading
 from odradek.core.partition.staging import Append

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from odradek.base.units import TopicPartition
 from odradek.core.coordinators.durable import NextSteps
 from odradek.core.kernel.moment import Moment
-from odradek.core.kernel.parked import Purgatory
+from odradek.core.kernel.purgatory import Purgatory
 from odradek.core.partition.partition import Partition
 from odradek.log.files.disk import DiskFailed
 from odradek.log.log.durability import begin_flush

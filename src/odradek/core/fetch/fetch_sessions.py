@@ -29,7 +29,7 @@ from odradek.base.limits import (
 from odradek.base.units import INT32_MAX, MINUTE_MS, NO_BROKER, BrokerId, TopicPartition
 from odradek.base.uuids import Uuid
 from odradek.core.kernel.access import Principal
-from odradek.core.kernel.parked import Purgatory
+from odradek.core.kernel.purgatory import Purgatory
 
 SESSIONLESS = 0
 INITIAL_EPOCH = 0

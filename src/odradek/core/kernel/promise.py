@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from typing import Generic, TypeVar
 
-from odradek.core.kernel.parked import ParkedRequest, Purgatory
+from odradek.core.kernel.purgatory import ParkedRequest, Purgatory
 
 T = TypeVar("T")
 Answer = TypeVar("Answer")

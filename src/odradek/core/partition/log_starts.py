@@ -15,7 +15,7 @@ from typing import NamedTuple
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import Offset, TopicPartition
 from odradek.core.kernel.moment import Moment
-from odradek.core.kernel.parked import Purgatory
+from odradek.core.kernel.purgatory import Purgatory
 from odradek.core.partition.partition import Partition
 from odradek.core.partition.storage import Storage
 from odradek.log.directory.directory import LogDirectory

@@ -18,7 +18,7 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.base.limits import LOOKUPS_AT_ONCE, SEARCHES_PER_LOOKUP_MAX
 from odradek.base.units import Offset, TimestampMs, TopicPartition
 from odradek.core.kernel.moment import Moment
-from odradek.core.kernel.parked import Purgatory
+from odradek.core.kernel.purgatory import Purgatory
 from odradek.core.partition.partition import Partition
 from odradek.log.files.disk import DiskFailed
 from odradek.log.log.timestamp_search import note_searched

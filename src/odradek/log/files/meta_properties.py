@@ -7,7 +7,7 @@ A directory keeps its original version and its other keys.  Kafka before 2.4 has
 
 A truncated file may name another broker: broker.id=1001 becomes broker.id=100.  So a file is valid only if its last
 line is terminated and no key is missing.  Odradek writes the broker's id in the last line.  Truncation at a line's end
-and flipped bits are detected by a second record, odradek-identity, and by the metadata (app/serve/broker_opening.py).
+and flipped bits are detected by a second record, odradek-identity, and by the metadata (app/serve/broker_identity.py).
 """
 
 from __future__ import annotations

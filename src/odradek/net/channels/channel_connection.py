@@ -30,7 +30,7 @@ from odradek.net.channels.channel_requests import (
     PendingRequest,
     RequestBuilder,
 )
-from odradek.tls import reasons
+from odradek.tls import failure_reasons
 from odradek.wire.client_codec import encode_request
 from odradek.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from odradek.wire.schema.malformed import Malformed
@@ -252,7 +252,7 @@ def _error_code(frame: Buffer) -> int | None:
 def text_of(error: Exception) -> str:
     """Return the error in the system's own words, in lower case: `connection refused`."""
     if isinstance(error, ssl.SSLError):
-        return reasons.of(error, is_server=False)
+        return failure_reasons.of(error, is_server=False)
     if isinstance(error, TimeoutError):
         return "timed out"
     text = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__

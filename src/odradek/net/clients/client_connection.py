@@ -25,7 +25,7 @@ from odradek.base.units import SECOND_MS
 from odradek.core.kernel.cluster_view import Endpoint
 from odradek.core.kernel.moment import Moment
 from odradek.net.clients.large_produce_intake import LEFT_BYTES_MIN, Intake, is_for_mover
-from odradek.net.loop.gathering import REQUESTS_MAX
+from odradek.net.loop.group_commit import REQUESTS_MAX
 from odradek.net.shell.outbox import outbox_of, principal_of
 from odradek.net.shell.shell import Shell
 from odradek.wire.budget import ReceiveBudget

@@ -14,7 +14,7 @@ from odradek.net.clients.acceptor import Acceptor, Address, bound, warn_of_short
 from odradek.net.clients.client_connection import ClientConnection
 from odradek.net.clients.connection_quotas import ConnectionQuotas
 from odradek.net.clients.listen_failure import CannotListen, listen_error_text
-from odradek.net.clients.receiving import ReceivingTransport
+from odradek.net.clients.receiving_transport import ReceivingTransport
 from odradek.net.loop.descriptors import limit_for_connections
 from odradek.net.loop.readers import Readers
 from odradek.net.shell.outbox import Loop

@@ -42,7 +42,7 @@ from odradek.net.controller.controller_thread import ControllerThread
 
 if TYPE_CHECKING:
     from odradek.net.cluster.isr_changes import IsrChanges  # A lone broker has no followers.
-    from odradek.net.cluster.peers import Peers  # A lone broker saves its time and memory.
+    from odradek.net.cluster.peer_connections import Peers  # A lone broker saves its time and memory.
 
 log = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from typing import TypeAlias
 from odradek.api.cluster.alter_partition_requests import AlterPartitionResult, from_event, to_event
 from odradek.base.errors import ErrorCode
 from odradek.base.units import BrokerId, TopicPartition
-from odradek.coordination.isrs import notify, write
+from odradek.coordination.isr_updates import notify, write
 from odradek.coordination.tree import Tree, TreeFailed
 from odradek.core.broker.broker import Broker
 from odradek.core.controller.events import AlterPartitions

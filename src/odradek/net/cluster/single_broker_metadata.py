@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from odradek.base.units import TimestampMs
-from odradek.coordination import claims
+from odradek.coordination import id_claims
 from odradek.coordination import tree_layout as layout
 from odradek.coordination.tree import (
     Create,
@@ -50,7 +50,7 @@ class LoneMetadata(Metadata):
             registration = Create(layout.broker(broker.id), self._registration(broker, now()), ephemeral=True)
             try:
                 # One multi shows brokers of a cluster that this one claims the tree for itself.
-                self._tree.multi([registration, *claims.controller(self._tree, broker.id, now())])
+                self._tree.multi([registration, *id_claims.controller(self._tree, broker.id, now())])
             except MultiFailed as failed:
                 failure = failed.error
             else:

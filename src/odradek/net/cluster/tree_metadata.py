@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeVar
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import NO_BROKER, SECOND_MS, BrokerId, LeaderEpoch, ProducerId, TimestampMs, TopicName
-from odradek.coordination import claims
+from odradek.coordination import id_claims
 from odradek.coordination import tree_layout as layout
 from odradek.coordination.fields import BadZnodeError
 from odradek.coordination.tree import (
@@ -83,9 +83,9 @@ class Metadata:
         """
         layout.ensure_startup_paths(self._tree)
         self._check_may_join()
-        self._cluster_id = claims.cluster_id(self._tree, new_cluster_id)
+        self._cluster_id = id_claims.cluster_id(self._tree, new_cluster_id)
         if broker_id is None:
-            broker_id = claims.broker_id(self._tree, reserved_max)
+            broker_id = id_claims.broker_id(self._tree, reserved_max)
         return Membership(broker_id, self._cluster_id)
 
     def _check_may_join(self) -> None:
@@ -228,7 +228,7 @@ class Metadata:
         """Allocate an unused block that begins at `effect.at_least` or later; None if the tree fails."""
         at_least = effect.at_least if effect.at_least <= PRODUCER_ID_GIVEN_MAX else 0
         try:
-            block = claims.producer_ids(self._tree, broker_id, at_least)
+            block = id_claims.producer_ids(self._tree, broker_id, at_least)
         except TreeFailed:
             return None
         return ProducerIdBlock(ProducerId(block.first), ProducerId(block.last))
@@ -241,7 +241,7 @@ class Metadata:
             raise Refused(ErrorCode.BROKER_ID_NOT_REGISTERED)
         if stat.czxid != broker_epoch:
             raise Refused(ErrorCode.STALE_BROKER_EPOCH)
-        block = claims.producer_ids(self._tree, broker_id)
+        block = id_claims.producer_ids(self._tree, broker_id)
         return ProducerIdBlock(ProducerId(block.first), ProducerId(block.last))
 
     # Checks of the controller.

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable
 
 from odradek.base.units import SECOND_MS, BrokerId, TopicPartition
 from odradek.coordination import tree_layout as layout
-from odradek.coordination.isrs import partitions_relying_on
+from odradek.coordination.isr_updates import partitions_relying_on
 from odradek.coordination.tree import Tree
 
 _LOG = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from functools import partial, singledispatchmethod
 from typing import TypeVar
 
 from odradek.base.units import BrokerId, TimestampMs, TopicName, TopicPartition
-from odradek.coordination import claims
+from odradek.coordination import id_claims
 from odradek.coordination import tree_layout as layout
 from odradek.coordination.fields import BadZnodeError, readable
 from odradek.coordination.partition_states import decoded
@@ -153,7 +153,7 @@ class ControllerTree:
 
     def _try_elect(self) -> None:
         self._epoch = None
-        election = claims.controller(self._tree, self._broker, self._now())
+        election = id_claims.controller(self._tree, self._broker, self._now())
         try:
             self._tree.multi(election)
         except MultiFailed as failed:

@@ -2,7 +2,7 @@
 
     bytes ──> Connection ──> dispatch ──> Broker
                                             │ take_effects(): syncs and changes, run in threads (effect_executor.py)
-    answers <── Connection <── settle() <───┘ take_completed(): requests that can be answered now (answering.py)
+    answers <── Connection <── settle() <───┘ take_completed(): requests to answer now (completed_requests.py)
 
 Everything except the effects runs on the loop's thread, so the core needs no lock.
 """
@@ -29,20 +29,20 @@ from odradek.core.kernel.moment import Moment
 from odradek.core.transactions.producer_ids import ProducerIdBlock
 from odradek.net.cluster.config_watch import ConfigWatch, WatchedConfigs
 from odradek.net.loop.active_connections import ActiveConnections
+from odradek.net.loop.broker_timer import Ticking
 from odradek.net.loop.descriptor_room import DescriptorRoom
 from odradek.net.loop.descriptors import are_short
-from odradek.net.loop.gathering import GroupCommit
+from odradek.net.loop.group_commit import GroupCommit
 from odradek.net.loop.pools import Pool
 from odradek.net.loop.slices import Slices
 from odradek.net.loop.threads import Threads
-from odradek.net.loop.ticking import Ticking
 from odradek.net.loop.traffic import Traffic
 from odradek.net.loop.turns import Turns
 from odradek.net.native.busy_poll import BusyPoll
 from odradek.net.native.movers import Movers
 from odradek.net.native.syncs import Syncs
-from odradek.net.shell.answering import CompletedRequests
 from odradek.net.shell.cleaner_throttle import CleanerThrottle
+from odradek.net.shell.completed_requests import CompletedRequests
 from odradek.net.shell.effect_executor import Effects, Writers
 from odradek.net.shell.outbox import Copies
 

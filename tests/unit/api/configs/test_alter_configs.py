@@ -9,7 +9,7 @@ import pytest
 from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicName, TopicPartition
 from odradek.core.configs.definition import ConfigSource
-from odradek.core.kernel.parked import ParkedRequest
+from odradek.core.kernel.purgatory import ParkedRequest
 from odradek.record.builder import encode_batch
 from odradek.wire.messages.alter_configs import AlterConfigsResponse
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse

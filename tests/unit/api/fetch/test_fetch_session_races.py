@@ -8,7 +8,7 @@ import pytest
 
 from odradek.api.fetch import fetch
 from odradek.api.request.call import Call
-from odradek.api.request.sliced_answer import whole
+from odradek.api.request.sliced_response import whole
 from odradek.base.errors import ErrorCode
 from odradek.base.units import CorrelationId
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ForgottenTopic

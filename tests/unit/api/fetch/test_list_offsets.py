@@ -14,7 +14,7 @@ from odradek.api.request.outcome import Encoded
 from odradek.base.errors import ErrorCode
 from odradek.base.limits import SEARCHED_PACKED_BYTES_MAX, UNPACKED_BYTES_MAX
 from odradek.base.units import BrokerId, TimestampMs, TopicName, TopicPartition
-from odradek.core.kernel.parked import ParkedRequest
+from odradek.core.kernel.purgatory import ParkedRequest
 from odradek.core.partition.lookups import Lookup
 from odradek.log.log.retention import advance_start, delete_old_segments
 from odradek.log.segment.search import Search

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from odradek.base.errors import ErrorCode
-from odradek.core.kernel.parked import ParkedRequest
+from odradek.core.kernel.purgatory import ParkedRequest
 from odradek.wire.messages.delete_groups import DeleteGroupsRequest
 from odradek.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from support.group_offsets import GroupOffsets, Kept, delete_groups, groups

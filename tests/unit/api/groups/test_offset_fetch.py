@@ -10,7 +10,7 @@ from odradek.api.request.repeated_names import REPEATS_MAX
 from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicPartition
 from odradek.core.kernel.cluster_view import CONSUMER_OFFSETS
-from odradek.core.kernel.parked import ParkedRequest
+from odradek.core.kernel.purgatory import ParkedRequest
 from odradek.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,

@@ -19,7 +19,7 @@ from odradek.core.cleaner.cleaning_steps import Clean
 from odradek.core.kernel.access import Operation, Principal, ResourceType
 from odradek.core.kernel.cluster_view import PartitionInfo, TopicInfo
 from odradek.core.kernel.moment import Moment
-from odradek.core.kernel.parked import ParkedRequest
+from odradek.core.kernel.purgatory import ParkedRequest
 from odradek.core.partition.partition import Partition
 from odradek.log.files.disk import DiskFailed
 from odradek.log.log.durability import flush_now

@@ -10,7 +10,7 @@ from odradek.api.request.outcome import Encoded
 from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicName, TopicPartition
 from odradek.core.broker.effects import Effect
-from odradek.core.kernel.parked import ParkedRequest
+from odradek.core.kernel.purgatory import ParkedRequest
 from odradek.core.kernel.work import Work
 from odradek.core.partition.log_starts import WriteStarts
 from odradek.record.builder import encode_batch

@@ -14,7 +14,7 @@ from odradek.base.units import BrokerId, LeaderEpoch, TopicPartition
 from odradek.core.controller.events import ElectionEnd, ElectLeaders
 from odradek.core.controller.partition_leader_election import ElectionType
 from odradek.core.kernel.access import Operation
-from odradek.core.kernel.parked import ParkedRequest
+from odradek.core.kernel.purgatory import ParkedRequest
 from odradek.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, TopicPartitions
 from odradek.wire.schema.api_keys import ApiKey
 from support.between_brokers import BetweenBrokers, frame, not_the_controller

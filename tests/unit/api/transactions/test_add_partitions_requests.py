@@ -10,7 +10,7 @@ from odradek.api.request.admission import Admission
 from odradek.api.transactions import add_partitions_requests as add_partitions_ask
 from odradek.base.errors import ErrorCode, Refused
 from odradek.core.kernel.access import Operation, Principal
-from odradek.core.kernel.parked import ParkedRequest
+from odradek.core.kernel.purgatory import ParkedRequest
 from odradek.core.transactions.additions import AddPartitions, Question
 from odradek.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from odradek.api.request.sliced_answer import whole
+from odradek.api.request.sliced_response import whole
 from odradek.base.units import LeaderEpoch, TopicName, TopicPartition
 from odradek.core.broker.config_handlers import put_news_in_force
 from odradek.core.broker.effects import Altered

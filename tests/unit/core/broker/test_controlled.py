@@ -13,7 +13,7 @@ from odradek.base.units import NO_BROKER, BrokerId, LeaderEpoch, TopicName
 from odradek.base.uuids import ZERO_UUID
 from odradek.core.controller.broker_request_batch import PartitionMetadata, UpdateMetadata
 from odradek.core.kernel.cluster_view import CONSUMER_OFFSETS, LeaderAndIsr
-from odradek.core.kernel.parked import ParkedRequest
+from odradek.core.kernel.purgatory import ParkedRequest
 from odradek.core.replication.replica_fetcher_manager import ReplicaFetch
 from odradek.log.files.disk import RealDisk
 from odradek.log.segment.checkpoints import read_topic_id

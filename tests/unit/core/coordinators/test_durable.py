@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from odradek.base.units import TopicName, TopicPartition
-from odradek.core.kernel.parked import ParkedRequest
+from odradek.core.kernel.purgatory import ParkedRequest
 from odradek.core.transactions.transaction_states import TransactionState
 from odradek.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from odradek.wire.messages.end_txn import EndTxnRequest

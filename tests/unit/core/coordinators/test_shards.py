@@ -16,7 +16,7 @@ from odradek.core.coordinators.shards import Load
 from odradek.core.groups.shard.group_shard import GroupShard
 from odradek.core.kernel.cluster_view import CONSUMER_OFFSETS, TRANSACTION_STATE
 from odradek.core.kernel.moment import Moment
-from odradek.core.kernel.parked import ParkedRequest
+from odradek.core.kernel.purgatory import ParkedRequest
 from odradek.core.partition.partition import Partition
 from odradek.core.partition.storage import log_config
 from odradek.core.transactions.transaction_shard import TransactionShard

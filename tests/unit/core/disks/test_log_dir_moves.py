@@ -9,7 +9,7 @@ from random import Random
 import pytest
 from simdisk import SimDisk
 
-from odradek.api.request.sliced_answer import whole
+from odradek.api.request.sliced_response import whole
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import BrokerId, LeaderEpoch, Offset, TopicName, TopicPartition
 from odradek.base.uuids import Uuid

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from odradek.api.request.sliced_answer import whole
+from odradek.api.request.sliced_response import whole
 from odradek.base.errors import ErrorCode, Refused
 from odradek.core.fetch import fetch_sessions
 from odradek.core.fetch.fetch_sessions import (
@@ -19,7 +19,7 @@ from odradek.core.fetch.fetch_sessions import (
     FetchKey,
     FetchSessions,
 )
-from odradek.core.kernel.parked import Purgatory
+from odradek.core.kernel.purgatory import Purgatory
 
 
 def sessions(limit: int = 10) -> FetchSessions:

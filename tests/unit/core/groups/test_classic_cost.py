@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from odradek.core.groups.classic.telling import MEMBERS_PER_TURN
-from odradek.core.kernel.parked import ParkedRequest
+from odradek.core.groups.classic.answer_round import MEMBERS_PER_TURN
+from odradek.core.kernel.purgatory import ParkedRequest
 from odradek.wire.messages.heartbeat import HeartbeatRequest
 from odradek.wire.messages.join_group import JoinGroupResponse
 from support.in_memory import Harness

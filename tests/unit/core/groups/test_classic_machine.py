@@ -15,7 +15,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from odradek.core.groups.classic import ClassicGroup, telling
+from odradek.core.groups.classic import ClassicGroup, answer_round
 from odradek.core.groups.classic.classic_group_states import State
 from odradek.core.groups.shard.group_shard import GroupShard
 from scenario.broker_verbs import kill
@@ -31,18 +31,18 @@ DAY_MS = 24 * 3_600_000
 
 
 class Members(RuleBasedStateMachine):
-    notified_per_turn = telling.MEMBERS_PER_TURN
+    notified_per_turn = answer_round.MEMBERS_PER_TURN
 
     def __init__(self) -> None:
         super().__init__()
-        telling.MEMBERS_PER_TURN = self.notified_per_turn
+        answer_round.MEMBERS_PER_TURN = self.notified_per_turn
         self.place = TemporaryDirectory()
         self.world = World(Path(self.place.name))
         self.world.configure({"group.initial.rebalance.delay.ms": "3000", "group.max.size": "3"})
         self.last_generation = 0
 
     def teardown(self) -> None:
-        telling.MEMBERS_PER_TURN = Members.notified_per_turn
+        answer_round.MEMBERS_PER_TURN = Members.notified_per_turn
         self.world.is_stalled = False
         self.world.pass_time(DAY_MS)
         assert not self.world.waiting, "everybody is answered in the end"

@@ -12,7 +12,7 @@ from odradek.core.groups.classic.members import Member, Members, elected
 from odradek.core.groups.classic.messages import JoinGroup, JoinGroupResult
 from odradek.core.groups.shard.member_session import MemberSession
 from odradek.core.kernel.moment import Moment
-from odradek.core.kernel.parked import Purgatory
+from odradek.core.kernel.purgatory import Purgatory
 from odradek.core.kernel.timers import Timers
 
 NOW = Moment(TimestampMs(0), 0)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from odradek.api.request.sliced_answer import whole
+from odradek.api.request.sliced_response import whole
 from odradek.base.errors import ErrorCode
 from odradek.base.units import SECOND_MS, BrokerId, Offset, TopicName
 from odradek.core.kernel.cluster_view import BrokerInfo

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from odradek.base.errors import ErrorCode, Refused
-from odradek.core.kernel.parked import ParkedRequest
+from odradek.core.kernel.purgatory import ParkedRequest
 from odradek.core.transactions import marker_channel
 from odradek.core.transactions.transaction_states import TransactionState
 from odradek.wire.messages.end_txn import EndTxnResponse

@@ -11,7 +11,7 @@ from odradek.base.units import NO_BROKER, LeaderEpoch
 from odradek.core.controller.broker_request_batch import LEADER_DURING_DELETE, PartitionMetadata, UpdateMetadata
 from odradek.core.disks.flushes import Sync
 from odradek.core.kernel.cluster_view import LeaderAndIsr
-from odradek.core.kernel.parked import ParkedRequest
+from odradek.core.kernel.purgatory import ParkedRequest
 from odradek.core.transactions.transaction_markers import WriteMarkers
 from odradek.core.transactions.transaction_shard import Completion
 from odradek.core.transactions.transaction_states import TransactionState

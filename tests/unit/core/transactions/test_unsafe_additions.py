@@ -8,7 +8,7 @@ import pytest
 
 from odradek.base.errors import ErrorCode
 from odradek.core.kernel.cluster_view import TRANSACTION_STATE
-from odradek.core.kernel.parked import ParkedRequest
+from odradek.core.kernel.purgatory import ParkedRequest
 from odradek.core.transactions.additions import AddPartitions
 from odradek.wire.messages.produce import ProduceResponse
 from support.controlling import name_of

@@ -15,7 +15,7 @@ from odradek.base.uuids import Uuid
 from odradek.core.controller.events import ShutDown
 from odradek.core.kernel.cluster_view import BrokerInfo, ClusterView, PartitionInfo, TopicInfo
 from odradek.net.channels.broker_channels import BrokerChannels
-from odradek.net.cluster.broker_queries import BrokerRequests
+from odradek.net.cluster.broker_requests import BrokerRequests
 from odradek.net.cluster.controlled_shutdown_sender import hand_over
 from odradek.wire.messages.controlled_shutdown import ControlledShutdownResponse, RemainingPartition
 from odradek.wire.schema.compile import encode

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import pytest
 
 from odradek.api.cluster.alter_partition import from_message
-from odradek.api.request.sliced_answer import whole
+from odradek.api.request.sliced_response import whole
 from odradek.base.errors import ErrorCode
 from odradek.base.units import BrokerId, Offset, TimestampMs, TopicName, TopicPartition
 from odradek.base.uuids import Uuid
@@ -32,7 +32,7 @@ from odradek.core.kernel.moment import Moment
 from odradek.core.partition.leading import Leading
 from odradek.net.channels.broker_channels import BrokerChannels
 from odradek.net.cluster import isr_changes
-from odradek.net.cluster.broker_queries import BrokerRequests
+from odradek.net.cluster.broker_requests import BrokerRequests
 from odradek.net.cluster.isr_changes import IsrChanges
 from odradek.net.controller.controller_thread import ControllerThread
 from odradek.wire.messages.alter_partition import (

@@ -14,7 +14,7 @@ from itertools import pairwise
 import pytest
 import uvloop
 
-from odradek.net.clients.receiving import ReceivingTransport
+from odradek.net.clients.receiving_transport import ReceivingTransport
 from odradek.net.loop.readers import CROWD_SECONDS, DIRECT_MAX, PER_TURN, TURN_SECONDS, Readers
 from support.crowd import need_files
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from odradek.app.config.server_config import load
-from odradek.app.serve.building import start
+from odradek.app.serve.broker_startup import start
 from odradek.net.native.busy_poll import AWAKE_NS, MISSES_MAX, REST_ANSWERS_MAX, REST_ANSWERS_MIN, BusyPoll
 from odradek.wire.messages.api_versions import ApiVersionsRequest
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic

@@ -12,8 +12,8 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.core.groups.classic.messages import JoinGroup, JoinGroupResult, Protocols, SyncGroupResult
 from odradek.core.groups.shard.member_session import MemberSession
 from odradek.core.kernel.moment import Moment
-from odradek.core.kernel.parked import Purgatory
 from odradek.core.kernel.promise import Promise
+from odradek.core.kernel.purgatory import Purgatory
 
 
 class Member:

@@ -16,11 +16,11 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import MINUTE_MS, TimestampMs
 from odradek.core.coordinators.durable import PendingWrite
 from odradek.core.coordinators.state_log import StateRecord
+from odradek.core.groups.classic.answer_round import MEMBERS_PER_TURN, PAUSE_MS, AnswerRound
 from odradek.core.groups.classic.classic_group_records import Generation, value_of
 from odradek.core.groups.classic.classic_group_states import NEXT, Event, State
 from odradek.core.groups.classic.members import Member, Members
 from odradek.core.groups.classic.messages import JoinedMember, JoinGroupResult, SyncGroupResult
-from odradek.core.groups.classic.telling import MEMBERS_PER_TURN, PAUSE_MS, AnswerRound
 from odradek.core.groups.shard.history import Rebalance, Rebalances, listed
 from odradek.core.groups.shard.member_session import MemberSession
 from odradek.core.kernel.moment import Moment

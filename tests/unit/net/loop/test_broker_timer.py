@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from odradek.core.kernel.moment import Moment
-from odradek.net.loop.ticking import LATE_MS, Ticking
+from odradek.net.loop.broker_timer import LATE_MS, Ticking
 from sim.simclock import MILLISECOND_US, SECOND_US, SimClock, SimNode
 from sim.simloop import SimLoop
 from support.in_memory import Harness

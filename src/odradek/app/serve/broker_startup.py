@@ -16,7 +16,7 @@ from odradek.app.config.server_config import Settings
 from odradek.app.logging import log_format as logs
 from odradek.app.serve.cluster_joining import open_broker
 from odradek.app.serve.data_dirs import report_missed
-from odradek.app.serve.listening import listeners_of
+from odradek.app.serve.listener_setup import listeners_of
 from odradek.base.units import SECOND_MS
 from odradek.coordination.reconnecting_tree import ReconnectingTree
 from odradek.coordination.sqlite import METADATA_FILE, SqliteTree

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from odradek.app.serve.boots import may_have_lost
+from odradek.app.serve.boot_ids import may_have_lost
 from odradek.log.directory.directory import NO_LOCK, LogDirectory
 from sim.simdisk import SimDisk
 

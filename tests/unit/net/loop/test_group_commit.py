@@ -6,7 +6,7 @@ import pytest
 
 from odradek.base.units import TimestampMs
 from odradek.core.kernel.moment import Moment
-from odradek.net.loop.gathering import CONNECTIONS_MAX, GroupCommit
+from odradek.net.loop.group_commit import CONNECTIONS_MAX, GroupCommit
 
 NOW = Moment(TimestampMs(1), 2)
 

@@ -14,7 +14,7 @@ from odradek.api.request.outcome import PAUSE, Wait
 from odradek.base.limits import SLICE_ELEMENTS
 from odradek.core.coordinators.durable import WRITE_TIMEOUT_MS
 from odradek.core.kernel.moment import Moment
-from odradek.core.kernel.parked import Condition, ParkedRequest
+from odradek.core.kernel.purgatory import Condition, ParkedRequest
 
 Result = TypeVar("Result")
 Parts: TypeAlias = Generator[None, Any, Result]

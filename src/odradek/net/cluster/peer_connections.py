@@ -12,7 +12,7 @@ from odradek.core.controller.broker_request_batch import ControlRequest
 from odradek.core.controller.controller_context import LiveBroker
 from odradek.net.channels.broker_channels import BrokerChannels
 from odradek.net.channels.controller_channels import ControllerChannels
-from odradek.net.cluster.broker_queries import BrokerRequests
+from odradek.net.cluster.broker_requests import BrokerRequests
 from odradek.net.cluster.controller_updates import Shell
 from odradek.net.cluster.fetcher_connections import FetcherConnections
 from odradek.tls.ssl_contexts import Contexts

@@ -6,7 +6,7 @@ from odradek.base.units import TopicName, TopicPartition
 from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.spark.checkpoint_offsets import EARLIEST, LATEST
 from odradek.spark.cluster_interface import NoSuchTopic, Topic
-from odradek.spark.resolve import find_partitions, is_selected, offsets_at
+from odradek.spark.offset_resolution import find_partitions, is_selected, offsets_at
 from odradek.spark.source_options import (
     Assign,
     AtOffsets,

@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from odradek.spark.lake_place import BadPlace, Place
+from odradek.spark.lake_location import BadPlace, Place
 
 
 def test_folder_is_parsed_from_paths_and_file_urls(tmp_path, monkeypatch):

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from odradek.api.request.outcome import Encoded
 from odradek.core.kernel.moment import Moment
-from odradek.core.kernel.parked import ParkedRequest, Purgatory
+from odradek.core.kernel.purgatory import ParkedRequest, Purgatory
 
 ANSWERING_SECONDS = 0.003  # Encoding a response takes 50 us, and sending it about as long.
 ANSWERS_PER_CHECK = 16  # Responses between two checks of the clock.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from odradek.api.request.sliced_answer import Parts
+from odradek.api.request.sliced_response import Parts
 from odradek.base.errors import ErrorCode
 from odradek.base.units import NO_BROKER, BrokerId, LeaderEpoch, Offset
 from odradek.base.uuids import ZERO_UUID, Uuid

@@ -8,8 +8,8 @@ from contextlib import nullcontext
 from odradek.api.request.outcome import Encoded
 from odradek.base.units import TimestampMs
 from odradek.core.kernel.moment import Moment
-from odradek.core.kernel.parked import ParkedRequest, Purgatory
-from odradek.net.shell.answering import ANSWERING_SECONDS, ANSWERS_PER_CHECK, CompletedRequests
+from odradek.core.kernel.purgatory import ParkedRequest, Purgatory
+from odradek.net.shell.completed_requests import ANSWERING_SECONDS, ANSWERS_PER_CHECK, CompletedRequests
 
 NOW = Moment(TimestampMs(1), 1)
 

@@ -10,7 +10,7 @@ from hypothesis.strategies import integers, lists
 from odradek.base.errors import ErrorCode
 from odradek.base.units import Offset, ProducerEpoch, ProducerId, TopicName, TopicPartition
 from odradek.client.connection.client_errors import ErrorAnswer
-from odradek.client.consumer.fetched import Fetched, whole_batches
+from odradek.client.consumer.completed_fetch import Fetched, whole_batches
 from odradek.record.builder import RecordIn, encode_batch
 from odradek.record.record_batch import Batch
 

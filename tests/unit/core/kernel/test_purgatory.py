@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass
 
-from odradek.core.kernel.parked import BUCKET_MS, ParkedRequest, Purgatory
+from odradek.core.kernel.purgatory import BUCKET_MS, ParkedRequest, Purgatory
 
 
 @dataclass(eq=False)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from odradek.app.config.server_config import load
-from odradek.app.serve.building import start
+from odradek.app.serve.broker_startup import start
 from odradek.coordination import tree_layout as layout
 from odradek.coordination.sqlite import METADATA_FILE, SqliteTree
 from odradek.log.files.log_file_names import CLEAN_SHUTDOWN

@@ -8,7 +8,7 @@ import pytest
 
 from odradek.base.units import BrokerId, LeaderEpoch, TopicName, TopicPartition
 from odradek.coordination import tree_layout as layout
-from odradek.coordination.isrs import PARTITIONS_PER_NODE, notify, write
+from odradek.coordination.isr_updates import PARTITIONS_PER_NODE, notify, write
 from odradek.coordination.tree import Create, Tree, ensure_paths
 from odradek.core.kernel.cluster_view import LeaderAndIsr
 

@@ -15,9 +15,9 @@ from odradek.api.request.outcome import Encoded, Resumption, Wait
 from odradek.api.table import Api
 from odradek.base.errors import ErrorCode
 from odradek.core.fetch.fetch_sessions import FetchKey
-from odradek.core.kernel.parked import ParkedRequest
+from odradek.core.kernel.purgatory import ParkedRequest
 from odradek.testing.encoded_frames import frame_of
-from odradek.testing.topics_named import FIELDS, has_topics, name_of, split_by_topic
+from odradek.testing.request_topics import FIELDS, has_topics, name_of, split_by_topic
 from odradek.wire.client_codec import decode_response, encode_request
 from odradek.wire.connection import Connection
 from odradek.wire.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from odradek.base.errors import ErrorCode
-from odradek.client.admin.seen import wait_until_seen
+from odradek.client.admin.metadata_propagation import wait_until_seen
 from odradek.client.cluster.cluster import Cluster
 from odradek.client.connection.client_config import ClientConfig
 from odradek.wire.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic

@@ -11,7 +11,7 @@ from pathlib import Path
 from deltalake import DeltaTable, Schema
 from deltalake.exceptions import DeltaError
 
-from odradek.spark.lake_place import LOG, Place
+from odradek.spark.lake_location import LOG, Place
 from odradek.spark.lake_reasons import BadLake, failing_as
 from odradek.spark.source_options import Columns, Selection, Subscribe, SubscribePattern
 from odradek.spark.source_schema import arrow_schema, schema_of
