@@ -273,8 +273,8 @@ def record_damages(folder: Folder, found: Sequence[KnownDamage]) -> None:
     path = f"{folder.path}/{names.DAMAGES}"
     try:
         written = read_damages(disk, path)  # Reread: a broker may have run in between.
-        earlier_damage = {(one.partition, one.file, one.position) for one in written}
-        new = [one for one in found if (one.partition, one.file, one.position) not in earlier_damage]
+        known_places = {(one.partition, one.file, one.position) for one in written}
+        new = [one for one in found if (one.partition, one.file, one.position) not in known_places]
         if new:
             with suppress(DiskFailed):
                 write_damages(disk, path, sorted([*written, *new]))
