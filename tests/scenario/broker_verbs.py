@@ -72,8 +72,8 @@ def disk(world: World, arguments: list[str]) -> None:
 def hang_up(world: World, arguments: list[str]) -> None:
     """hang-up a ...: a client's connections break while it waits."""
     for one in arguments:
-        for who in clients(one):
-            world.hang_up(who)
+        for name in clients(one):
+            world.hang_up(name)
 
 
 VERBS = {

@@ -15,9 +15,9 @@ from scenario.world import World, error, options, partition_of
 
 def commit(world: World, arguments: list[str]) -> None:
     """commit g a t-0=5 ... [generation=]; with no client: commit g t-0=5, as administrators do."""
-    (group, *who), offsets = options(arguments)
+    (group, *client_names), offsets = options(arguments)
     how = {"generation": offsets.pop("generation")} if "generation" in offsets else {}
-    one = client(world, group, who[0]) if who else Client(ADMIN, group)
+    one = client(world, group, client_names[0]) if client_names else Client(ADMIN, group)
     topics: dict[str, list[OffsetCommitRequestPartition]] = {}
     for text, offset in offsets.items():
         topic, partition = partition_of(text)
@@ -34,21 +34,21 @@ def commit(world: World, arguments: list[str]) -> None:
         topics=[OffsetCommitRequestTopic(name=name, partitions=parts) for name, parts in topics.items()],
     )
 
-    def hear(answer: OffsetCommitResponse) -> str:
+    def outcome_of(answer: OffsetCommitResponse) -> str:
         codes = {error(part.error_code) for topic in answer.topics for part in topic.partitions}
         return ", ".join(sorted(codes))
 
-    world.send(one.name, request, one.version(9), OffsetCommitResponse, hear)
+    world.send(one.name, request, one.version(9), OffsetCommitResponse, outcome_of)
 
 
 def committed(world: World, arguments: list[str]) -> None:
     """committed g t-0"""
     group, text = arguments
     topic, partition = partition_of(text)
-    asked = [OffsetFetchRequestTopic(name=topic, partition_indexes=[partition])]
+    topics = [OffsetFetchRequestTopic(name=topic, partition_indexes=[partition])]
     world.send(
         ADMIN,
-        OffsetFetchRequest(group_id=group, topics=asked),
+        OffsetFetchRequest(group_id=group, topics=topics),
         5,
         OffsetFetchResponse,
         lambda answer: str(answer.topics[0].partitions[0].committed_offset),

@@ -34,7 +34,7 @@ from scenario import group_verbs
 from scenario.group_verbs import ADMIN
 from scenario.world import World, clients, error, milliseconds, options
 
-NOBODY = 25, 110, 82  # Unknown member id, fenced member epoch, fenced instance id: the client begins anew.
+FENCED = 25, 110, 82  # Unknown member id, fenced member epoch, fenced instance id: the client begins anew.
 LEAVES, LEAVES_FOR_A_WHILE = -1, -2
 BEAT_MS = 5000
 
@@ -46,7 +46,7 @@ class Consumer:
     name: str
     group: str
     epoch: int = 0
-    told: list[str] = field(default_factory=list)  # What it shall own.
+    assigned: list[str] = field(default_factory=list)  # What it shall own.
     how: dict[str, str] = field(default_factory=dict)
 
 
@@ -57,8 +57,8 @@ def consumer(world: World, group: str, name: str) -> Consumer:
 
 
 def _some(world: World, arguments: list[str]) -> tuple[list[Consumer], dict[str, str]]:
-    (group, *who), how = options(arguments)
-    return [consumer(world, group, name) for some in who for name in clients(some)], how
+    (group, *selectors), how = options(arguments)
+    return [consumer(world, group, name) for some in selectors for name in clients(some)], how
 
 
 # Heartbeats.
@@ -68,7 +68,7 @@ def enter(world: World, arguments: list[str]) -> None:
     """enter g a b [topics=t,u] [regex=t.*] [instance=] [rebalance=60s] [assignor=]: joins, with nothing in hand."""
     members, how = _some(world, arguments)
     for one in members:
-        one.how, one.epoch, one.told = how, 0, []
+        one.how, one.epoch, one.assigned = how, 0, []
         _beat(world, one, how, [])
 
 
@@ -83,20 +83,20 @@ def poll(world: World, arguments: list[str]) -> None:
 
 
 def settle(world: World, arguments: list[str]) -> None:
-    """settle g a b: they say that they own just what they were told to."""
+    """settle g a b: they report that they own exactly their assignment."""
     members, _ = _some(world, arguments)
     for one in members:
-        _beat(world, one, {}, one.told)
+        _beat(world, one, {}, one.assigned)
 
 
 def reconcile(world: World, arguments: list[str]) -> None:
-    """reconcile g a b 30s: heartbeats as clients send them, for so long: who is told something new follows it."""
-    *who, duration = arguments
-    members, _ = _some(world, who)
+    """reconcile g a b 30s: heartbeats as clients send them, for so long; members follow new assignments."""
+    *selectors, duration = arguments
+    members, _ = _some(world, selectors)
     ends = world.harness.now.steady + milliseconds(duration)
     while world.harness.now.steady < ends:
         for one in members:
-            _beat(world, one, {}, one.told, only_news=True)
+            _beat(world, one, {}, one.assigned, only_news=True)
         world.pass_time(min(BEAT_MS, ends - world.harness.now.steady))
 
 
@@ -116,7 +116,7 @@ def _left(answer: ConsumerGroupHeartbeatResponse) -> str:
 
 
 def _beat(
-    world: World, one: Consumer, said: dict[str, str], owned: list[str] | None, *, only_news: bool = False
+    world: World, one: Consumer, fields: dict[str, str], owned: list[str] | None, *, only_news: bool = False
 ) -> None:
     request = ConsumerGroupHeartbeatRequest(
         group_id=one.group,
@@ -124,27 +124,27 @@ def _beat(
         member_epoch=one.epoch,
         instance_id=one.how.get("instance"),
         rebalance_timeout_ms=-1 if one.epoch else milliseconds(one.how.get("rebalance", "60s")),
-        subscribed_topic_names=_list(said["topics"]) if "topics" in said else None,
-        subscribed_topic_regex=said.get("regex"),
-        server_assignor=said.get("assignor"),
+        subscribed_topic_names=_list(fields["topics"]) if "topics" in fields else None,
+        subscribed_topic_regex=fields.get("regex"),
+        server_assignor=fields.get("assignor"),
         topic_partitions=None if owned is None else _by_id(world, owned),
     )
     before = one.epoch
 
-    def hear(answer: ConsumerGroupHeartbeatResponse) -> str | None:
+    def outcome_of(answer: ConsumerGroupHeartbeatResponse) -> str | None:
         if answer.error_code:
-            if answer.error_code in NOBODY:
+            if answer.error_code in FENCED:
                 one.epoch = 0
             return error(answer.error_code)
         one.epoch = answer.member_epoch
         if answer.assignment is None:
             return None if only_news and before == one.epoch else f"epoch {one.epoch}"
-        had, one.told = one.told, _named(world, answer.assignment.topic_partitions)
-        if only_news and had == one.told and before == one.epoch:
+        had, one.assigned = one.assigned, _named(world, answer.assignment.topic_partitions)
+        if only_news and had == one.assigned and before == one.epoch:
             return None
-        return f"epoch {one.epoch}, {_shown(one.told)}"
+        return f"epoch {one.epoch}, {_shown(one.assigned)}"
 
-    world.send(one.name, request, 1, ConsumerGroupHeartbeatResponse, hear)
+    world.send(one.name, request, 1, ConsumerGroupHeartbeatResponse, outcome_of)
 
 
 def _list(text: str) -> list[str]:
@@ -179,20 +179,20 @@ def _shown(partitions: list[str]) -> str:
 def members(world: World, arguments: list[str]) -> None:
     """members g: the group's state and epochs, and each member's epoch, partitions and, if they differ, its target."""
 
-    def hear(answer: ConsumerGroupDescribeResponse) -> str | None:
+    def outcome_of(answer: ConsumerGroupDescribeResponse) -> str | None:
         (group,) = answer.groups
         if group.error_code:
             return error(group.error_code)
-        world.tell(ADMIN, f"{group.group_state}, epoch {group.group_epoch}, assigned {group.assignment_epoch}")
+        world.report(ADMIN, f"{group.group_state}, epoch {group.group_epoch}, assigned {group.assignment_epoch}")
         for one in group.members:
-            world.tell(_who(world, group.group_id, one.member_id), _member(one))
+            world.report(_client_name(world, group.group_id, one.member_id), _member(one))
         return None
 
     request = ConsumerGroupDescribeRequest(group_ids=arguments, include_authorized_operations=False)
-    world.send(ADMIN, request, 1, ConsumerGroupDescribeResponse, hear)
+    world.send(ADMIN, request, 1, ConsumerGroupDescribeResponse, outcome_of)
 
 
-def _who(world: World, group: str, member_id: str) -> str:
+def _client_name(world: World, group: str, member_id: str) -> str:
     for one in world.memory.values():
         if isinstance(one, Consumer) and one.group == group and one.name == member_id:
             return one.name
@@ -215,7 +215,7 @@ def states(world: World, arguments: list[str]) -> None:
     group = world.harness.broker.groups.group(group_id)
     assert isinstance(group, ConsumerGroup)
     for member in group.kept.members.values():
-        world.tell(_who(world, group_id, member.id), member.current.state.name.lower())
+        world.report(_client_name(world, group_id, member.id), member.current.state.name.lower())
 
 
 # Offsets.
@@ -240,11 +240,11 @@ def commit(world: World, arguments: list[str]) -> None:
         topics=[OffsetCommitRequestTopic(name=topic, partitions=parts) for topic, parts in topics.items()],
     )
 
-    def hear(answer: OffsetCommitResponse) -> str:
+    def outcome_of(answer: OffsetCommitResponse) -> str:
         codes = {error(part.error_code) for topic in answer.topics for part in topic.partitions}
         return ", ".join(sorted(codes))
 
-    world.send(name, request, version, OffsetCommitResponse, hear)
+    world.send(name, request, version, OffsetCommitResponse, outcome_of)
 
 
 def fetch(world: World, arguments: list[str]) -> None:
@@ -252,20 +252,20 @@ def fetch(world: World, arguments: list[str]) -> None:
     (group, name, text), how = options(arguments)
     one = consumer(world, group, name)
     topic, _, index = text.rpartition("-")
-    asked = OffsetFetchRequestGroup(
+    requested_group = OffsetFetchRequestGroup(
         group_id=group,
         member_id=one.name,
         member_epoch=int(how.get("epoch", one.epoch)),
         topics=[OffsetFetchRequestTopics(name=topic, partition_indexes=[int(index)])],
     )
 
-    def hear(answer: OffsetFetchResponse) -> str:
+    def outcome_of(answer: OffsetFetchResponse) -> str:
         (fetched,) = answer.groups
         if fetched.error_code:
             return error(fetched.error_code)
         return str(fetched.topics[0].partitions[0].committed_offset)
 
-    world.send(name, OffsetFetchRequest(groups=[asked]), 9, OffsetFetchResponse, hear)
+    world.send(name, OffsetFetchRequest(groups=[requested_group]), 9, OffsetFetchResponse, outcome_of)
 
 
 # Topics.
@@ -285,14 +285,14 @@ def grow(world: World, arguments: list[str]) -> None:
 
 def share(world: World, arguments: list[str]) -> None:
     """share g a b [a=t-0,t-1 b=t-2]: SyncGroup, with what consumers really write to each other."""
-    (group, *who), shares = options(arguments)
+    (group, *selectors), shares = options(arguments)
     assignments = [
         SyncGroupRequestAssignment(
             member_id=group_verbs.client(world, group, name).member_id, assignment=_assignment(_list(partitions))
         )
         for name, partitions in shares.items()
     ]
-    for name in [name for some in who for name in clients(some)]:
+    for name in [name for some in selectors for name in clients(some)]:
         one = group_verbs.client(world, group, name)
         request = SyncGroupRequest(
             group_id=group,

@@ -65,7 +65,7 @@ def named(world: World, member_id: str) -> str:
 def knock(world: World, arguments: list[str]) -> None:
     """knock g a: joins, and does not come back with the id it is told."""
     for one in _with_options(world, arguments):
-        _join(world, one, comes_back=False)
+        _join(world, one, retries=False)
 
 
 def join(world: World, arguments: list[str]) -> None:
@@ -73,18 +73,18 @@ def join(world: World, arguments: list[str]) -> None:
     [owns=t-0,t-1] [type=consumer] [reason=]: as clients do, with the id it was told if it was.  Options are remembered.
     """
     for one in _with_options(world, arguments):
-        _join(world, one, comes_back=True)
+        _join(world, one, retries=True)
 
 
 def _with_options(world: World, arguments: list[str]) -> list[Client]:
-    (group, *who), how = options(arguments)
-    found = [client(world, group, name) for some in who for name in clients(some)]
+    (group, *selectors), how = options(arguments)
+    found = [client(world, group, name) for some in selectors for name in clients(some)]
     for one in found:
         one.how.update(how)
     return found
 
 
-def _join(world: World, one: Client, *, comes_back: bool) -> None:
+def _join(world: World, one: Client, *, retries: bool) -> None:
     how = one.how
     request = JoinGroupRequest(
         group_id=one.group,
@@ -100,13 +100,13 @@ def _join(world: World, one: Client, *, comes_back: bool) -> None:
         reason=how.get("reason"),
     )
 
-    def hear(answer: JoinGroupResponse) -> str | None:
+    def outcome_of(answer: JoinGroupResponse) -> str | None:
         if answer.member_id:
             world.memory["id", answer.member_id] = one.name
         if answer.error_code == MEMBER_ID_REQUIRED:
             one.member_id = answer.member_id
-            if comes_back:
-                _join(world, one, comes_back=False)
+            if retries:
+                _join(world, one, retries=False)
                 return None
         if answer.error_code == UNKNOWN_MEMBER_ID:
             one.member_id = ""  # So that it begins anew.
@@ -115,7 +115,7 @@ def _join(world: World, one: Client, *, comes_back: bool) -> None:
         one.member_id, one.generation, one.protocol = answer.member_id, answer.generation_id, answer.protocol_name or ""
         return _joined(world, one, answer)
 
-    world.send(one.name, request, one.version(9), JoinGroupResponse, hear)
+    world.send(one.name, request, one.version(9), JoinGroupResponse, outcome_of)
 
 
 def _subscription(how: dict[str, str]) -> bytes:
@@ -143,8 +143,8 @@ def _joined(world: World, one: Client, answer: JoinGroupResponse) -> str:
 
 def forget(world: World, arguments: list[str]) -> None:
     """forget g a: the client was started anew, and knows nothing of its membership."""
-    group, *who = arguments
-    for name in who:
+    group, *selectors = arguments
+    for name in selectors:
         one = client(world, group, name)
         one.member_id, one.generation = "", -1
         world.hang_up(name)
@@ -155,14 +155,14 @@ def forget(world: World, arguments: list[str]) -> None:
 
 def sync(world: World, arguments: list[str]) -> None:
     """sync g m1..m3 [m1=t-0 ...]: with assignments, if it leads."""
-    (group, *who), assigned = options(arguments)
+    (group, *selectors), assigned = options(arguments)
     overridden = {name: assigned.pop(name) for name in ("protocol",) if name in assigned}
     assignments = [
         SyncGroupRequestAssignment(member_id=client(world, group, name).member_id, assignment=share.encode())
         for some, share in assigned.items()
         for name in clients(some)
     ]
-    for name in [name for some in who for name in clients(some)]:
+    for name in [name for some in selectors for name in clients(some)]:
         one = client(world, group, name)
         request = SyncGroupRequest(
             group_id=group,
@@ -192,15 +192,15 @@ def share_text(assignment: bytes) -> str:
 
 def heartbeat(world: World, arguments: list[str]) -> None:
     """heartbeat g m1..m3 [generation=]"""
-    (group, *who), how = options(arguments)
-    for name in [name for some in who for name in clients(some)]:
+    (group, *selectors), how = options(arguments)
+    for name in [name for some in selectors for name in clients(some)]:
         one = client(world, group, name)
         _heartbeat(world, one, int(how.get("generation", one.generation)), lambda answer: error(answer.error_code))
 
 
 def beat(world: World, arguments: list[str]) -> None:
     """beat g a b 60s: heartbeats for so long; they are told of when the answer is another one."""
-    group, *who, duration = arguments
+    group, *selectors, duration = arguments
     ends = world.harness.now.steady + milliseconds(duration)
     last: dict[str, str] = {}
 
@@ -210,39 +210,41 @@ def beat(world: World, arguments: list[str]) -> None:
         return None if before == text else text
 
     while world.harness.now.steady < ends:
-        for name in [name for some in who for name in clients(some)]:
+        for name in [name for some in selectors for name in clients(some)]:
             one = client(world, group, name)
             _heartbeat(world, one, one.generation, partial(news, one))
         world.pass_time(min(BEAT_MS, ends - world.harness.now.steady))
 
 
-def _heartbeat(world: World, one: Client, generation: int, hear: Callable[[HeartbeatResponse], str | None]) -> None:
+def _heartbeat(
+    world: World, one: Client, generation: int, outcome_of: Callable[[HeartbeatResponse], str | None]
+) -> None:
     request = HeartbeatRequest(
         group_id=one.group, generation_id=generation, member_id=one.member_id, group_instance_id=one.instance
     )
-    world.send(one.name, request, one.version(4), HeartbeatResponse, hear)
+    world.send(one.name, request, one.version(4), HeartbeatResponse, outcome_of)
 
 
 def leave(world: World, arguments: list[str]) -> None:
     """leave g a b [reason=]: in one request; or  leave g instance=i: an administrator sends it away."""
-    (group, *who), how = options(arguments)
-    leavers = [client(world, group, name) for some in who for name in clients(some)]
+    (group, *selectors), how = options(arguments)
+    leavers = [client(world, group, name) for some in selectors for name in clients(some)]
     members = [MemberIdentity(member_id=one.member_id, group_instance_id=one.instance) for one in leavers]
     if "instance" in how:
         members.append(MemberIdentity(member_id="", group_instance_id=how["instance"]))
     for member in members:
         member.reason = how.get("reason")
 
-    def hear(answer: LeaveGroupResponse) -> str | None:
+    def outcome_of(answer: LeaveGroupResponse) -> str | None:
         if answer.error_code:
             return error(answer.error_code)
         admin = [Client(ADMIN, group)] if "instance" in how else []
         for one, left in zip(leavers + admin, answer.members, strict=True):
-            world.tell(one.name, error(left.error_code) if left.error_code else "left")
+            world.report(one.name, error(left.error_code) if left.error_code else "left")
             one.member_id = ""
         return None
 
-    world.send(ADMIN, LeaveGroupRequest(group_id=group, members=members), 5, LeaveGroupResponse, hear)
+    world.send(ADMIN, LeaveGroupRequest(group_id=group, members=members), 5, LeaveGroupResponse, outcome_of)
 
 
 # Looking.
@@ -251,15 +253,17 @@ def leave(world: World, arguments: list[str]) -> None:
 def describe(world: World, arguments: list[str]) -> None:
     """describe g: its state, and what each member has."""
 
-    def hear(answer: DescribeGroupsResponse) -> str:
+    def outcome_of(answer: DescribeGroupsResponse) -> str:
         (group,) = answer.groups
         by = f" by {group.protocol_data}" if group.protocol_data else ""
         has: dict[str, list[str]] = {}
         for one in group.members:
             has.setdefault(share_text(bytes(one.member_assignment)), []).append(named(world, one.member_id))
-        return group.group_state + by + "".join(f", {names(who)}: {what or 'nothing'}" for what, who in has.items())
+        return (
+            group.group_state + by + "".join(f", {names(owners)}: {what or 'nothing'}" for what, owners in has.items())
+        )
 
-    world.send(ADMIN, DescribeGroupsRequest(groups=arguments), 5, DescribeGroupsResponse, hear)
+    world.send(ADMIN, DescribeGroupsRequest(groups=arguments), 5, DescribeGroupsResponse, outcome_of)
 
 
 def why(world: World, arguments: list[str]) -> None:
@@ -269,7 +273,7 @@ def why(world: World, arguments: list[str]) -> None:
     assert isinstance(group, ClassicGroup | ConsumerGroup)
     for rebalance in group.rebalances:
         reason = re.sub(r"'([^']*)'", lambda found: named(world, found[1]), rebalance.reason)
-        world.tell(group_id, f"{rebalance.generation} ended, {reason}")
+        world.report(group_id, f"{rebalance.generation} ended, {reason}")
 
 
 VERBS = {

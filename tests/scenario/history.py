@@ -26,11 +26,11 @@ class Digest:
     def __init__(self) -> None:
         self._hash = hashlib.sha256()
 
-    def said(self, outcome: Encoded) -> None:
+    def add_response(self, outcome: Encoded) -> None:
         for chunk in outcome or ():
             self._hash.update(chunk if isinstance(chunk, bytes | memoryview) else chunk.read())  # type: ignore[attr-defined]
 
-    def wrote(self, directory: Path) -> None:
+    def add_files(self, directory: Path) -> None:
         for path in sorted(directory.rglob("*")):
             self._hash.update(str(path.relative_to(directory)).encode())
             if path.is_file():
@@ -43,7 +43,7 @@ class Digest:
 def of_story(path: Path, directory: Path) -> Digest:
     digest = _listening()
     play(parse(path.read_text()), World(directory))
-    digest.wrote(directory)
+    digest.add_files(directory)
     return digest
 
 
@@ -51,7 +51,7 @@ def of_fetches(seed: int, directory: Path) -> Digest:
     digest = _listening()
     sides = [test_fetch_sessions.Side(directory / name, reads_all=False) for name in ("one", "other")]
     test_fetch_sessions.Story(seed, *sides).play()
-    digest.wrote(directory)
+    digest.add_files(directory)
     return digest
 
 
@@ -60,7 +60,7 @@ def _listening() -> Digest:
     digest = Digest()
 
     def decoded(self: Harness, outcome: Encoded, version: int, answer: type[Any]) -> Any:
-        digest.said(outcome)
+        digest.add_response(outcome)
         return _decoded(self, outcome, version, answer)
 
     Harness.decoded = decoded  # type: ignore[method-assign, assignment]

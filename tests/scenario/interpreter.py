@@ -75,12 +75,14 @@ def outcomes(world: World, action: str) -> list[str]:
     verb, *arguments = action.split()
     VERBS[verb](world, arguments)
     world.settle()
-    return merged(world.take_told())
+    return merged(world.take_outcomes())
 
 
-def merged(told: Iterable[tuple[str, str]]) -> list[str]:
+def merged(reported: Iterable[tuple[str, str]]) -> list[str]:
     """Merge the outcomes of clients that had the same one in a row."""
-    return [f"{names([who for who, _ in same])}: {what}" for what, same in groupby(told, key=lambda one: one[1])]
+    return [
+        f"{names([client for client, _ in same])}: {what}" for what, same in groupby(reported, key=lambda one: one[1])
+    ]
 
 
 def shown(lines: Iterable[Line]) -> str:

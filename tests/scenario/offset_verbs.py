@@ -36,27 +36,27 @@ STABLE = "stable"
 def kept(world: World, arguments: list[str]) -> None:
     """kept g [stable]: all that the group has committed."""
     group_id, *how = arguments
-    asked = OffsetFetchRequestGroup(group_id=group_id, topics=None)
+    requested_group = OffsetFetchRequestGroup(group_id=group_id, topics=None)
 
-    def hear(answer: OffsetFetchResponse) -> str:
+    def outcome_of(answer: OffsetFetchResponse) -> str:
         (group,) = answer.groups
         if group.error_code:
             return error(group.error_code)
-        told = sorted(
+        offsets = sorted(
             f"{topic.name}-{part.partition_index} "
             + (error(part.error_code) if part.error_code else str(part.committed_offset))
             for topic in group.topics
             for part in topic.partitions
         )
-        return ", ".join(told) or "none"
+        return ", ".join(offsets) or "none"
 
-    request = OffsetFetchRequest(groups=[asked], require_stable=how == [STABLE])
-    world.send(ADMIN, request, 9, OffsetFetchResponse, hear)
+    request = OffsetFetchRequest(groups=[requested_group], require_stable=how == [STABLE])
+    world.send(ADMIN, request, 9, OffsetFetchResponse, outcome_of)
 
 
 def commit_for(world: World, arguments: list[str]) -> None:
     """commit-for 1h g t-0=5: an offset with a time of its own, as old clients commit."""
-    (duration, group), wanted = options(arguments)
+    (duration, group), offsets = options(arguments)
     topics = [
         OffsetCommitRequestTopic(
             name=name,
@@ -65,14 +65,14 @@ def commit_for(world: World, arguments: list[str]) -> None:
                 for index, offset in partitions
             ],
         )
-        for name, partitions in _by_topic(wanted)
+        for name, partitions in _by_topic(offsets)
     ]
     request = OffsetCommitRequest(group_id=group, retention_time_ms=milliseconds(duration), topics=topics)
 
-    def hear(answer: OffsetCommitResponse) -> str:
+    def outcome_of(answer: OffsetCommitResponse) -> str:
         return _codes(part.error_code for topic in answer.topics for part in topic.partitions)
 
-    world.send(ADMIN, request, 4, OffsetCommitResponse, hear)
+    world.send(ADMIN, request, 4, OffsetCommitResponse, outcome_of)
 
 
 def drop(world: World, arguments: list[str]) -> None:
@@ -85,7 +85,7 @@ def drop(world: World, arguments: list[str]) -> None:
         for name, partitions in _by_topic(dict.fromkeys(places, "0"))
     ]
 
-    def hear(answer: OffsetDeleteResponse) -> str:
+    def outcome_of(answer: OffsetDeleteResponse) -> str:
         if answer.error_code:
             return error(answer.error_code)
         return ", ".join(
@@ -94,7 +94,7 @@ def drop(world: World, arguments: list[str]) -> None:
             for part in topic.partitions
         )
 
-    world.send(ADMIN, OffsetDeleteRequest(group_id=group, topics=topics), 0, OffsetDeleteResponse, hear)
+    world.send(ADMIN, OffsetDeleteRequest(group_id=group, topics=topics), 0, OffsetDeleteResponse, outcome_of)
 
 
 def groups(world: World, arguments: list[str]) -> None:
@@ -104,21 +104,21 @@ def groups(world: World, arguments: list[str]) -> None:
         states_filter=[how["state"]] if "state" in how else [], types_filter=[how["type"]] if "type" in how else []
     )
 
-    def hear(answer: ListGroupsResponse) -> str:
+    def outcome_of(answer: ListGroupsResponse) -> str:
         if answer.error_code:
             return error(answer.error_code)
         return ", ".join(sorted(f"{one.group_id} {one.group_state}" for one in answer.groups)) or "none"
 
-    world.send(ADMIN, request, 5, ListGroupsResponse, hear)
+    world.send(ADMIN, request, 5, ListGroupsResponse, outcome_of)
 
 
 def delete(world: World, arguments: list[str]) -> None:
     """delete g ...: groups."""
 
-    def hear(answer: DeleteGroupsResponse) -> str:
+    def outcome_of(answer: DeleteGroupsResponse) -> str:
         return ", ".join(f"{one.group_id} {error(one.error_code)}" for one in answer.results)
 
-    world.send(ADMIN, DeleteGroupsRequest(groups_names=arguments), 2, DeleteGroupsResponse, hear)
+    world.send(ADMIN, DeleteGroupsRequest(groups_names=arguments), 2, DeleteGroupsResponse, outcome_of)
 
 
 def delete_topic(world: World, arguments: list[str]) -> None:
@@ -130,9 +130,9 @@ def delete_topic(world: World, arguments: list[str]) -> None:
 
 def send_offsets(world: World, arguments: list[str]) -> None:
     """send-offsets p g [a] t-0=5 ... [generation=]: in the producer's transaction, as that member of the group."""
-    (name, group, *who), wanted = options(arguments)
-    one = client(world, group, who[0]) if who else Client(ADMIN, group)
-    generation = int(wanted.pop("generation", one.generation))
+    (name, group, *client_names), offsets = options(arguments)
+    one = client(world, group, client_names[0]) if client_names else Client(ADMIN, group)
+    generation = int(offsets.pop("generation", one.generation))
     producer = process(world, name)
     topics = [
         TxnOffsetCommitRequestTopic(
@@ -142,7 +142,7 @@ def send_offsets(world: World, arguments: list[str]) -> None:
                 for index, offset in partitions
             ],
         )
-        for topic, partitions in _by_topic(wanted)
+        for topic, partitions in _by_topic(offsets)
     ]
     request = TxnOffsetCommitRequest(
         transactional_id=producer.id,
@@ -155,15 +155,15 @@ def send_offsets(world: World, arguments: list[str]) -> None:
         topics=topics,
     )
 
-    def hear(answer: TxnOffsetCommitResponse) -> str:
+    def outcome_of(answer: TxnOffsetCommitResponse) -> str:
         return _codes(part.error_code for topic in answer.topics for part in topic.partitions)
 
-    world.send(name, request, 5, TxnOffsetCommitResponse, hear)
+    world.send(name, request, 5, TxnOffsetCommitResponse, outcome_of)
 
 
-def _by_topic(wanted: dict[str, str]) -> list[tuple[str, list[tuple[int, int]]]]:
+def _by_topic(offsets: dict[str, str]) -> list[tuple[str, list[tuple[int, int]]]]:
     topics: dict[str, list[tuple[int, int]]] = {}
-    for text, offset in wanted.items():
+    for text, offset in offsets.items():
         topic, _, index = text.rpartition("-")
         topics.setdefault(topic, []).append((int(index), int(offset)))
     return list(topics.items())

@@ -29,7 +29,7 @@ from odradek.wire.messages.txn_offset_commit import (
 from scenario.world import World, error, milliseconds, options
 from support.transactional import committed, written
 
-NOBODY = ProducerIdAndEpoch(ProducerId(-1), ProducerEpoch(-1))
+NO_PRODUCER = ProducerIdAndEpoch(ProducerId(-1), ProducerEpoch(-1))
 OLD, NEW = "1", "2"  # Versions of transactions: one epoch for all, or one for each.
 
 
@@ -39,7 +39,7 @@ class Process:
 
     name: str
     version: str = NEW
-    producer: ProducerIdAndEpoch = NOBODY
+    producer: ProducerIdAndEpoch = NO_PRODUCER
     sequences: dict[TopicPartition, int] = field(default_factory=dict)
 
     @property
@@ -85,27 +85,27 @@ def init(world: World, arguments: list[str]) -> None:
     (name,), named = options(arguments)
     one = process(world, name)
     one.version = named.get("version", one.version)
-    said = producer_of(named["as"]) if "as" in named else NOBODY
+    requested = producer_of(named["as"]) if "as" in named else NO_PRODUCER
     has_two_phases, keeps = "two-phases" in named, "keep" in named
 
-    def hear(answer: InitProducerIdResponse) -> str:
+    def outcome_of(answer: InitProducerIdResponse) -> str:
         if answer.error_code:
             return error(answer.error_code)
         one.becomes(answer.producer_id, answer.producer_epoch)
         kept = ProducerIdAndEpoch(
             ProducerId(answer.ongoing_txn_producer_id), ProducerEpoch(answer.ongoing_txn_producer_epoch)
         )
-        return spoken(one.producer) + (f", kept {spoken(kept)}" if kept != NOBODY else "")
+        return spoken(one.producer) + (f", kept {spoken(kept)}" if kept != NO_PRODUCER else "")
 
     request = InitProducerIdRequest(
         transactional_id=one.id,
         transaction_timeout_ms=milliseconds(named.get("timeout", "60s")),
-        producer_id=said.id,
-        producer_epoch=said.epoch,
+        producer_id=requested.id,
+        producer_epoch=requested.epoch,
         enable2_pc=has_two_phases,
         keep_prepared_txn=keeps,
     )
-    world.send(name, request, 6 if has_two_phases or keeps else 4, InitProducerIdResponse, hear)
+    world.send(name, request, 6 if has_two_phases or keeps else 4, InitProducerIdResponse, outcome_of)
 
 
 # It writes.
@@ -123,11 +123,11 @@ def add(world: World, arguments: list[str]) -> None:
         v3_and_below_topics=topics,
     )
 
-    def hear(answer: AddPartitionsToTxnResponse) -> str:
+    def outcome_of(answer: AddPartitionsToTxnResponse) -> str:
         results = [each for topic in answer.results_by_topic_v3_and_below for each in topic.results_by_partition]
         return ", ".join(dict.fromkeys(error(each.partition_error_code) for each in results))
 
-    world.send(name, request, 3, AddPartitionsToTxnResponse, hear)
+    world.send(name, request, 3, AddPartitionsToTxnResponse, outcome_of)
 
 
 def write(world: World, arguments: list[str]) -> None:
@@ -149,13 +149,13 @@ def write(world: World, arguments: list[str]) -> None:
         topic = TopicProduceData(topic_id=world.harness.broker.view.topics[where.topic].id, partition_data=data)
     request = ProduceRequest(transactional_id=one.id, acks=-1, timeout_ms=1000, topic_data=[topic])
 
-    def hear(answer: ProduceResponse) -> str:
+    def outcome_of(answer: ProduceResponse) -> str:
         code = answer.responses[0].partition_responses[0].error_code
         if not code and "as" not in named:
             one.sequences[where] = sequence + len(values)
         return error(code)
 
-    world.send(name, request, 13 if one.is_new else 10, ProduceResponse, hear)
+    world.send(name, request, 13 if one.is_new else 10, ProduceResponse, outcome_of)
 
 
 def offsets(world: World, arguments: list[str]) -> None:
@@ -171,7 +171,7 @@ def offsets(world: World, arguments: list[str]) -> None:
         )
         answer = world.harness.ask(request, 3, AddOffsetsToTxnResponse)
         if answer.error_code:
-            world.tell(name, error(answer.error_code))
+            world.report(name, error(answer.error_code))
             return
     _commit_offsets(world, one, group, dict(each.split("=", 1) for each in places))
 
@@ -196,11 +196,11 @@ def _commit_offsets(world: World, one: Process, group: str, places: dict[str, st
         topics=topics,
     )
 
-    def hear(answer: TxnOffsetCommitResponse) -> str:
+    def outcome_of(answer: TxnOffsetCommitResponse) -> str:
         codes = [part.error_code for topic in answer.topics for part in topic.partitions]
         return ", ".join(dict.fromkeys(map(error, codes)))
 
-    world.send(one.name, request, 5 if one.is_new else 3, TxnOffsetCommitResponse, hear)
+    world.send(one.name, request, 5 if one.is_new else 3, TxnOffsetCommitResponse, outcome_of)
 
 
 # It ends.
@@ -212,7 +212,7 @@ def end(world: World, arguments: list[str]) -> None:
     one = process(world, name)
     producer = producer_of(named["as"]) if "as" in named else one.producer
 
-    def hear(answer: EndTxnResponse) -> str:
+    def outcome_of(answer: EndTxnResponse) -> str:
         if answer.error_code or not one.is_new:
             return error(answer.error_code)
         if "as" not in named:
@@ -222,7 +222,7 @@ def end(world: World, arguments: list[str]) -> None:
     request = EndTxnRequest(
         transactional_id=one.id, producer_id=producer.id, producer_epoch=producer.epoch, committed=what == "commit"
     )
-    world.send(name, request, 5 if one.is_new else 4, EndTxnResponse, hear)
+    world.send(name, request, 5 if one.is_new else 4, EndTxnResponse, outcome_of)
 
 
 # What others see.
@@ -233,7 +233,7 @@ def read(world: World, arguments: list[str]) -> None:
     is_all = arguments[0] == "all"
     for at in arguments[1:] if is_all else arguments:
         values = (written if is_all else committed)(world.harness, place(at).topic, place(at).partition)
-        world.tell(at, b" ".join(values).decode() or "nothing")
+        world.report(at, b" ".join(values).decode() or "nothing")
 
 
 def state(world: World, arguments: list[str]) -> None:
@@ -242,7 +242,7 @@ def state(world: World, arguments: list[str]) -> None:
         transaction = world.harness.broker.transactions.states.find_transaction(name)[1]
         touched = " ".join(map(str, sorted(transaction.partitions)))
         what = transaction.state.title + (f", {touched}" if touched else "")
-        world.tell(name, f"{spoken(transaction.producer)} {what}")
+        world.report(name, f"{spoken(transaction.producer)} {what}")
 
 
 def forgotten(world: World, arguments: list[str]) -> None:

@@ -25,21 +25,21 @@ UNITS_MS = {"ms": 1, "s": 1000, "min": 60_000, "h": 3_600_000}
 class Waiting(NamedTuple):
     """A request that was not answered at once."""
 
-    who: str
-    hear: Callable[[Encoded], None]
+    client: str
+    handle: Callable[[Encoded], None]
 
 
 class World:
-    """Verbs speak for clients through `send`; what a client is told goes to `tell`."""
+    """Verbs speak for clients through `send`; `report` collects their outcomes."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._settings = dict(SETTINGS)
         self._harness: Harness | None = None
         self._correlation = itertools.count(1)
-        self._told: list[tuple[str, str]] = []
+        self._outcomes: list[tuple[str, str]] = []
         self._waiting: dict[ParkedRequest[object], Waiting] = {}
-        self._asked: list[str] = []  # In this action, and not answered yet.
+        self._unanswered: list[str] = []  # In this action, and not answered yet.
         self.memory: dict[object, object] = {}  # Of the clients: verbs keep there what they need.
         self.is_stalled = False  # The disk takes writes, and no sync ends.
 
@@ -58,38 +58,43 @@ class World:
     # Speaking.
 
     def send(
-        self, who: str, message: object, version: int, answer: type[Answer], hear: Callable[[Answer], str | None]
+        self,
+        client: str,
+        message: object,
+        version: int,
+        answer: type[Answer],
+        outcome_of: Callable[[Answer], str | None],
     ) -> None:
         """Send a request on a connection of its own.
 
-        `hear` describes the response if it is worth a word, and stores what the client needs of it.
+        `outcome_of` describes the response if it is worth a word, and stores what the client needs of it.
         """
 
-        def heard(encoded: Encoded) -> None:
-            said = hear(self.harness.decoded(encoded, version, answer))
-            if said is not None:
-                self.tell(who, said)
+        def handle(encoded: Encoded) -> None:
+            outcome = outcome_of(self.harness.decoded(encoded, version, answer))
+            if outcome is not None:
+                self.report(client, outcome)
 
         talk = self.harness.talk()
-        talk.receive_data(frame_of(message, version, next(self._correlation), who))
+        talk.receive_data(frame_of(message, version, next(self._correlation), client))
         self.harness.go_on(talk)
         for parked in talk.parked:
-            self._waiting[cast("ParkedRequest[object]", parked)] = Waiting(who, heard)
-            self._asked.append(who)
+            self._waiting[cast("ParkedRequest[object]", parked)] = Waiting(client, handle)
+            self._unanswered.append(client)
             return
-        heard(talk.data_to_send() or None)
+        handle(talk.data_to_send() or None)
 
-    def tell(self, who: str, what: str) -> None:
-        self._told.append((who, what))
+    def report(self, client: str, what: str) -> None:
+        self._outcomes.append((client, what))
 
-    def take_told(self) -> list[tuple[str, str]]:
+    def take_outcomes(self) -> list[tuple[str, str]]:
         """Return the outcomes since the last action, including requests that wait since then."""
         self.settle()
-        still = [waiting.who for waiting in self._waiting.values()]
-        told, self._told = self._told, []
-        told += [(who, "waits") for who in self._asked if who in still]
-        self._asked = []
-        return told
+        still = [waiting.client for waiting in self._waiting.values()]
+        outcomes, self._outcomes = self._outcomes, []
+        outcomes += [(client, "waits") for client in self._unanswered if client in still]
+        self._unanswered = []
+        return outcomes
 
     @property
     def waiting(self) -> Collection[ParkedRequest[object]]:
@@ -111,7 +116,7 @@ class World:
                 if waiting is not None:
                     with self.harness.callback():
                         answer = cast(Encoded, parked.then())
-                    waiting.hear(answer)
+                    waiting.handle(answer)
 
     def pass_time(self, ms: int) -> None:
         """Advance time from one deadline to the next, with some housekeeping between."""
@@ -129,15 +134,15 @@ class World:
                 next_house += house_ms
             self.settle()
 
-    def hang_up(self, who: str) -> None:
+    def hang_up(self, client: str) -> None:
         """Break the client's connections: its parked requests are not answered."""
-        for parked in [parked for parked, waiting in self._waiting.items() if waiting.who == who]:
+        for parked in [parked for parked, waiting in self._waiting.items() if waiting.client == client]:
             self.harness.broker.purgatory.forget(parked)
             del self._waiting[parked]
 
     def hang_up_all(self) -> None:
         self._waiting.clear()
-        self._asked.clear()
+        self._unanswered.clear()
 
 
 def options(arguments: list[str]) -> tuple[list[str], dict[str, str]]:
