@@ -76,21 +76,21 @@ class _Watching(Player):
 
     def _others(self) -> object:
         """Return the topics, groups and transactions of other principals, with their content."""
-        topics = self._ask(MetadataRequest(topics=None), 12)
+        topics = self._request(MetadataRequest(topics=None), 12)
         others = [topic for topic in topics.topics if _is_others(topic.name)]
         parts = [ListOffsetsPartition(partition_index=0, timestamp=-1)]
-        asked = [ListOffsetsTopic(name=topic.name, partitions=parts) for topic in others]
+        requested = [ListOffsetsTopic(name=topic.name, partitions=parts) for topic in others]
         groups = [SEEN, HIDDEN, *DOOMED[1:]]
         return [
             others,
-            self._ask(ListOffsetsRequest(replica_id=-1, topics=asked), 7),
-            self._ask(describe(5, *groups), 5),
-            self._ask(describe_consumers("consumers-seen", "consumers-hidden"), 1),
-            self._ask(fetch_offsets(9, *((group, None) for group in groups)), 9),
-            self._ask(describe_transactions(SEEN, HIDDEN), 0),
+            self._request(ListOffsetsRequest(replica_id=-1, topics=requested), 7),
+            self._request(describe(5, *groups), 5),
+            self._request(describe_consumers("consumers-seen", "consumers-hidden"), 1),
+            self._request(fetch_offsets(9, *((group, None) for group in groups)), 9),
+            self._request(describe_transactions(SEEN, HIDDEN), 0),
         ]
 
-    def _ask(self, message: object, version: int) -> Any:
+    def _request(self, message: object, version: int) -> Any:
         return self._known.ask(message, version, dict(APIS.values())[type(message)])
 
 
@@ -112,7 +112,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Watching]:
 
 @pytest.mark.parametrize("row", access.rows(), ids=lambda row: row.step.name)
 def test_each_part_of_a_request_has_its_own_error_code(played: _Watching, row: Row) -> None:
-    assert _told(played.witnessed[row.step.name].answer) == row.told
+    assert _codes_by_name(played.witnessed[row.step.name].answer) == row.told
 
 
 @pytest.mark.parametrize("row", access.rows(), ids=lambda row: row.step.name)
@@ -124,10 +124,10 @@ def test_refused_requests_change_nothing(played: _Watching, row: Row) -> None:
 @pytest.mark.parametrize("row", access.rows(), ids=lambda row: row.step.name)
 def test_hidden_names_appear_only_in_responses_to_requests_with_them(played: _Watching, row: Row) -> None:
     if row.step.connection in (TESTER, STRANGER):
-        told = re.findall(
+        names = re.findall(
             rb"(?:listed|doomed|fresh|nowhere|consumers)-hidden(?:-too)?", played.witnessed[row.step.name].frame
         )
-        assert all(name in row.step.frame for name in told)
+        assert all(name in row.step.frame for name in names)
 
 
 @pytest.mark.parametrize("row", access.rows(), ids=lambda row: row.step.name)
@@ -159,12 +159,12 @@ def test_every_api_has_allowed_and_refused_requests(api: Api) -> None:
     assert len(refused) < len(codes)
     assert (
         refused
-        or len({str(told) for told in lists.values()}) > 1
+        or len({str(by_name) for by_name in lists.values()}) > 1
         or api.key in NOT_FOR_SOME | {ApiKey.DESCRIBE_CLUSTER}
     )
 
 
-def _told(answer: Tree) -> access.Told:
+def _codes_by_name(answer: Tree) -> access.Told:
     """Return the error codes by topic, group or transactional id."""
     found: dict[str, set[str]] = {}
     _collect(answer, "", found)
@@ -180,8 +180,8 @@ def _collect(tree: Tree, name: str, found: dict[str, set[str]]) -> bool:
         found.setdefault(name, set()).update(codes)
     parts = [value for key, value in tree.items() if key != "next_cursor"]  # Not a part of the response.
     inner = [each for value in parts for each in (value if isinstance(value, list) else [value])]
-    are_told = [_collect_named(each, name, found) for each in inner]  # Collect all of them.
-    return any(are_told) or bool(codes)
+    have_codes = [_collect_named(each, name, found) for each in inner]  # Collect all of them.
+    return any(have_codes) or bool(codes)
 
 
 def _collect_named(tree: Tree, name: str, found: dict[str, set[str]]) -> bool:

@@ -241,8 +241,8 @@ def test_only_writable_partitions_join_a_transaction(client: Client) -> None:
     make_topic(client, "others")
     producer = Transactional(client, "own")
     producer.begin()
-    who = {"producer_id": producer.producer.id, "producer_epoch": producer.producer.epoch}
-    records = bytes(encode_batch([(None, b"v", (), NOW_MS)], **who, base_sequence=0, is_transactional=True))
+    producer_fields = {"producer_id": producer.producer.id, "producer_epoch": producer.producer.epoch}
+    records = bytes(encode_batch([(None, b"v", (), NOW_MS)], **producer_fields, base_sequence=0, is_transactional=True))
     request = produce_request(records, "own")
     request.topic_data.append(TopicProduceData(name="others", partition_data=request.topic_data[0].partition_data))
     client.may(WRITES, Rule(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, "own"))

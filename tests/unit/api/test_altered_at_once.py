@@ -57,10 +57,10 @@ TLS = "tests/interop/test_configs_tls.py"
 
 
 class Case(NamedTuple):
-    """A key's new value, the results of `look` before and after, and the configuration of the broker."""
+    """A key's new value, the results of `measure` before and after, and the configuration of the broker."""
 
     value: str
-    look: Callable[[Harness], object]
+    measure: Callable[[Harness], object]
     before: object
     after: object
     configs: Mapping[str, str] = {}
@@ -71,8 +71,8 @@ def topic(harness: Harness, name: str = "t", **configs: str) -> Partition:
     if known is not None:
         return known
     texts = [CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()]
-    wanted = CreatableTopic(name=name, num_partitions=1, replication_factor=1, assignments=[], configs=texts)
-    assert not harness.ask(CreateTopicsRequest(topics=[wanted]), 7, CreateTopicsResponse).topics[0].error_code
+    created = CreatableTopic(name=name, num_partitions=1, replication_factor=1, assignments=[], configs=texts)
+    assert not harness.ask(CreateTopicsRequest(topics=[created]), 7, CreateTopicsResponse).topics[0].error_code
     return harness.broker.partitions[TopicPartition(TopicName(name), 0)]
 
 
@@ -97,7 +97,7 @@ def produce(
 
 
 def error_of(key: bytes | None = b"k", size: int = 1, age_ms: int = 0, codec: Codec = Codec.NONE) -> Callable[..., int]:
-    """Return a look at the error code of a produce."""
+    """Return a measurement of the error code of a produce."""
     return lambda harness: produce(harness, (key, b"v" * size, (), harness.now.wall - age_ms), codec=codec)[0]
 
 
@@ -170,9 +170,9 @@ def syncs(harness: Harness) -> int:
 
 
 def segments(count: int, size: int, between_ms: int = 0) -> Callable[[Harness], int]:
-    """Return a look at the number of segments that the batches start."""
+    """Return a measurement of the number of segments that the batches start."""
 
-    def look(harness: Harness) -> int:
+    def measure(harness: Harness) -> int:
         partition = topic(harness)
         before = len(partition.log.segments)
         for _ in range(count):
@@ -180,7 +180,7 @@ def segments(count: int, size: int, between_ms: int = 0) -> Callable[[Harness], 
             harness.pass_time(between_ms)
         return len(partition.log.segments) - before
 
-    return look
+    return measure
 
 
 def index_entries(harness: Harness) -> int:
@@ -197,7 +197,7 @@ def new_file_bytes(harness: Harness) -> int:
     return Path(partition.log.segments[-1].path).stat().st_size
 
 
-def goes(harness: Harness) -> bool:
+def is_deleted_by_retention(harness: Harness) -> bool:
     """Return whether retention deletes an hour-old record of a plain topic."""
     partition = topic(harness)
     keep_house(harness)
@@ -210,10 +210,10 @@ def goes(harness: Harness) -> bool:
 
 def files_left(harness: Harness) -> bool:
     """Return whether deleted files are kept for a while."""
-    assert goes(harness)
+    assert is_deleted_by_retention(harness)
     folder = Path(topic(harness).log.directory)
     before = set(folder.glob("*.deleted"))
-    assert goes(harness)
+    assert is_deleted_by_retention(harness)
     return bool(set(folder.glob("*.deleted")) - before)
 
 
@@ -238,8 +238,8 @@ def fetchers(harness: Harness) -> int:
     if TopicPartition(TopicName("f"), 0) not in broker.partitions:
         assert not Controlling(harness).leads("f", *range(8), leader=OTHER, replicas=both, is_new=True)
     taken = broker.fetchers.take_requests()
-    for fetcher, asked in taken:
-        fetcher.failed(asked, ErrorCode.NETWORK_EXCEPTION, harness.now)
+    for fetcher, request in taken:
+        fetcher.failed(request, ErrorCode.NETWORK_EXCEPTION, harness.now)
     harness.pass_time(60_000)
     return len(taken)
 
@@ -274,8 +274,8 @@ CASES = {
     "log.message.timestamp.difference.max.ms": Case("1000", error_of(age_ms=60_000), GOOD, ErrorCode.INVALID_TIMESTAMP),
     "log.message.timestamp.type": Case("LogAppendTime", lambda harness: produce(harness)[1] > 0, False, True),
     "log.preallocate": Case("true", new_file_bytes, 0, 1 << 20, {"log.segment.bytes": str(1 << 20)}),
-    "log.retention.bytes": Case("1", goes, False, True),
-    "log.retention.ms": Case("1000", goes, False, True),
+    "log.retention.bytes": Case("1", is_deleted_by_retention, False, True),
+    "log.retention.ms": Case("1000", is_deleted_by_retention, False, True),
     "log.roll.ms": Case("1000", segments(2, 10, 5000), 0, 2),
     "log.roll.jitter.ms": Case("100000", segments(2, 10, 99_990), 0, 2, {"log.roll.ms": "100000"}),
     "log.segment.bytes": Case(str(1 << 20), segments(10, 200_000), 0, 2),
@@ -297,8 +297,8 @@ LEVELS = {"gzip": ("1", "9"), "zstd": ("1", "19")}
 
 
 def altered(harness: Harness, key: str, value: str) -> None:
-    (told,) = harness.ask(alter((BROKER, "", [(key, SET, value)])), 1, IncrementalAlterConfigsResponse).responses
-    assert told.error_code == GOOD, told.error_message
+    (response,) = harness.ask(alter((BROKER, "", [(key, SET, value)])), 1, IncrementalAlterConfigsResponse).responses
+    assert response.error_code == GOOD, response.error_message
 
 
 def test_every_dynamic_key_has_a_case_or_another_test() -> None:
@@ -314,9 +314,9 @@ def test_every_dynamic_key_has_a_case_or_another_test() -> None:
 def test_altered_key_applies_immediately(tmp_path: Path, key: str) -> None:
     case = CASES[key]
     harness = Harness(tmp_path, **case.configs)
-    assert case.look(harness) == case.before
+    assert case.measure(harness) == case.before
     altered(harness, key, case.value)
-    assert case.look(harness) == case.after
+    assert case.measure(harness) == case.after
 
 
 @pytest.mark.parametrize("codec", LEVELS)

@@ -63,8 +63,8 @@ def request(*batches: bytes, transactional_id: str | None = None, acks: int = 1)
 def produce(
     harness: Harness, *batches: bytes, transactional_id: str | None = None, acks: int = 1
 ) -> Sequence[PartitionProduceResponse]:
-    asked = request(*batches, transactional_id=transactional_id, acks=acks)
-    return harness.ask(asked, 9, ProduceResponse).responses[0].partition_responses
+    produce_request = request(*batches, transactional_id=transactional_id, acks=acks)
+    return harness.ask(produce_request, 9, ProduceResponse).responses[0].partition_responses
 
 
 def transact(harness: Harness, producer: int, sequence: int) -> int:
@@ -91,8 +91,8 @@ def fetch_request(offset: int, *, isolation_level: int = COMMITTED, max_wait_ms:
 
 
 def fetch(harness: Harness, offset: int, *, isolation_level: int = COMMITTED) -> PartitionData:
-    asked = fetch_request(offset, isolation_level=isolation_level)
-    found = harness.ask(asked, 12, FetchResponse).responses[0].partitions[0]
+    message = fetch_request(offset, isolation_level=isolation_level)
+    found = harness.ask(message, 12, FetchResponse).responses[0].partitions[0]
     assert found.error_code == ErrorCode.NONE
     return found
 
@@ -104,10 +104,10 @@ def offsets(data: PartitionData) -> list[int]:
 
 def latest(harness: Harness, timestamp: int, isolation_level: int) -> int:
     part = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
-    asked = ListOffsetsRequest(
+    message = ListOffsetsRequest(
         replica_id=-1, isolation_level=isolation_level, topics=[ListOffsetsTopic(name="t", partitions=[part])]
     )
-    return harness.ask(asked, 7, ListOffsetsResponse).topics[0].partitions[0].offset
+    return harness.ask(message, 7, ListOffsetsResponse).topics[0].partitions[0].offset
 
 
 @pytest.mark.parametrize("acks", [1, -1])
@@ -191,8 +191,8 @@ def test_aborted_transactions_are_listed_in_the_response(harness: Harness) -> No
     assert [(one.producer_id, one.first_offset) for one in found.aborted_transactions or []] == [(6, 0)]
     end(harness, 6, commit=False)
     harness.settle()
-    told = fetch(harness, 1).aborted_transactions or []
-    assert [(one.producer_id, one.first_offset) for one in told] == [(6, 0), (6, 3)]
+    aborted = fetch(harness, 1).aborted_transactions or []
+    assert [(one.producer_id, one.first_offset) for one in aborted] == [(6, 0), (6, 3)]
     assert [(one.producer_id, one.first_offset) for one in fetch(harness, 3).aborted_transactions or []] == [(6, 3)]
 
 

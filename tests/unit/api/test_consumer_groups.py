@@ -97,9 +97,9 @@ def test_full_heartbeat_returns_the_full_assignment(broker: Consumers) -> None:
     assert broker.beat("a", 2).assignment is None
     assert broker.beat("a", 2, topic_partitions=owned(topic, 0, 1)).assignment is None
     full = JOINS | {"topic_partitions": owned(topic, 0, 1)}
-    told = broker.beat("a", 2, **full).assignment  # type: ignore[arg-type]
-    assert told is not None
-    assert broker.named(told.topic_partitions) == {"t": [0, 1]}
+    assignment = broker.beat("a", 2, **full).assignment  # type: ignore[arg-type]
+    assert assignment is not None
+    assert broker.named(assignment.topic_partitions) == {"t": [0, 1]}
 
 
 def test_owned_topic_may_be_repeated_in_a_heartbeat(broker: Consumers) -> None:

@@ -60,15 +60,15 @@ Answer = TypeVar("Answer")
 LATEST = [(api, api.versions[-1]) for api in BY_KEY.values()]
 
 
-class Told:
+class RecordingGate:
     """A gate that returns a given admission, and records its calls."""
 
     def __init__(self, admission: Admission = ADMITTED) -> None:
         self.admission = admission
-        self.asked: list[tuple[int, int]] = []
+        self.calls: list[tuple[int, int]] = []
 
     def admit(self, peer: Peer, request: Request, now: Moment) -> Admission:
-        self.asked.append((request.api_key, request.sequence))
+        self.calls.append((request.api_key, request.sequence))
         return self.admission
 
 
@@ -136,20 +136,20 @@ def test_refused_request_gets_its_error_and_changes_nothing(harness: Harness, ap
     before = harness.broker.view
     for seed in range(5):
         body = forged(harness, api, version, seed)
-        gate = Told(Admission(refused=DENIED))
+        gate = RecordingGate(Admission(refused=DENIED))
         talk = harness.talk(gate=gate)
         data = sent(harness, talk, body, version)
         call = Call(harness.broker, harness.peer, version, "c", CorrelationId(1), harness.now)
         request = Request(api.key, version, 1, "c", memoryview(b""), 0, 0)
         chunks = encode_response(request, api.refuse(call, body, DENIED))
         assert data == b"".join(bytes(chunk) for chunk in chunks)  # type: ignore[arg-type]
-        assert gate.asked == [(api.key, 0)]
+        assert gate.calls == [(api.key, 0)]
         assert not harness.broker.take_effects() and harness.broker.view is before
 
 
 @pytest.mark.parametrize(("api", "version"), LATEST, ids=lambda one: getattr(getattr(one, "key", one), "name", one))
 def test_throttled_request_is_served_and_mutes_its_connection(harness: Harness, api: Api, version: int) -> None:
-    talk = harness.talk(gate=Told(Admission(throttle_ms=THROTTLE_MS)))
+    talk = harness.talk(gate=RecordingGate(Admission(throttle_ms=THROTTLE_MS)))
     talk.receive_data(
         frame_of(forged(harness, api, version), version, 1, "c") + frame_of(ListGroupsRequest(), 4, 2, "c")
     )
@@ -217,7 +217,7 @@ def test_templated_request_passes_the_gate_too(
     group = FindCoordinatorRequest(key="g", key_type=0)
     harness.ask(group, 3, FindCoordinatorResponse)
     sent(harness, harness.talk(), produce(), PRODUCE)
-    talk, gate = known(harness, message, version), Told()
+    talk, gate = known(harness, message, version), RecordingGate()
     talk._host = InMemoryHost(harness.broker, gate)  # From this request on.
     end = harness.broker.partitions[TopicPartition(TopicName("t"), 0)].log.end_offset
     gate.admission = Admission(refused=ErrorCode.TOPIC_AUTHORIZATION_FAILED, version=1)
@@ -237,7 +237,7 @@ def test_templated_request_passes_the_gate_too(
 
 def test_new_principal_does_not_use_the_templates_of_the_old_one(harness: Harness) -> None:
     talk = known(harness, produce(), PRODUCE)
-    gate = Told(Admission(Principal("User", "alice")))
+    gate = RecordingGate(Admission(Principal("User", "alice")))
     talk._host = InMemoryHost(harness.broker, gate)
     templates = talk.peer.produce_templates
     sent(harness, talk, produce(), PRODUCE)
@@ -252,7 +252,7 @@ def test_new_principal_does_not_use_the_templates_of_the_old_one(harness: Harnes
 
 
 def test_parked_throttled_request_delays_the_next_ones(harness: Harness) -> None:
-    talk = harness.talk(gate=Told(Admission(throttle_ms=THROTTLE_MS)))
+    talk = harness.talk(gate=RecordingGate(Admission(throttle_ms=THROTTLE_MS)))
     talk.receive_data(frame_of(fetch(wait_ms=500), FETCH, 1, "c") + frame_of(ListGroupsRequest(), 4, 2, "c"))
     harness.go_on(talk)
     assert len(talk.parked) == 1 and not talk.can_go_on(harness.now)
@@ -371,7 +371,7 @@ def test_exception_in_a_slice_returns_an_error_code(harness: Harness, sliced: li
 
 
 def test_gate_is_checked_before_each_slice(harness: Harness, sliced: list[str]) -> None:
-    gate = Told()
+    gate = RecordingGate()
     talk = harness.talk(gate=gate)
     talk.receive_data(frame_of(ListGroupsRequest(), 4, 7, "c"))
     talk.step(harness.now, 0)
@@ -396,7 +396,7 @@ def test_a_bug_after_a_wait_breaks_the_conversation(harness: Harness, monkeypatc
 
 
 def test_refused_acks_0_produce_ends_the_conversation(harness: Harness) -> None:
-    talk = harness.talk(gate=Told(Admission(refused=DENIED)))
+    talk = harness.talk(gate=RecordingGate(Admission(refused=DENIED)))
     talk.receive_data(frame_of(produce(acks=0), PRODUCE, 1, "c"))
     harness.go_on(talk)
     assert talk.ending is not None and isinstance(talk.ending.reason, ConnectionAbortedError)

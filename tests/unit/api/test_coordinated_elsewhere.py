@@ -330,8 +330,8 @@ def test_offsets_of_an_ended_transaction_are_not_written(elsewhere: CoordinatedE
         elsewhere.ends(producer)
         elsewhere.marks()
         elsewhere.hears(effect, outcome)
-        told = elsewhere.committed(talk, version)
-        assert told is (ErrorCode.INVALID_PRODUCER_EPOCH if version == 5 else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        code = elsewhere.committed(talk, version)
+        assert code is (ErrorCode.INVALID_PRODUCER_EPOCH if version == 5 else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     assert not elsewhere.leader.broker.partitions[OFFSETS].has_open_transactions()
 
 

@@ -61,8 +61,8 @@ def test_follower_reads_uncommitted_records(led: Led, version: int) -> None:
     follower = FetchingFollower(led, OTHER, version=version, has_session=version >= 7)
     led.produce(acks=LEADER)
     led.produce(acks=LEADER)
-    told = follower.fetch({0: 0})[0]
-    assert (told.error_code, told.high_watermark, offsets_of(told)) == (ErrorCode.NONE, 0, [0, 1])
+    part = follower.fetch({0: 0})[0]
+    assert (part.error_code, part.high_watermark, offsets_of(part)) == (ErrorCode.NONE, 0, [0, 1])
     assert led.visible() == 0
 
 
@@ -71,8 +71,8 @@ def test_response_has_the_high_watermark_advanced_by_the_fetch(
 ) -> None:
     led.produce(acks=LEADER)
     assert other.fetch({0: 1})[0].high_watermark == 0
-    told = third.fetch({0: 1})[0]
-    assert (told.high_watermark, told.log_start_offset, offsets_of(told)) == (1, 0, [])
+    part = third.fetch({0: 1})[0]
+    assert (part.high_watermark, part.log_start_offset, offsets_of(part)) == (1, 0, [])
     assert led.visible() > 0
 
 
@@ -100,9 +100,9 @@ def test_follower_reads_uncommitted_in_any_isolation_level(led: Led, other: Fetc
     led.produce(acks=LEADER)
     request = other.request({0: 0})
     request.isolation_level = 1
-    told = other.told(led.harness.send(request, other.version))[0]
-    assert told.aborted_transactions is None
-    assert offsets_of(told) == [0]
+    part = other.told(led.harness.send(request, other.version))[0]
+    assert part.aborted_transactions is None
+    assert offsets_of(part) == [0]
 
 
 # Refusals.
@@ -159,9 +159,9 @@ def test_diverging_fetch_returns_the_divergence_and_updates_nothing(led: Led, ot
     led.produce(acks=LEADER)
     other.leader_epoch, other.last_fetched_epoch = 4, 0
     for offset in (2, 9):
-        told = other.fetch({0: offset})[0]
-        diverging = told.diverging_epoch
-        assert (told.error_code, diverging.epoch, diverging.end_offset) == (ErrorCode.NONE, 0, 1)
+        part = other.fetch({0: offset})[0]
+        diverging = part.diverging_epoch
+        assert (part.error_code, diverging.epoch, diverging.end_offset) == (ErrorCode.NONE, 0, 1)
     other.last_fetched_epoch = 3
     assert other.fetch({0: 1})[0].diverging_epoch.epoch == 0, "epoch 3 is of another leader that was gone before"
     other.last_fetched_epoch = 5
@@ -191,8 +191,8 @@ def test_follower_waits_at_the_log_end_and_consumers_at_the_high_watermark(led: 
     led.produce(acks=LEADER)
     assert not is_parked(led, fetch)
     assert is_parked(led, consumers[0])
-    told = follower.told(fetch)[0]
-    assert (offsets_of(told), told.high_watermark) == ([0], 0)
+    part = follower.told(fetch)[0]
+    assert (offsets_of(part), part.high_watermark) == ([0], 0)
 
 
 @pytest.mark.parametrize("has_session", [True, False])
@@ -247,8 +247,8 @@ def test_high_watermark_is_sent_with_records_of_another_partition(tmp_path: Path
     first, last = other.send({0: 1}, wait=WAIT_MS), third.send({0: 1}, wait=WAIT_MS)
     led.produce(acks=LEADER, partition=1)
     assert not is_parked(led, first) and not is_parked(led, last)
-    for told in (other.told(first), third.told(last)):
-        assert told.keys() == {0, 1} and told[0].high_watermark == 1
+    for parts in (other.told(first), third.told(last)):
+        assert parts.keys() == {0, 1} and parts[0].high_watermark == 1
 
 
 @pytest.mark.parametrize("has_session", [True, False])
@@ -263,8 +263,8 @@ def test_records_written_because_of_a_fetch_are_sent_immediately(
         follower.catch_up(0, 1)
     led.produce(acks=LEADER, partition=1)
     # The first is parked in its session, or is read before the second advances the high watermark.
-    asked = {1: 1} if has_session else {0: 0, 1: 1}
-    assert is_parked(led, other.send(asked, wait=WAIT_MS))
+    offsets = {1: 1} if has_session else {0: 0, 1: 1}
+    assert is_parked(led, other.send(offsets, wait=WAIT_MS))
     moved = broker.moved
 
     def writes(name: TopicPartition, now: Moment) -> None:
@@ -273,7 +273,7 @@ def test_records_written_because_of_a_fetch_are_sent_immediately(
             led.produce(acks=LEADER)
 
     monkeypatch.setattr(broker, "moved", writes)
-    fetch = third.send(asked, wait=WAIT_MS)
+    fetch = third.send(offsets, wait=WAIT_MS)
     assert not is_parked(led, fetch)
     assert offsets_of(third.told(fetch)[0]) == [0]
 
@@ -365,9 +365,9 @@ def test_caught_up_follower_is_checked_until_it_is_in_the_isr(led: Led, other: F
     other.catch_up()
     led.answers(led.proposed(), ErrorCode.INELIGIBLE_REPLICA)
     assert other.fetch({}) == {}
-    asked = led.proposed()
-    assert asked.proposal.isr == (US, OTHER)
-    led.answers(asked)
+    pending = led.proposed()
+    assert pending.proposal.isr == (US, OTHER)
+    led.answers(pending)
     other.fetch({})
     session = led.harness.broker.sessions.find_session(other.session_id)
     assert session is not None and not session.due
@@ -402,9 +402,9 @@ def test_follower_removed_by_an_impersonator_rejoins(led: Led, other: FetchingFo
         led.harness.pass_time(1000)
         impostor.fetch({0: 0})
         led.harness.keep_house()
-    asked = led.proposed()
-    assert asked.proposal.isr == (US, THIRD)
-    led.answers(asked)
+    pending = led.proposed()
+    assert pending.proposal.isr == (US, THIRD)
+    led.answers(pending)
     other.fetch({})
     assert led.proposed().proposal.isr == (US, THIRD, OTHER)
 

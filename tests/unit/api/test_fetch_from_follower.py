@@ -57,10 +57,10 @@ def error_of(data: PartitionData) -> ErrorCode:
 @pytest.mark.parametrize("version", [11, 12, 13, 17])
 def test_records_are_visible_up_to_the_local_high_watermark(followed: Followed, version: int) -> None:
     followed.says(batch(0), batch(1), batch(2), high_watermark=2)
-    told = followed.answered(followed.ask(0, version=version), version)
-    assert (error_of(told), told.high_watermark, told.last_stable_offset) == (ErrorCode.NONE, 2, 2)
-    assert offsets_of(told) == [0, 1], "the third may be cut off yet"
-    assert told.preferred_read_replica == -1
+    response = followed.answered(followed.ask(0, version=version), version)
+    assert (error_of(response), response.high_watermark, response.last_stable_offset) == (ErrorCode.NONE, 2, 2)
+    assert offsets_of(response) == [0, 1], "the third may be cut off yet"
+    assert response.preferred_read_replica == -1
 
 
 @pytest.mark.parametrize("version", [4, 10])
@@ -77,8 +77,8 @@ def test_offset_outside_the_log_is_out_of_range(followed: Followed) -> None:
 
 def test_an_offset_above_the_high_watermark_has_no_records_yet(followed: Followed) -> None:
     followed.says(batch(0), batch(1), batch(2), high_watermark=1)
-    told = followed.answered(followed.ask(2))
-    assert (error_of(told), told.high_watermark, offsets_of(told)) == (ErrorCode.NONE, 1, [])
+    response = followed.answered(followed.ask(2))
+    assert (error_of(response), response.high_watermark, offsets_of(response)) == (ErrorCode.NONE, 1, [])
 
 
 def test_leader_epochs_are_checked(followed: Followed) -> None:
@@ -93,10 +93,10 @@ def test_consumer_with_a_diverging_log_gets_the_divergence(followed: Followed) -
     followed.is_led_anew()
     followed.is_led_anew()
     followed.says(batch(2, 2), high_watermark=3)
-    told = followed.answered(followed.ask(3, last_fetched_epoch=1))
-    assert (told.diverging_epoch.epoch, told.diverging_epoch.end_offset) == (0, 2)
-    told = followed.answered(followed.ask(3, last_fetched_epoch=3))
-    assert error_of(told) is ErrorCode.OFFSET_OUT_OF_RANGE, "no record of that epoch has come here"
+    response = followed.answered(followed.ask(3, last_fetched_epoch=1))
+    assert (response.diverging_epoch.epoch, response.diverging_epoch.end_offset) == (0, 2)
+    response = followed.answered(followed.ask(3, last_fetched_epoch=3))
+    assert error_of(response) is ErrorCode.OFFSET_OUT_OF_RANGE, "no record of that epoch has come here"
 
 
 def test_offline_log_returns_a_storage_error(followed: Followed) -> None:
@@ -110,19 +110,19 @@ def test_offline_log_returns_a_storage_error(followed: Followed) -> None:
 
 def test_committed_reads_end_at_the_local_last_stable_offset(followed: Followed) -> None:
     followed.says(batch(0), batch(1, producer=PRODUCER, sequence=0), marker(2, commit=True), high_watermark=2)
-    told = followed.answered(followed.ask(0, isolation_level=COMMITTED))
-    assert (told.last_stable_offset, offsets_of(told)) == (1, [0]), "the marker is not committed yet"
+    response = followed.answered(followed.ask(0, isolation_level=COMMITTED))
+    assert (response.last_stable_offset, offsets_of(response)) == (1, [0]), "the marker is not committed yet"
     followed.says(high_watermark=3)
-    told = followed.answered(followed.ask(0, isolation_level=COMMITTED))
-    assert (told.last_stable_offset, offsets_of(told)) == (3, [0, 1, 2])
-    assert told.aborted_transactions == []
+    response = followed.answered(followed.ask(0, isolation_level=COMMITTED))
+    assert (response.last_stable_offset, offsets_of(response)) == (3, [0, 1, 2])
+    assert response.aborted_transactions == []
 
 
 def test_aborted_transactions_are_listed_in_the_response(followed: Followed) -> None:
     followed.says(batch(0, producer=PRODUCER, sequence=0), marker(1, commit=False), high_watermark=2)
-    told = followed.answered(followed.ask(0, isolation_level=COMMITTED))
-    aborted = [(one.producer_id, one.first_offset) for one in told.aborted_transactions or ()]
-    assert (offsets_of(told), aborted) == ([0, 1], [(PRODUCER, 0)])
+    response = followed.answered(followed.ask(0, isolation_level=COMMITTED))
+    aborted = [(one.producer_id, one.first_offset) for one in response.aborted_transactions or ()]
+    assert (offsets_of(response), aborted) == ([0, 1], [(PRODUCER, 0)])
 
 
 # Parked fetches.
@@ -192,7 +192,7 @@ class Session:
         self.epoch += 1
         return self.followed.harness.send(request, FETCH)
 
-    def told(self, outcome: object) -> dict[int, list[int]]:
+    def offsets_by_partition(self, outcome: object) -> dict[int, list[int]]:
         harness = self.followed.harness
         answer = harness.decoded(harness.finished(outcome), FETCH, FetchResponse)  # type: ignore[arg-type]
         self.id = answer.session_id
@@ -202,8 +202,8 @@ class Session:
 def test_session_gets_each_change_once(tmp_path: Path) -> None:
     followed = Followed(tmp_path, partitions=3)
     session = Session(followed)
-    assert session.told(session.send({0: 0, 1: 0, 2: 0})) == {0: [], 1: [], 2: []}
-    assert session.told(session.send({})) == {}
+    assert session.offsets_by_partition(session.send({0: 0, 1: 0, 2: 0})) == {0: [], 1: [], 2: []}
+    assert session.offsets_by_partition(session.send({})) == {}
     broker_session = followed.harness.broker.sessions.find_session(session.id)
     assert broker_session is not None and not broker_session.due, "none of them is read again"
     waiting = session.send({}, wait_ms=WAIT_MS)
@@ -211,10 +211,10 @@ def test_session_gets_each_change_once(tmp_path: Path) -> None:
     assert followed.is_waiting(waiting)  # type: ignore[arg-type]
     followed.says(high_watermark=1, index=2)
     assert not followed.is_waiting(waiting)  # type: ignore[arg-type]
-    assert session.told(waiting) == {2: [0]}
-    assert session.told(session.send({2: 1})) == {}
+    assert session.offsets_by_partition(waiting) == {2: [0]}
+    assert session.offsets_by_partition(session.send({2: 1})) == {}
     followed.says(high_watermark=1, start=1, index=2)
-    assert session.told(session.send({})) == {2: []}, "its log begins elsewhere"
+    assert session.offsets_by_partition(session.send({})) == {2: []}, "its log begins elsewhere"
 
 
 # Other requests to replicas.

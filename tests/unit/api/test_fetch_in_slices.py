@@ -70,7 +70,7 @@ def fetch(
     )
 
 
-def ask(harness: Harness, request: FetchRequest) -> FetchResponse:
+def send_fetch(harness: Harness, request: FetchRequest) -> FetchResponse:
     return harness.ask(request, VERSION, FetchResponse)
 
 
@@ -100,7 +100,7 @@ def rest(harness: Harness, talk: Conversation) -> FetchResponse:
 
 def test_partitions_are_returned_in_request_order(harness: Harness) -> None:
     produce(harness, 0, 7, MANY - 1)
-    response = ask(harness, fetch([*range(MANY), MANY]))
+    response = send_fetch(harness, fetch([*range(MANY), MANY]))
     (topic,) = response.responses
     assert [part.partition_index for part in topic.partitions] == [*range(MANY + 1)]
     assert served(response) == [0, 7, MANY - 1]
@@ -109,13 +109,13 @@ def test_partitions_are_returned_in_request_order(harness: Harness) -> None:
 
 
 def test_session_returns_only_new_records(harness: Harness) -> None:
-    first = ask(harness, fetch(epoch=INITIAL_EPOCH, wait=0))
+    first = send_fetch(harness, fetch(epoch=INITIAL_EPOCH, wait=0))
     assert named(first) == MANY
     produce(harness, MANY - 1)
-    second = ask(harness, fetch([], session=first.session_id, epoch=1))
+    second = send_fetch(harness, fetch([], session=first.session_id, epoch=1))
     assert (second.session_id, served(second), named(second)) == (first.session_id, [MANY - 1], 1)
     rest_of_it = fetch([MANY - 1], session=first.session_id, epoch=2, forgotten=range(MANY - 1))
-    assert served(ask(harness, rest_of_it)) == [MANY - 1]
+    assert served(send_fetch(harness, rest_of_it)) == [MANY - 1]
     session = harness.broker.sessions.find_session(first.session_id)
     assert session is not None and len(session.wanted) == 1
 
@@ -183,12 +183,12 @@ def test_disconnect_between_two_slices_leaves_no_state(harness: Harness) -> None
 
 def test_session_partitions_are_bounded(harness: Harness) -> None:
     half = range(PARTITIONS_PER_FETCH_SESSION_MAX // 2)
-    first = ask(harness, fetch(half, topic="nobody's", epoch=INITIAL_EPOCH))
-    second = ask(harness, fetch(half, topic="nobody's, too", session=first.session_id, epoch=1))
+    first = send_fetch(harness, fetch(half, topic="nobody's", epoch=INITIAL_EPOCH))
+    second = send_fetch(harness, fetch(half, topic="nobody's, too", session=first.session_id, epoch=1))
     assert (first.error_code, second.error_code) == (ErrorCode.NONE, ErrorCode.NONE) and second.session_id
-    third = ask(harness, fetch([0], topic="one more", session=first.session_id, epoch=2))
+    third = send_fetch(harness, fetch([0], topic="one more", session=first.session_id, epoch=2))
     assert third.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND and not len(harness.broker.sessions)
-    whole = ask(harness, fetch(range(2 * len(half) + 1), topic="nobody's", epoch=INITIAL_EPOCH))
+    whole = send_fetch(harness, fetch(range(2 * len(half) + 1), topic="nobody's", epoch=INITIAL_EPOCH))
     assert (whole.error_code, whole.session_id, named(whole)) == (ErrorCode.NONE, SESSIONLESS, 2 * len(half) + 1)
 
 

@@ -71,7 +71,7 @@ class Reader:
             forgotten_topics_data=[ForgottenTopic(topic="t", partitions=[*forgotten])] if forgotten else [],
         )
 
-    def told(self, outcome: object) -> dict[int, PartitionData]:
+    def result_of(self, outcome: object) -> dict[int, PartitionData]:
         """Return the response by partition; the fetch has completed, or its deadline is awaited."""
         if isinstance(outcome, ParkedRequest) and not is_waiting(self.harness, outcome):
             assert isinstance(outcome.owner, Conversation)
@@ -85,7 +85,7 @@ class Reader:
     def fetch(
         self, offsets: dict[int, int] | None = None, *, forgotten: tuple[int, ...] = ()
     ) -> dict[int, PartitionData]:
-        return self.told(self.harness.send(self.request(offsets or {}, forgotten=forgotten), VERSION))
+        return self.result_of(self.harness.send(self.request(offsets or {}, forgotten=forgotten), VERSION))
 
     def wait(self, offsets: dict[int, int] | None = None) -> ParkedRequest[object]:
         outcome = self.harness.send(self.request(offsets or {}, wait=FOR_LONG_MS), VERSION)
@@ -157,9 +157,9 @@ def is_waiting(harness: Harness, parked: ParkedRequest[object]) -> bool:
 def test_changed_partitions_are_read_and_returned(harness: Harness) -> None:
     one = reader(harness)
     produce(harness, 3, 5)
-    assert {wanted.key.partition for wanted in one.session.due} == {3, 5}
-    told = one.fetch()
-    assert [*told] == [3, 5] and all(part.records for part in told.values())
+    assert {partition.key.partition for partition in one.session.due} == {3, 5}
+    fetched = one.fetch()
+    assert [*fetched] == [3, 5] and all(part.records for part in fetched.values())
     assert [*one.fetch({3: 1})] == [5], "whose records it has not read on in"
     assert not one.fetch({5: 1})
     assert not one.session.due
@@ -181,7 +181,7 @@ def test_parked_fetch_completes_at_any_session_partition(harness: Harness) -> No
     assert waiting.condition.keys == (one.session,)
     produce(harness, MANY - 1)
     assert not is_waiting(harness, waiting)
-    assert [*one.told(waiting)] == [MANY - 1]
+    assert [*one.result_of(waiting)] == [MANY - 1]
 
 
 def test_parked_fetch_waits_for_min_bytes_of_all_partitions(harness: Harness) -> None:
@@ -192,8 +192,8 @@ def test_parked_fetch_waits_for_min_bytes_of_all_partitions(harness: Harness) ->
         assert is_waiting(harness, waiting)
     produce(harness, 1)
     assert not is_waiting(harness, waiting)
-    told = one.told(waiting)
-    assert {index: len(bytes(part.records or b"")) for index, part in told.items()} == {
+    fetched = one.result_of(waiting)
+    assert {index: len(bytes(part.records or b"")) for index, part in fetched.items()} == {
         1: 2 * len(BATCH),
         2: len(BATCH),
     }
@@ -205,7 +205,7 @@ def test_unread_records_count_towards_min_bytes(harness: Harness) -> None:
     waiting = one.wait()
     produce(harness, 1)
     assert not is_waiting(harness, waiting)
-    assert [*one.told(waiting)] == [1]
+    assert [*one.result_of(waiting)] == [1]
 
 
 def test_committed_reader_waits_for_the_end_of_the_transaction(harness: Harness) -> None:
@@ -218,7 +218,7 @@ def test_committed_reader_waits_for_the_end_of_the_transaction(harness: Harness)
     harness.broker.flushes.request_flush(name)
     harness.settle()
     assert not is_waiting(harness, waiting)
-    (part,) = one.told(waiting).values()
+    (part,) = one.result_of(waiting).values()
     assert part.records and (part.high_watermark, part.last_stable_offset) == (2, 2)
     produce(harness, 1, batch=transactional(1))
     (part,) = one.fetch({1: 2}).values()
@@ -251,7 +251,7 @@ def test_offline_partition_is_returned_until_it_is_online(harness: Harness) -> N
     waiting = one.wait()
     partition(harness, 7).take_offline()
     assert not is_waiting(harness, waiting)
-    assert one.told(waiting)[7].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert one.result_of(waiting)[7].error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert one.fetch()[7].error_code == ErrorCode.KAFKA_STORAGE_ERROR
     name = TopicPartition(TopicName("t"), 7)
     harness.broker.replicas._open_again(name, harness.broker.view.topics[name.topic].id, harness.now)
@@ -271,8 +271,8 @@ def test_fetch_whose_read_finds_a_failed_disk_completes_once(harness: Harness, m
     produce(harness, 3)
     assert harness.broker.purgatory.take_completed() == [parked]
     assert not partition(harness, 3).is_online
-    (told,) = one.told(parked).values()
-    assert told.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    (fetched,) = one.result_of(parked).values()
+    assert fetched.error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def test_deleted_topic_is_returned_until_it_exists_again(harness: Harness) -> None:
@@ -280,8 +280,8 @@ def test_deleted_topic_is_returned_until_it_exists_again(harness: Harness) -> No
     waiting = one.wait()
     delete(harness)
     assert not is_waiting(harness, waiting)
-    told = one.told(waiting) | one.fetch()
-    assert {index: part.error_code for index, part in told.items()} == dict.fromkeys(
+    fetched = one.result_of(waiting) | one.fetch()
+    assert {index: part.error_code for index, part in fetched.items()} == dict.fromkeys(
         range(3), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     )
     create(harness)
@@ -301,15 +301,15 @@ def test_lost_read_right_is_returned(harness: Harness) -> None:
     class Rules:
         admission = Admission()
 
-        def admit(self, *asked: object) -> Admission:
+        def admit(self, *call: object) -> Admission:
             return self.admission
 
     harness.gate = rules = Rules()
     one = reader(harness)
     rules.admission = Admission(rights=Granted(), version=1)
-    told = one.fetch()
-    assert len(told) == MANY
-    assert {part.error_code for part in told.values()} == {ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+    fetched = one.fetch()
+    assert len(fetched) == MANY
+    assert {part.error_code for part in fetched.values()} == {ErrorCode.TOPIC_AUTHORIZATION_FAILED}
     rules.admission = Admission(version=2)
     assert {part.error_code for part in one.fetch().values()} == {ErrorCode.NONE}
 
@@ -335,7 +335,7 @@ def test_ended_session_leaves_no_watchers(harness: Harness) -> None:
     other.session_id, other.epoch = one.session_id, FINAL_EPOCH
     other.fetch({0: 0})
     assert not is_waiting(harness, waiting), "it is answered"
-    assert not one.told(waiting)
+    assert not one.result_of(waiting)
     assert not any(partition(harness, index).watchers for index in range(MANY))
 
 
@@ -360,7 +360,7 @@ def test_completed_fetch_reads_at_most_one_slice(harness: Harness) -> None:
     one = reader(harness)
     waiting = one.wait()
     produce(harness, *range(MANY))
-    assert len(one.told(waiting)) == SLICE_ELEMENTS
+    assert len(one.result_of(waiting)) == SLICE_ELEMENTS
     named = dict.fromkeys(range(SLICE_ELEMENTS), 1)
     assert sorted(one.fetch(named)) == [*range(SLICE_ELEMENTS, MANY)]
 
@@ -374,4 +374,4 @@ def test_records_are_returned_once_they_are_visible(harness: Harness) -> None:
     assert partition(harness, 1).positions.high_watermark == Offset(0)
     harness.settle()
     assert not is_waiting(harness, waiting)
-    assert one.told(waiting)[1].records
+    assert one.result_of(waiting)[1].records

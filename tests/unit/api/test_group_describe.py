@@ -15,7 +15,7 @@ from support.members import DESCRIBE, OLD, coordinator, join, joining, stable
 TIMES_MAX = REPEATS_MAX + 1
 
 NONE = ErrorCode.NONE
-NOT_ASKED = -(1 << 31)
+NOT_REQUESTED = -(1 << 31)
 ALL_ALLOWED = 3400
 
 
@@ -24,8 +24,8 @@ def harness(tmp_path: Path) -> Harness:
     return coordinator(tmp_path)
 
 
-def describe(harness: Harness, version: int, *groups: str, asks: bool = False) -> list[DescribedGroup]:
-    request = DescribeGroupsRequest(groups=list(groups), include_authorized_operations=asks)
+def describe(harness: Harness, version: int, *groups: str, with_operations: bool = False) -> list[DescribedGroup]:
+    request = DescribeGroupsRequest(groups=list(groups), include_authorized_operations=with_operations)
     return harness.ask(request, version, DescribeGroupsResponse).groups
 
 
@@ -38,7 +38,7 @@ def test_stable_group_is_described_with_its_members(harness: Harness, version: i
     (member,) = group.members
     assert (member.member_id, member.client_id, member.client_host) == (joined.member_id, CLIENT, "/127.0.0.1")
     assert (bytes(member.member_metadata), bytes(member.member_assignment)) == (b"meta", b"all")
-    assert group.authorized_operations == NOT_ASKED
+    assert group.authorized_operations == NOT_REQUESTED
 
 
 @pytest.mark.parametrize("version", DESCRIBE)
@@ -47,8 +47,8 @@ def test_member_metadata_is_described_for_stable_groups_only(harness: Harness, v
     harness.send(joining(), OLD)
     (group,) = describe(harness, version, "g")
     assert (group.group_state, group.protocol_type, group.protocol_data) == ("PreparingRebalance", "consumer", "")
-    told = [(bytes(member.member_metadata), bytes(member.member_assignment)) for member in group.members]
-    assert told == [(b"", b"all"), (b"", b"")]
+    described = [(bytes(member.member_metadata), bytes(member.member_assignment)) for member in group.members]
+    assert described == [(b"", b"all"), (b"", b"")]
     join(harness, member_id=joined.member_id)
     (group,) = describe(harness, version, "g")
     assert (group.group_state, group.protocol_data) == ("CompletingRebalance", "")
@@ -81,9 +81,9 @@ def test_unknown_group_is_described_as_dead(harness: Harness, version: int, grou
 @pytest.mark.parametrize("version", [version for version in DESCRIBE if version >= 3])
 def test_authorized_operations_are_described(harness: Harness, version: int) -> None:
     stable(harness)
-    there, gone = describe(harness, version, "g", "unknown", asks=True)
+    there, unknown = describe(harness, version, "g", "unknown", with_operations=True)
     assert there.authorized_operations == ALL_ALLOWED
-    assert gone.authorized_operations == (ALL_ALLOWED if version < 6 else NOT_ASKED)
+    assert unknown.authorized_operations == (ALL_ALLOWED if version < 6 else NOT_REQUESTED)
 
 
 @pytest.mark.parametrize("version", DESCRIBE)
@@ -105,8 +105,8 @@ def test_rebalance_reasons_are_described(harness: Harness, version: int) -> None
     harness.pass_time(10_000)
     request = DescribeGroupsRequest(groups=["g"], include_rebalances=True)
     (group,) = harness.ask(request, version, DescribeGroupsResponse).groups
-    told = [(one.at_ms, one.generation, one.reason) for one in group.rebalances]
+    described = [(one.at_ms, one.generation, one.reason) for one in group.rebalances]
     at, name = harness.now.wall, joined.member_id
     expected = [(at - 10_000, 0, f"member {name!r} joined"), (at, 1, f"the session of member {name!r} expired")]
-    assert told == (expected if version >= 5 else [])
+    assert described == (expected if version >= 5 else [])
     assert describe(harness, version, "g")[0].rebalances == []

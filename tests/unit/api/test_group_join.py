@@ -168,8 +168,8 @@ def test_returning_static_leader_skips_the_assignment(harness: Harness, version:
 
 
 def test_pending_member_cannot_become_static(harness: Harness) -> None:
-    told = join(harness, 5)
-    answer = join(harness, 5, member_id=told.member_id, group_instance_id="i")
+    refused = join(harness, 5)
+    answer = join(harness, 5, member_id=refused.member_id, group_instance_id="i")
     assert answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
@@ -200,7 +200,7 @@ def test_parked_join_returns_not_coordinator_when_the_broker_stops(harness: Harn
 LARGE = [JoinGroupRequestProtocol(name="range", metadata=bytes(ANSWER_BYTES_INLINE_MAX * 2 // 3))]
 
 
-def leader_told(harness: Harness) -> tuple[Conversation, Work]:
+def leader_encoding(harness: Harness) -> tuple[Conversation, Work]:
     """Return the conversation with the leader of two large members, whose response a thread encodes."""
     leader = stable(harness, protocols=LARGE)
     waiting = parked(harness.send(joining(protocols=LARGE), OLD))
@@ -218,7 +218,7 @@ def leader_told(harness: Harness) -> tuple[Conversation, Work]:
 
 
 def test_response_to_the_leader_of_a_large_group_is_encoded_on_a_thread(harness: Harness) -> None:
-    talk, _ = leader_told(harness)
+    talk, _ = leader_encoding(harness)
     harness.go_on(talk)
     answer = harness.decoded(harness.finished(*talk.parked), OLD, JoinGroupResponse)
     assert [bytes(one.metadata) for one in answer.members] == [LARGE[0].metadata] * 2
@@ -226,7 +226,7 @@ def test_response_to_the_leader_of_a_large_group_is_encoded_on_a_thread(harness:
 
 
 def test_leader_of_a_large_group_may_disconnect_during_encoding(harness: Harness) -> None:
-    talk, _ = leader_told(harness)
+    talk, _ = leader_encoding(harness)
     talk.leave()
     harness.go_on(talk)
     for one in harness.broker.purgatory.take_completed():
@@ -235,7 +235,7 @@ def test_leader_of_a_large_group_may_disconnect_during_encoding(harness: Harness
 
 
 def test_failed_encoding_thread_breaks_the_conversation(harness: Harness) -> None:
-    talk, work = leader_told(harness)
+    talk, work = leader_encoding(harness)
     work.error = RuntimeError("a bug")
     work.on_finished()
     (one,) = harness.broker.purgatory.take_completed()

@@ -85,8 +85,8 @@ def test_each_leaving_member_has_its_own_error_code(harness: Harness, version: i
         ErrorCode.NONE,
         ErrorCode.UNKNOWN_MEMBER_ID,
     ]
-    told = [(member.member_id, member.group_instance_id) for member in answer.members]
-    assert told[:3] == [("somebody", None), (joined.member_id, "j"), ("somebody", "i")]
+    left = [(member.member_id, member.group_instance_id) for member in answer.members]
+    assert left[:3] == [("somebody", None), (joined.member_id, "j"), ("somebody", "i")]
 
 
 @pytest.mark.parametrize("version", BATCH)
@@ -106,9 +106,9 @@ def test_leave_of_an_unknown_group_is_refused_per_member(harness: Harness, versi
 
 
 def test_pending_member_can_leave(harness: Harness) -> None:
-    told = join(harness, 4)
-    assert codes(leave(harness, 5, (told.member_id, None))) == [ErrorCode.NONE]
-    assert join(harness, 4, member_id=told.member_id).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    pending = join(harness, 4)
+    assert codes(leave(harness, 5, (pending.member_id, None))) == [ErrorCode.NONE]
+    assert join(harness, 4, member_id=pending.member_id).error_code == ErrorCode.UNKNOWN_MEMBER_ID
     assert "g" not in harness.broker.groups.shard_of("g").groups, "nothing is left of it"
 
 

@@ -32,8 +32,8 @@ def test_leader_gets_its_assignment(harness: Harness, version: int) -> None:
     joined = join(harness)
     answer = sync(harness, joined, version, **PROTOCOL)
     assert (answer.error_code, bytes(answer.assignment)) == (ErrorCode.NONE, b"all")
-    told = (answer.protocol_type, answer.protocol_name)
-    assert told == (("consumer", "range") if version >= 5 else (None, None))
+    protocol = (answer.protocol_type, answer.protocol_name)
+    assert protocol == (("consumer", "range") if version >= 5 else (None, None))
 
 
 @pytest.mark.parametrize("version", SYNC)
@@ -111,10 +111,10 @@ def test_static_member_may_omit_its_instance_id(harness: Harness) -> None:
 
 
 def test_pending_member_is_unknown_to_heartbeat_and_sync(harness: Harness) -> None:
-    told = join(harness, 4)
-    assert told.error_code == ErrorCode.MEMBER_ID_REQUIRED
-    assert heartbeat(harness, told.member_id, 0) == ErrorCode.UNKNOWN_MEMBER_ID
-    assert sync(harness, told, generation_id=0).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    pending = join(harness, 4)
+    assert pending.error_code == ErrorCode.MEMBER_ID_REQUIRED
+    assert heartbeat(harness, pending.member_id, 0) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert sync(harness, pending, generation_id=0).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_a_heartbeat_sets_no_timer(harness: Harness) -> None:

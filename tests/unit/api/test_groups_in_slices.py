@@ -111,8 +111,8 @@ def test_fetch_in_slices_returns_offsets_of_a_group_deleted_in_between(group: Gr
 
 
 def test_each_group_is_fetched_in_its_state_at_that_time(harness: Harness, many: list[str]) -> None:
-    asked = [OffsetFetchRequestGroup(group_id=name, topics=None) for name in many]
-    begun = Begun(harness, OffsetFetchRequest(groups=asked), FETCH)
+    requested = [OffsetFetchRequestGroup(group_id=name, topics=None) for name in many]
+    begun = Begun(harness, OffsetFetchRequest(groups=requested), FETCH)
     assert delete_groups(harness, many[0], many[-1]) == {many[0]: NONE, many[-1]: NONE}
     answer = begun.finish(OffsetFetchResponse)
     assert [one.group_id for one in answer.groups] == many
@@ -120,8 +120,8 @@ def test_each_group_is_fetched_in_its_state_at_that_time(harness: Harness, many:
 
 
 def test_groups_resigned_in_between_are_refused_individually(harness: Harness, many: list[str]) -> None:
-    asked = [OffsetFetchRequestGroup(group_id=name, topics=None) for name in many]
-    begun = Begun(harness, OffsetFetchRequest(groups=asked), FETCH)
+    requested = [OffsetFetchRequestGroup(group_id=name, topics=None) for name in many]
+    begun = Begun(harness, OffsetFetchRequest(groups=requested), FETCH)
     harness.broker.groups.shards.resign(0)
     found = [one.error_code for one in begun.finish(OffsetFetchResponse).groups]
     assert found[0] == NONE and found[-1] == ErrorCode.NOT_COORDINATOR
@@ -382,13 +382,13 @@ def test_state_topic_is_created_before_coordinators_are_found(tmp_path: Path) ->
 
 def test_members_leave_a_hundred_at_a_time(harness: Harness) -> None:
     first = stable(harness)
-    nobody = [MemberIdentity(member_id=f"m{number}") for number in range(MANY)]
-    leaving = LeaveGroupRequest(group_id="g", members=[*nobody, MemberIdentity(member_id=first.member_id)])
+    unknown = [MemberIdentity(member_id=f"m{number}") for number in range(MANY)]
+    leaving = LeaveGroupRequest(group_id="g", members=[*unknown, MemberIdentity(member_id=first.member_id)])
     begun = Begun(harness, leaving, 4)
     assert join(harness, member_id=first.member_id).error_code == NONE, "it is still there"
     answer = begun.finish(LeaveGroupResponse)
     found = [(one.member_id, one.error_code) for one in answer.members]
-    assert found == [(one.member_id, ErrorCode.UNKNOWN_MEMBER_ID) for one in nobody] + [(first.member_id, NONE)]
+    assert found == [(one.member_id, ErrorCode.UNKNOWN_MEMBER_ID) for one in unknown] + [(first.member_id, NONE)]
     assert join(harness, member_id=first.member_id).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 

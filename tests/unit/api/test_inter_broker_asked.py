@@ -53,8 +53,8 @@ def between(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BetweenBrokers:
 
 
 def refused(code: ErrorCode) -> Any:
-    def decide(ask: Any) -> None:
-        ask.error = code
+    def decide(query: Any) -> None:
+        query.error = code
 
     return decide
 
@@ -64,21 +64,21 @@ def refused(code: ErrorCode) -> Any:
 
 @pytest.mark.parametrize("version", range(4))
 def test_controlled_shutdown_returns_the_remaining_partitions(between: BetweenBrokers, version: int) -> None:
-    def decide(ask: Any) -> None:
-        ask.answer = [T0, U0]
+    def decide(query: Any) -> None:
+        query.answer = [T0, U0]
 
     message = controlled_shutdown.to_message(ShutDown(TWO, 20))
     answer = between.ask(message, version, ControlledShutdownResponse, decide=decide)
     assert controlled_shutdown.from_response(answer) == [T0, U0]
-    (ask,) = between.asked
-    assert isinstance(ask, ShutDown)
-    assert (ask.broker, ask.broker_epoch) == (TWO, 20 if version >= 2 else NO_EPOCH)
+    (query,) = between.asked
+    assert isinstance(query, ShutDown)
+    assert (query.broker, query.broker_epoch) == (TWO, 20 if version >= 2 else NO_EPOCH)
 
 
 @pytest.mark.parametrize("count", [0, 5_000])
 def test_controlled_shutdown_returns_any_number_of_partitions(between: BetweenBrokers, count: int) -> None:
-    def decide(ask: Any) -> None:
-        ask.answer = [TopicPartition(TopicName("t"), index) for index in range(count)]
+    def decide(query: Any) -> None:
+        query.answer = [TopicPartition(TopicName("t"), index) for index in range(count)]
 
     message = ControlledShutdownRequest(broker_id=TWO)
     answer = between.ask(message, 3, ControlledShutdownResponse, decide=decide)
@@ -104,7 +104,7 @@ def test_failed_shutdown_response_has_no_partitions() -> None:
 # AlterPartition.
 
 
-def wants(
+def alter_partition_request(
     *topics: tuple[str, Uuid, list[tuple[int, list[int]]]], version: int, recovery: int = 0
 ) -> AlterPartitionRequest:
     return AlterPartitionRequest(
@@ -150,14 +150,14 @@ def ends(answer: AlterPartitionResponse, version: int) -> dict[tuple[str, int], 
 def test_isr_is_altered(between: BetweenBrokers, version: int) -> None:
     after = STATE._replace(partition_epoch=10, recovery=RECOVERING if version >= 1 else 0)
 
-    def decide(ask: Any) -> None:
-        ask.answer = {
+    def decide(query: Any) -> None:
+        query.answer = {
             T0: AlteredPartition(NONE, after),
             T1: AlteredPartition(ErrorCode.FENCED_LEADER_EPOCH),
             U0: AlteredPartition(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         }
 
-    request = wants((*T, [(0, [2, 3]), (1, [2])]), (*U, [(0, [2])]), version=version)
+    request = alter_partition_request((*T, [(0, [2, 3]), (1, [2])]), (*U, [(0, [2])]), version=version)
     found = ends(between.ask(request, version, AlterPartitionResponse, decide=decide), version)
     assert {name: one.error_code for name, one in found.items()} == {
         ("t", 0): NONE,
@@ -167,21 +167,21 @@ def test_isr_is_altered(between: BetweenBrokers, version: int) -> None:
     one = found["t", 0]
     assert (one.leader_id, one.leader_epoch, one.isr, one.partition_epoch) == (2, 5, [2, 3], 10)
     assert one.leader_recovery_state == after.recovery
-    (ask,) = between.asked
-    assert isinstance(ask, AlterPartitions)
-    assert (ask.broker, ask.broker_epoch) == (TWO, 20)
-    assert ask.wanted == {T0: STATE, T1: STATE._replace(isr=(TWO,)), U0: STATE._replace(isr=(TWO,))}
-    assert ask.isr_epochs == ({T0: {TWO: -1, THREE: 30}, T1: {TWO: -1}, U0: {TWO: -1}} if version >= 3 else {})
+    (query,) = between.asked
+    assert isinstance(query, AlterPartitions)
+    assert (query.broker, query.broker_epoch) == (TWO, 20)
+    assert query.wanted == {T0: STATE, T1: STATE._replace(isr=(TWO,)), U0: STATE._replace(isr=(TWO,))}
+    assert query.isr_epochs == ({T0: {TWO: -1, THREE: 30}, T1: {TWO: -1}, U0: {TWO: -1}} if version >= 3 else {})
 
 
 @pytest.mark.parametrize("version", range(4))
 def test_ineligible_replica_error_depends_on_the_version(between: BetweenBrokers, version: int) -> None:
     """Older request versions do not have the error code (KIP-841)."""
 
-    def decide(ask: Any) -> None:
-        ask.answer = dict.fromkeys(ask.wanted, AlteredPartition(ErrorCode.INELIGIBLE_REPLICA))
+    def decide(query: Any) -> None:
+        query.answer = dict.fromkeys(query.wanted, AlteredPartition(ErrorCode.INELIGIBLE_REPLICA))
 
-    request = wants((*T, [(0, [2, 3])]), version=version)
+    request = alter_partition_request((*T, [(0, [2, 3])]), version=version)
     found = ends(between.ask(request, version, AlterPartitionResponse, decide=decide), version)
     expected = ErrorCode.INELIGIBLE_REPLICA if version >= 2 else ErrorCode.OPERATION_NOT_ATTEMPTED
     assert found["t", 0].error_code == expected
@@ -189,11 +189,11 @@ def test_ineligible_replica_error_depends_on_the_version(between: BetweenBrokers
 
 @pytest.mark.parametrize("version", [2, 3])
 def test_unknown_topic_id_is_refused(between: BetweenBrokers, version: int) -> None:
-    def decide(ask: Any) -> None:
-        assert ask.wanted == {T0: STATE}
-        ask.answer = {T0: AlteredPartition(NONE, STATE)}
+    def decide(query: Any) -> None:
+        assert query.wanted == {T0: STATE}
+        query.answer = {T0: AlteredPartition(NONE, STATE)}
 
-    request = wants(("?", topic_id("?"), [(0, [2]), (1, [2])]), (*T, [(0, [2, 3])]), version=version)
+    request = alter_partition_request(("?", topic_id("?"), [(0, [2]), (1, [2])]), (*T, [(0, [2, 3])]), version=version)
     found = ends(between.ask(request, version, AlterPartitionResponse, decide=decide), version)
     assert {name: one.error_code for name, one in found.items()} == {
         ("?", 0): ErrorCode.UNKNOWN_TOPIC_ID,
@@ -204,10 +204,10 @@ def test_unknown_topic_id_is_refused(between: BetweenBrokers, version: int) -> N
 
 @pytest.mark.parametrize("version", [0, 1])
 def test_unknown_topic_name_is_refused_by_the_controller(between: BetweenBrokers, version: int) -> None:
-    def decide(ask: Any) -> None:
-        ask.answer = dict.fromkeys(ask.wanted, AlteredPartition(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+    def decide(query: Any) -> None:
+        query.answer = dict.fromkeys(query.wanted, AlteredPartition(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
 
-    request = wants(("?", ZERO_UUID, [(0, [2])]), version=version)
+    request = alter_partition_request(("?", ZERO_UUID, [(0, [2])]), version=version)
     answer = between.ask(request, version, AlterPartitionResponse, decide=decide)
     assert answer.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
@@ -215,11 +215,11 @@ def test_unknown_topic_name_is_refused_by_the_controller(between: BetweenBrokers
 @pytest.mark.parametrize("version", [1, 2, 3])
 @pytest.mark.parametrize("recovery", [-1, 2])
 def test_invalid_recovery_state_is_refused(between: BetweenBrokers, version: int, recovery: int) -> None:
-    def decide(ask: Any) -> None:
-        assert not ask.wanted
-        ask.answer = {}
+    def decide(query: Any) -> None:
+        assert not query.wanted
+        query.answer = {}
 
-    request = wants((*T, [(0, [2, 3])]), version=version, recovery=recovery)
+    request = alter_partition_request((*T, [(0, [2, 3])]), version=version, recovery=recovery)
     found = ends(between.ask(request, version, AlterPartitionResponse, decide=decide), version)
     assert found["t", 0].error_code == ErrorCode.INVALID_REQUEST
 
@@ -227,13 +227,13 @@ def test_invalid_recovery_state_is_refused(between: BetweenBrokers, version: int
 @pytest.mark.parametrize("code", REFUSALS)
 @pytest.mark.parametrize("version", range(4))
 def test_isr_change_can_be_refused_as_a_whole(between: BetweenBrokers, version: int, code: ErrorCode) -> None:
-    request = wants((*T, [(0, [2, 3])]), version=version)
+    request = alter_partition_request((*T, [(0, [2, 3])]), version=version)
     answer = between.ask(request, version, AlterPartitionResponse, decide=refused(code))
     assert answer == AlterPartitionResponse(throttle_time_ms=0, error_code=code, topics=[])
 
 
 def test_empty_isr_request_to_another_broker_returns_not_controller(between: BetweenBrokers) -> None:
-    answer = between.ask(wants(version=3), 3, AlterPartitionResponse, decide=not_the_controller)
+    answer = between.ask(alter_partition_request(version=3), 3, AlterPartitionResponse, decide=not_the_controller)
     assert answer.error_code == ErrorCode.NOT_CONTROLLER
 
 
@@ -281,7 +281,9 @@ def test_requests_without_cluster_action_are_refused(between: BetweenBrokers) ->
     for version in range(4):
         shut = between.ask(ControlledShutdownRequest(broker_id=TWO), version, ControlledShutdownResponse)
         assert shut == ControlledShutdownResponse(error_code=DENIED, remaining_partitions=[])
-        altered = between.ask(wants((*T, [(0, [2])]), version=version), version, AlterPartitionResponse)
+        altered = between.ask(
+            alter_partition_request((*T, [(0, [2])]), version=version), version, AlterPartitionResponse
+        )
         assert altered == AlterPartitionResponse(throttle_time_ms=0, error_code=DENIED, topics=[])
     ids = between.ask(AllocateProducerIdsRequest(broker_id=TWO), 0, AllocateProducerIdsResponse)
     assert (ids.error_code, ids.producer_id_start, ids.producer_id_len) == (DENIED, 0, 0)
@@ -289,7 +291,10 @@ def test_requests_without_cluster_action_are_refused(between: BetweenBrokers) ->
 
 
 def test_request_without_a_controller_response_closes_the_connection(between: BetweenBrokers) -> None:
-    for message, version in ((wants((*T, [(0, [2])]), version=3), 3), (ControlledShutdownRequest(broker_id=TWO), 3)):
+    for message, version in (
+        (alter_partition_request((*T, [(0, [2])]), version=3), 3),
+        (ControlledShutdownRequest(broker_id=TWO), 3),
+    ):
         outcome = between.harness.send(message, version)
         assert isinstance(outcome, ParkedRequest)
         with pytest.raises(ConnectionAbortedError, match="timed out"):
@@ -299,6 +304,6 @@ def test_request_without_a_controller_response_closes_the_connection(between: Be
 def test_both_forms_of_an_isr_are_parsed(between: BetweenBrokers) -> None:
     """Versions with and without broker epochs give the same ISR."""
     for version in range(4):
-        request = wants((*T, [(0, [2, 3])]), version=version)
+        request = alter_partition_request((*T, [(0, [2, 3])]), version=version)
         parsed = alter_partition.from_message(request, version, between.harness.broker.view.names)
         assert parsed.ask.wanted == {T0: STATE} and not parsed.refused

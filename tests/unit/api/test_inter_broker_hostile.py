@@ -100,10 +100,10 @@ class Fails:
 def test_large_leader_and_isr_request_is_handled_in_slices(between: BetweenBrokers, version: int) -> None:
     become = BecomeLeaderOrFollower({one: AssignedState(STATE, BROKERS) for one in NAMES}, IDS, ())
     message = leader_and_isr.to_message(sent(become), become, version, "PLAINTEXT")
-    told = Fails(between)
-    answer = between.ask(message, version, LeaderAndIsrResponse, told=told)
+    failing = Fails(between)
+    answer = between.ask(message, version, LeaderAndIsrResponse, told=failing)
     assert leader_and_isr.errors(become, answer) == FAILED
-    assert told.names == become.partitions.keys()
+    assert failing.names == become.partitions.keys()
     check_holds(between)
 
 
@@ -112,10 +112,10 @@ def test_large_leader_and_isr_request_is_handled_in_slices(between: BetweenBroke
 def test_large_stop_replica_request_is_handled_in_slices(between: BetweenBrokers, version: int) -> None:
     stop = StopReplicas(dict.fromkeys(NAMES, LeaderEpoch(3)), deletes=True)
     message = stop_replica.to_message(sent(stop), stop, version)
-    told = Fails(between)
-    answer = between.ask(message, version, StopReplicaResponse, told=told)
+    failing = Fails(between)
+    answer = between.ask(message, version, StopReplicaResponse, told=failing)
     assert stop_replica.errors(answer) == FAILED and len(answer.partition_errors) == MANY
-    assert told.names == stop.partitions.keys()
+    assert failing.names == stop.partitions.keys()
     check_holds(between)
 
 
@@ -124,9 +124,9 @@ def test_large_stop_replica_request_is_handled_in_slices(between: BetweenBrokers
 def test_large_update_metadata_request_is_handled_in_slices(between: BetweenBrokers, version: int) -> None:
     update = UpdateMetadata({one: PartitionMetadata(STATE, BROKERS, ()) for one in NAMES}, IDS, (), is_full=True)
     message = update_metadata.to_message(sent(update), update, version)
-    told = Fails(between)
-    assert between.ask(message, version, UpdateMetadataResponse, told=told).error_code == 0
-    assert told.names == update.partitions.keys()
+    failing = Fails(between)
+    assert between.ask(message, version, UpdateMetadataResponse, told=failing).error_code == 0
+    assert failing.names == update.partitions.keys()
     check_holds(between)
 
 
@@ -144,9 +144,9 @@ def test_large_alter_partition_request_is_handled_in_slices(between: BetweenBrok
             part.new_isr_with_epochs = [BrokerState(broker_id=broker, broker_epoch=9) for broker in BROKERS]
         topics[number % TOPICS].partitions.append(part)
 
-    def decide(ask: AlterPartitions) -> None:
-        assert len(ask.wanted) == MANY
-        ask.answer = dict.fromkeys(ask.wanted, AlteredPartition(ErrorCode.NONE, STATE))
+    def decide(query: AlterPartitions) -> None:
+        assert len(query.wanted) == MANY
+        query.answer = dict.fromkeys(query.wanted, AlteredPartition(ErrorCode.NONE, STATE))
 
     request = AlterPartitionRequest(broker_id=2, broker_epoch=20, topics=topics)
     answer = between.ask(request, version, AlterPartitionResponse, decide=decide)
@@ -160,8 +160,8 @@ def test_large_alter_partition_request_of_unknown_topics_is_handled(between: Bet
     topics = [RequestTopicData(topic_id=topic_id("?"), partitions=parts)]
     between.keeps = False
 
-    def decide(ask: AlterPartitions) -> None:
-        ask.answer = {}
+    def decide(query: AlterPartitions) -> None:
+        query.answer = {}
 
     request = AlterPartitionRequest(broker_id=2, broker_epoch=20, topics=topics)
     answer = between.ask(request, 2, AlterPartitionResponse, decide=decide)
@@ -182,37 +182,37 @@ def test_large_request_can_be_refused(between: BetweenBrokers) -> None:
 # Garbage.
 
 
-class Decides:
+class RandomDecisions:
     """A responder to requests of the controller and of brokers, with arbitrary results."""
 
     def __init__(self, random: Random) -> None:
         self.random = random
 
-    def told(self, one: ControlRequest) -> dict[Any, ErrorCode]:
+    def apply(self, one: ControlRequest) -> dict[Any, ErrorCode]:
         names = list(one.request.partitions)
         return {name: ErrorCode.KAFKA_STORAGE_ERROR for name in names if self.random.random() < 0.3}
 
-    def __call__(self, ask: Any) -> None:
+    def __call__(self, query: Any) -> None:
         if self.random.random() < 0.2:
-            ask.error = ErrorCode.NOT_CONTROLLER
-        elif isinstance(ask, AlterPartitions):
-            ask.answer = {
-                name: AlteredPartition(ErrorCode.NONE, wanted)
+            query.error = ErrorCode.NOT_CONTROLLER
+        elif isinstance(query, AlterPartitions):
+            query.answer = {
+                name: AlteredPartition(ErrorCode.NONE, proposed)
                 if self.random.random() < 0.5
                 else AlteredPartition(ErrorCode.INELIGIBLE_REPLICA)
-                for name, wanted in ask.wanted.items()
+                for name, proposed in query.wanted.items()
             }
         else:
-            ask.answer = NAMES[:3]
+            query.answer = NAMES[:3]
 
 
-def check_answer(between: BetweenBrokers, key: ApiKey, version: int, data: bytes, decides: Decides) -> bool:
+def check_answer(between: BetweenBrokers, key: ApiKey, version: int, data: bytes, decides: RandomDecisions) -> bool:
     """Send one request; return False if it closes its connection."""
     harness = between.harness
     try:
         outcome = harness.send_frame(data)
         if isinstance(outcome, ParkedRequest):
-            assert between.take_in(decides.told) + between.control(decides)
+            assert between.take_in(decides.apply) + between.control(decides)
         answer = harness.finished(outcome)
     except Malformed:
         return False
@@ -238,7 +238,7 @@ def test_malformed_request_is_refused_or_closes_its_connection(
             is_whole = number % 2 == 0
             if not is_whole:
                 data = mutated(random, data)
-            is_answered = check_answer(between, key, version, data, Decides(random))
+            is_answered = check_answer(between, key, version, data, RandomDecisions(random))
             assert is_answered or not is_whole, "what is right in form has an answer"
             answered += is_answered
     assert not caplog.records, caplog.text

@@ -70,13 +70,13 @@ def become(version: int) -> LeaderAndIsrRequest:
 
 
 def stop(version: int, *, deletes: bool = False) -> StopReplicaRequest:
-    asked = StopReplicas({T0: LeaderEpoch(3), X0: LeaderEpoch(3)}, deletes)
-    return stop_replica.to_message(sent(asked), asked, version)
+    request = StopReplicas({T0: LeaderEpoch(3), X0: LeaderEpoch(3)}, deletes)
+    return stop_replica.to_message(sent(request), request, version)
 
 
 def update(version: int) -> UpdateMetadataRequest:
-    told = UpdateMetadata({T0: PartitionMetadata(STATE, (US,), ())}, IDS, (), is_full=False)
-    return update_metadata.to_message(sent(told), told, version)
+    request = UpdateMetadata({T0: PartitionMetadata(STATE, (US,), ())}, IDS, (), is_full=False)
+    return update_metadata.to_message(sent(request), request, version)
 
 
 @pytest.mark.parametrize("version", range(8))
@@ -95,8 +95,8 @@ def test_broker_leads_the_requested_partitions(between: BetweenBrokers, version:
         } == {IDS[T]: [(0, NONE), (1, NONE)], IDS[U]: [(0, NONE)], IDS[X]: [(0, UNKNOWN)]}
     assert leader_and_isr.errors(BECOME, answer) == {X0: UNKNOWN}, "the controller reads it so"
     assert {one for one, partition in between.harness.broker.partitions.items() if partition.leading} == {T0, T1, U0}
-    (told,) = between.told
-    assert told[:4] == (US, 10 if version >= 2 else NO_EPOCH, OTHER, 7)
+    (applied,) = between.told
+    assert applied[:4] == (US, 10 if version >= 2 else NO_EPOCH, OTHER, 7)
 
 
 def test_topics_without_an_id_share_one_response_entry(between: BetweenBrokers) -> None:
@@ -137,8 +137,8 @@ def test_broker_stops_the_requested_replicas(between: BetweenBrokers, version: i
     ends = [(one.topic_name, one.partition_index, one.error_code) for one in answer.partition_errors]
     assert ends == [("t", 0, NONE), ("x", 0, NONE)]
     assert T0 not in between.harness.broker.partitions and T1 in between.harness.broker.partitions
-    (told,) = between.told
-    assert told[:4] == (US, 10 if version >= 1 else NO_EPOCH, OTHER, 7)
+    (applied,) = between.told
+    assert applied[:4] == (US, 10 if version >= 1 else NO_EPOCH, OTHER, 7)
 
 
 @pytest.mark.parametrize("version", range(5))

@@ -65,9 +65,9 @@ def test_stop_replica_round_trip(version: int) -> None:
 def test_controlled_shutdown_round_trip(version: int) -> None:
     maker = ValueMaker(f"shuts down {version}")
     for _ in range(ROUNDS):
-        ask = ShutDown(BrokerId(maker.number()), maker.number() if version >= 2 else NO_EPOCH)
-        back = controlled_shutdown.from_message(travelled(controlled_shutdown.to_message(ask), version))
-        assert (back.broker, back.broker_epoch) == (ask.broker, ask.broker_epoch)
+        query = ShutDown(BrokerId(maker.number()), maker.number() if version >= 2 else NO_EPOCH)
+        back = controlled_shutdown.from_message(travelled(controlled_shutdown.to_message(query), version))
+        assert (back.broker, back.broker_epoch) == (query.broker, query.broker_epoch)
     assert travelled(ControlledShutdownRequest(broker_id=1), version).broker_epoch == NO_EPOCH
 
 
@@ -87,12 +87,12 @@ def test_proposed_isrs_round_trip(version: int) -> None:
         made = proposals(maker, version, leader)
         message: AlterPartitionRequest = travelled(to_message(made, leader, 20, IDS, version), version)
         assert len({topic.topic_name or topic.topic_id for topic in message.topics}) == len(message.topics)
-        ask, refused = alter_partition.from_message(message, version, BY_ID)
+        query, refused = alter_partition.from_message(message, version, BY_ID)
         assert not refused
-        assert (ask.broker, ask.broker_epoch) == (leader, 20)
-        assert ask.wanted == {one.leading.name: one.proposal for one in made}
+        assert (query.broker, query.broker_epoch) == (leader, 20)
+        assert query.wanted == {one.leading.name: one.proposal for one in made}
         known = {one.leading.name: dict(zip(one.proposal.isr, one.broker_epochs, strict=True)) for one in made}
-        assert ask.isr_epochs == (known if version >= 3 else {})
+        assert query.isr_epochs == (known if version >= 3 else {})
 
 
 def response(made: list[ProposedIsr], answers: list[AlterPartitionResult], version: int) -> AlterPartitionResponse:
@@ -100,7 +100,7 @@ def response(made: list[ProposedIsr], answers: list[AlterPartitionResult], versi
     topics = []
     for one, answer in zip(made, answers, strict=True):
         name, state = one.leading.name, answer.state or one.proposal
-        told = ResponsePartitionData(
+        partition = ResponsePartitionData(
             partition_index=name.partition,
             error_code=answer.error,
             leader_id=state.leader,
@@ -109,7 +109,7 @@ def response(made: list[ProposedIsr], answers: list[AlterPartitionResult], versi
             leader_recovery_state=state.recovery,
             partition_epoch=state.partition_epoch,
         )
-        topics.append(ResponseTopicData(topic_name=name.topic, topic_id=IDS[name.topic], partitions=[told]))
+        topics.append(ResponseTopicData(topic_name=name.topic, topic_id=IDS[name.topic], partitions=[partition]))
     Random(version).shuffle(topics)
     return AlterPartitionResponse(throttle_time_ms=0, error_code=0, topics=topics)
 

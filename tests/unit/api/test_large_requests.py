@@ -42,7 +42,7 @@ def large_request(name: str = "a-name-that-is-long-enough-for-it-{}", count: int
     return frame_of(MetadataRequest(topics=topics, allow_auto_topic_creation=False), 9, 1, "test")
 
 
-def asked(harness: Harness, data: bytes) -> Conversation:
+def send_data(harness: Harness, data: bytes) -> Conversation:
     """Return a connection that sent the request; a thread decodes it if it has the turn."""
     talk = harness.talk()
     talk.receive_data(data)
@@ -66,7 +66,7 @@ def is_being_read(talk: Conversation) -> bool:
 def test_next_large_request_is_decoded_after_the_response_to_the_first(harness: Harness) -> None:
     data = large_request()
     assert len(data) > LARGE_REQUEST_BYTES
-    first, second = asked(harness, data), asked(harness, data)
+    first, second = send_data(harness, data), send_data(harness, data)
     assert is_being_read(first) and not is_being_read(second)
     harness.go_on(first)
     assert first.data_to_send()
@@ -77,7 +77,7 @@ def test_next_large_request_is_decoded_after_the_response_to_the_first(harness: 
 
 
 def test_smaller_request_passes_a_large_one(harness: Harness) -> None:
-    first, other = asked(harness, large_request()), asked(harness, large_request("{}"))
+    first, other = send_data(harness, large_request()), send_data(harness, large_request("{}"))
     assert is_being_read(first) and is_being_read(other)
 
 
@@ -86,7 +86,7 @@ def test_large_request_of_a_closed_connection_gives_up_its_turn(
     harness: Harness, end: Callable[[Conversation], object]
 ) -> None:
     data = large_request()
-    first, second, third = (asked(harness, data) for _ in range(3))
+    first, second, third = (send_data(harness, data) for _ in range(3))
     end(second)
     end(first)
     woken(harness, third)
@@ -96,7 +96,7 @@ def test_large_request_of_a_closed_connection_gives_up_its_turn(
 def test_stalled_large_request_gives_up_its_turn(harness: Harness) -> None:
     """For example, its peer does not read, so it is not stepped."""
     data = large_request()
-    first, second = asked(harness, data), asked(harness, data)
+    first, second = send_data(harness, data), send_data(harness, data)
     for work in harness.broker.works:
         work.run()
         work.on_finished()
@@ -153,7 +153,7 @@ def test_oversized_commit_leaves_no_garbage(harness: Harness) -> None:
 def test_undecodable_body_leaves_no_garbage(harness: Harness, data: bytes) -> None:
     data = (len(data) - 4).to_bytes(4, "big") + data[4:]
     with leaves_no_garbage():
-        talk = asked(harness, data)
+        talk = send_data(harness, data)
         harness.go_on(talk)
         assert talk.ending is not None and isinstance(talk.ending.reason, Malformed)
         talk.leave()

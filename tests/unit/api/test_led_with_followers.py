@@ -84,18 +84,18 @@ def test_min_isr_can_be_raised_at_run_time(led: Led) -> None:
     assert led.state.isr == (US,)
     assert led.produced(led.produce()) == (ErrorCode.NONE, 0)
     request = alter((BROKER, "", [("min.insync.replicas", SET, "2")]))
-    (told,) = led.harness.ask(request, 1, IncrementalAlterConfigsResponse).responses
-    assert told.error_code == ErrorCode.NONE
+    (result,) = led.harness.ask(request, 1, IncrementalAlterConfigsResponse).responses
+    assert result.error_code == ErrorCode.NONE
     assert led.produced(led.produce()) == (ErrorCode.NOT_ENOUGH_REPLICAS, -1)
 
 
 def is_known(led: Led, acks: int) -> bool:
     """Return whether the next such request matches a template."""
-    (asked,) = Connection().receive_data(
+    (request_frame,) = Connection().receive_data(
         frame_of(produce_request("t", b"a", acks=acks, timestamp_ms=NOW_MS), PRODUCE, 1, CLIENT)
     )
     peer = led.harness.peer
-    return peer.produce_templates.match_request(asked, peer.admission.produce_templates) is not None
+    return peer.produce_templates.match_request(request_frame, peer.admission.produce_templates) is not None
 
 
 def test_templated_produce_waits_for_followers(led: Led, other: FetchingFollower, third: FetchingFollower) -> None:
@@ -164,8 +164,8 @@ def test_committed_partition_stays_so_while_the_request_waits(tmp_path: Path) ->
     led.fetches(OTHER, THIRD)
     assert not led.is_waiting(waiting)
     answer = led.harness.decoded(led.harness.finished(waiting), PRODUCE, ProduceResponse)
-    told = [(one.error_code, one.base_offset) for one in answer.responses[0].partition_responses]
-    assert told == [(ErrorCode.NONE, 0), (ErrorCode.NONE, 0)]
+    results = [(one.error_code, one.base_offset) for one in answer.responses[0].partition_responses]
+    assert results == [(ErrorCode.NONE, 0), (ErrorCode.NONE, 0)]
 
 
 def test_write_does_not_wait_for_a_replica_removed_by_the_controller(led: Led, other: FetchingFollower) -> None:
@@ -182,18 +182,18 @@ def test_write_does_not_wait_for_a_replica_removed_by_the_controller(led: Led, o
 # Other APIs.
 
 
-def offset_told(led: Led, timestamp: int, *, broker: int = -1, version: int = 5) -> tuple[ErrorCode, int]:
+def list_offset(led: Led, timestamp: int, *, broker: int = -1, version: int = 5) -> tuple[ErrorCode, int]:
     part = ListOffsetsPartition(partition_index=0, current_leader_epoch=-1, timestamp=timestamp)
     request = ListOffsetsRequest(replica_id=broker, topics=[ListOffsetsTopic(name="t", partitions=[part])])
-    (told,) = led.harness.ask(request, version, ListOffsetsResponse).topics[0].partitions
-    return ErrorCode(told.error_code), told.offset
+    (partition,) = led.harness.ask(request, version, ListOffsetsResponse).topics[0].partitions
+    return ErrorCode(partition.error_code), partition.offset
 
 
 def test_list_offsets_returns_log_end_to_brokers_and_committed_to_clients(led: Led) -> None:
     led.produce(acks=LEADER)
-    assert offset_told(led, LATEST, broker=OTHER) == (ErrorCode.NONE, 1)
-    assert offset_told(led, LATEST) == (ErrorCode.NONE, 0)
-    assert offset_told(led, EARLIEST, broker=OTHER) == (ErrorCode.NONE, 0)
+    assert list_offset(led, LATEST, broker=OTHER) == (ErrorCode.NONE, 1)
+    assert list_offset(led, LATEST) == (ErrorCode.NONE, 0)
+    assert list_offset(led, EARLIEST, broker=OTHER) == (ErrorCode.NONE, 0)
 
 
 @pytest.mark.parametrize(("version", "code"), NOT_KNOWN.items())
@@ -202,13 +202,13 @@ def test_new_leader_refuses_the_latest_offset_until_it_is_known(led: Led, versio
     led.produce(acks=LEADER)
     assert led.controller.leads("t", leader=NO_BROKER, epoch=1, replicas=ALL_THREE) == {}
     assert led.controller.leads("t", epoch=2, replicas=ALL_THREE) == {}
-    assert offset_told(led, LATEST, version=version) == (code, -1)
-    assert offset_told(led, NOW_MS + 1, version=version) == (code, -1)
-    assert offset_told(led, EARLIEST, version=version) == (ErrorCode.NONE, 0)
-    assert offset_told(led, LATEST, broker=OTHER, version=version) == (ErrorCode.NONE, 1)
+    assert list_offset(led, LATEST, version=version) == (code, -1)
+    assert list_offset(led, NOW_MS + 1, version=version) == (code, -1)
+    assert list_offset(led, EARLIEST, version=version) == (ErrorCode.NONE, 0)
+    assert list_offset(led, LATEST, broker=OTHER, version=version) == (ErrorCode.NONE, 1)
     led.fetches(OTHER, THIRD)
-    assert offset_told(led, LATEST, version=version) == (ErrorCode.NONE, 1)
-    assert offset_told(led, NOW_MS + 1, version=version) == (ErrorCode.NONE, -1)
+    assert list_offset(led, LATEST, version=version) == (ErrorCode.NONE, 1)
+    assert list_offset(led, NOW_MS + 1, version=version) == (ErrorCode.NONE, -1)
 
 
 @pytest.mark.parametrize("broker", [-1, OTHER])

@@ -38,7 +38,7 @@ def ends(led: Led, version: int) -> Encoded | ParkedRequest[Encoded]:
     return led.harness.send(WriteTxnMarkersRequest(markers=[marker]), version)
 
 
-def told(led: Led, outcome: Encoded | ParkedRequest[Encoded], version: int) -> ErrorCode:
+def error_of(led: Led, outcome: Encoded | ParkedRequest[Encoded], version: int) -> ErrorCode:
     answer = led.harness.decoded(led.harness.finished(outcome), version, WriteTxnMarkersResponse)
     return ErrorCode(answer.markers[0].topics[0].partitions[0].error_code)
 
@@ -50,7 +50,7 @@ def test_marker_of_a_lost_leader_returns_not_leader(tmp_path: Path, version: int
     assert led.is_waiting(outcome)
     assert led.controller.leads("t", leader=NO_BROKER, epoch=1, replicas=ALL_THREE) == {}
     assert not led.is_waiting(outcome)
-    assert told(led, outcome, version) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert error_of(led, outcome, version) is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -60,4 +60,4 @@ def test_storage_error_of_a_marker_depends_on_the_version(tmp_path: Path, versio
     assert led.is_waiting(waiting)
     led.harness.broker.partitions[TopicPartition(TopicName("t"), 0)].take_offline()
     expected = ErrorCode.KAFKA_STORAGE_ERROR if version else ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert told(led, waiting, version) is expected
+    assert error_of(led, waiting, version) is expected

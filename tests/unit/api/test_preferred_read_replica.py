@@ -21,7 +21,7 @@ from support.in_memory import US
 from support.led import LAG_MS_MAX, THIRD, Led
 
 VERSION = 12
-NOBODY = -1
+NO_REPLICA = -1
 WAIT_MS = 60_000
 
 
@@ -51,21 +51,21 @@ class Racks:
         )
         return self.led.harness.send(request, version)
 
-    def told(self, outcome: object, version: int = VERSION) -> PartitionData:
+    def response_of(self, outcome: object, version: int = VERSION) -> PartitionData:
         harness = self.led.harness
         answer = harness.decoded(harness.finished(outcome), version, FetchResponse)  # type: ignore[arg-type]
         return answer.responses[0].partitions[0]
 
     def preferred(self, rack: str, offset: int = 0) -> int:
         """Return the replica named by the leader; a consumer of the leader gets its records."""
-        told = self.told(self.send(rack, offset))
-        assert (told.error_code, told.high_watermark) == (ErrorCode.NONE, 2)
-        if told.preferred_read_replica != NOBODY:
-            assert not offsets_of(told)
-            assert told.log_start_offset == 0
+        response = self.response_of(self.send(rack, offset))
+        assert (response.error_code, response.high_watermark) == (ErrorCode.NONE, 2)
+        if response.preferred_read_replica != NO_REPLICA:
+            assert not offsets_of(response)
+            assert response.log_start_offset == 0
         else:
-            assert offsets_of(told) == [*range(offset, 2)]
-        return told.preferred_read_replica
+            assert offsets_of(response) == [*range(offset, 2)]
+        return response.preferred_read_replica
 
 
 def _endpoint(broker: BrokerId, listener: str = "PLAINTEXT") -> Endpoint:
@@ -74,7 +74,7 @@ def _endpoint(broker: BrokerId, listener: str = "PLAINTEXT") -> Endpoint:
 
 @pytest.mark.parametrize(
     ("rack", "expected"),
-    [("a", NOBODY), ("b", OTHER), ("c", THIRD), ("d", NOBODY), ("", NOBODY)],
+    [("a", NO_REPLICA), ("b", OTHER), ("c", THIRD), ("d", NO_REPLICA), ("", NO_REPLICA)],
 )
 def test_consumer_reads_from_a_replica_in_its_rack(tmp_path: Path, rack: str, expected: int) -> None:
     racks = Racks(tmp_path, other="b", third="c")
@@ -82,17 +82,17 @@ def test_consumer_reads_from_a_replica_in_its_rack(tmp_path: Path, rack: str, ex
 
 
 def test_consumer_in_the_leaders_rack_reads_from_the_leader(tmp_path: Path) -> None:
-    assert Racks(tmp_path, us="b").preferred("b") == NOBODY
+    assert Racks(tmp_path, us="b").preferred("b") == NO_REPLICA
 
 
 @pytest.mark.parametrize("selector", ["", LEADER_SELECTOR])
 def test_consumers_read_from_the_leader_without_the_selector(tmp_path: Path, selector: str) -> None:
-    assert Racks(tmp_path, selector=selector).preferred("b") == NOBODY
+    assert Racks(tmp_path, selector=selector).preferred("b") == NO_REPLICA
 
 
 def test_requests_before_version_11_are_served_by_the_leader(tmp_path: Path) -> None:
     racks = Racks(tmp_path)
-    assert offsets_of(racks.told(racks.send("b", version=10), 10)) == [0, 1]
+    assert offsets_of(racks.response_of(racks.send("b", version=10), 10)) == [0, 1]
 
 
 def test_replica_with_the_highest_offset_is_preferred(tmp_path: Path) -> None:
@@ -115,9 +115,9 @@ def test_preferred_replica_has_the_requested_offset(tmp_path: Path) -> None:
     racks = Racks(tmp_path, third="c")
     racks.led.produce(acks=LEADER)
     assert [racks.preferred("b", offset) for offset in (0, 1)] == [OTHER, OTHER]
-    assert racks.told(racks.send("b", 2)).preferred_read_replica == OTHER
-    assert racks.told(racks.send("b", 3)).preferred_read_replica == NOBODY, "it has not got there"
-    assert racks.told(racks.send("b", 9)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert racks.response_of(racks.send("b", 2)).preferred_read_replica == OTHER
+    assert racks.response_of(racks.send("b", 3)).preferred_read_replica == NO_REPLICA, "it has not got there"
+    assert racks.response_of(racks.send("b", 9)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 def test_preferred_replica_is_alive_reachable_and_in_sync(tmp_path: Path) -> None:
@@ -126,47 +126,47 @@ def test_preferred_replica_is_alive_reachable_and_in_sync(tmp_path: Path) -> Non
     assert racks.preferred("b") == OTHER
     alive = view.brokers
     view.brokers = {**alive, OTHER: BrokerInfo(OTHER, (_endpoint(OTHER, "INTERNAL"),), "b")}
-    assert racks.preferred("b") == NOBODY, "its listener is another one"
+    assert racks.preferred("b") == NO_REPLICA, "its listener is another one"
     view.brokers = {one: info for one, info in alive.items() if one != OTHER}
-    assert racks.preferred("b") == NOBODY
+    assert racks.preferred("b") == NO_REPLICA
     view.brokers = alive
     racks.led.produce(acks=LEADER)
     racks.led.fetches(THIRD)
     racks.led.time_passes(2 * LAG_MS_MAX, THIRD)
     assert racks.preferred("b") == OTHER, "the controller has not answered yet"
     racks.led.answers(racks.led.proposed())
-    assert racks.told(racks.send("b")).preferred_read_replica == NOBODY
+    assert racks.response_of(racks.send("b")).preferred_read_replica == NO_REPLICA
 
 
 def test_leader_epoch_is_checked_first(tmp_path: Path) -> None:
     racks = Racks(tmp_path)
-    assert racks.told(racks.send("b", epoch=1)).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+    assert racks.response_of(racks.send("b", epoch=1)).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
 def test_redirected_fetch_does_not_wait(tmp_path: Path) -> None:
     racks = Racks(tmp_path)
     outcome = racks.send("b", 2, wait_ms=WAIT_MS)
     assert not isinstance(outcome, ParkedRequest)
-    assert racks.told(outcome).preferred_read_replica == THIRD
+    assert racks.response_of(outcome).preferred_read_replica == THIRD
 
 
 @pytest.mark.parametrize("is_plain", [False, True])
 def test_parked_fetch_is_redirected_with_the_next_record(tmp_path: Path, is_plain: bool) -> None:
     racks = Racks(tmp_path, other="c", third="c")
     if is_plain:
-        racks.told(racks.send("b", 2, wait_ms=WAIT_MS))
+        racks.response_of(racks.send("b", 2, wait_ms=WAIT_MS))
     waiting = racks.send("b", 2, wait_ms=WAIT_MS)
     assert isinstance(waiting, ParkedRequest)
     assert isinstance(waiting.condition, plain_fetch._DelayedPlainFetch) == is_plain
     racks.set_racks()
     racks.led.produce(acks=LEADER)
     racks.led.fetches(OTHER, THIRD)
-    assert racks.told(waiting).preferred_read_replica == THIRD
+    assert racks.response_of(waiting).preferred_read_replica == THIRD
 
 
 def test_templated_fetch_is_redirected(tmp_path: Path) -> None:
     racks = Racks(tmp_path, other="c", third="c")
-    first, second = racks.told(racks.send("b")), racks.told(racks.send("b"))
+    first, second = racks.response_of(racks.send("b")), racks.response_of(racks.send("b"))
     assert offsets_of(first) == offsets_of(second) == [0, 1]
     assert len(racks.led.harness.peer.fetch_templates) == 1
     racks.set_racks()
@@ -188,5 +188,5 @@ def test_session_fetch_is_redirected_immediately(tmp_path: Path) -> None:
     assert session
     racks.set_racks()
     request.session_id, request.session_epoch = session, 1
-    told = harness.ask(request, VERSION, FetchResponse).responses[0].partitions[0]
-    assert told.preferred_read_replica == THIRD
+    redirected = harness.ask(request, VERSION, FetchResponse).responses[0].partitions[0]
+    assert redirected.preferred_read_replica == THIRD

@@ -85,11 +85,11 @@ def produce(
 
 
 def fetch_request(harness: Harness, offset: int, version: int = 12, **limits: int) -> FetchRequest:
-    asked = FetchPartition(
+    partition = FetchPartition(
         partition=0, fetch_offset=offset, partition_max_bytes=limits.pop("partition_max_bytes", 10**6)
     )
     topic_id = harness.broker.view.topics[TOPIC].id if version >= 13 else ZERO_UUID
-    topic = FetchTopic(topic="" if version >= 13 else TOPIC, topic_id=topic_id, partitions=[asked])
+    topic = FetchTopic(topic="" if version >= 13 else TOPIC, topic_id=topic_id, partitions=[partition])
     limits = {"max_wait_ms": 500, "min_bytes": 1, **limits}
     return FetchRequest(topics=[topic], forgotten_topics_data=[], **limits)  # type: ignore[arg-type]
 
@@ -191,14 +191,14 @@ def test_missing_offset_is_out_of_range(harness: Harness, offset: int, code: Err
 
 
 def test_unknown_topics_partitions_and_ids_are_refused(harness: Harness) -> None:
-    asked = FetchPartition(partition=7, fetch_offset=0, partition_max_bytes=1)
-    topics = [FetchTopic(topic="t", partitions=[asked]), FetchTopic(topic="nowhere", partitions=[asked])]
+    partition = FetchPartition(partition=7, fetch_offset=0, partition_max_bytes=1)
+    topics = [FetchTopic(topic="t", partitions=[partition]), FetchTopic(topic="nowhere", partitions=[partition])]
     answer = harness.ask(
         FetchRequest(max_wait_ms=500, min_bytes=1, topics=topics, forgotten_topics_data=[]), 12, FetchResponse
     )
     codes = [part.error_code for topic in answer.responses for part in topic.partitions]
     assert codes == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 2
-    topics = [FetchTopic(topic_id=harness.broker.entropy.new_uuid(), partitions=[asked])]
+    topics = [FetchTopic(topic_id=harness.broker.entropy.new_uuid(), partitions=[partition])]
     answer = harness.ask(
         FetchRequest(max_wait_ms=500, min_bytes=1, topics=topics, forgotten_topics_data=[]), 13, FetchResponse
     )
@@ -258,8 +258,8 @@ def test_list_offsets_works_in_every_version(harness: Harness, version: int) -> 
         produce(harness, batch(b"x", b"y", timestamp=NOW_MS + 10 * number))
 
     def place(timestamp: int) -> tuple[int, int, int]:
-        asked = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
-        topic = ListOffsetsTopic(name=TOPIC, partitions=[asked])
+        partition = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+        topic = ListOffsetsTopic(name=TOPIC, partitions=[partition])
         answer = harness.ask(ListOffsetsRequest(replica_id=-1, topics=[topic]), version, ListOffsetsResponse)
         (part,) = answer.topics[0].partitions
         return part.error_code, part.offset, part.timestamp
@@ -276,7 +276,7 @@ def test_incremental_session_returns_only_changes(harness: Harness) -> None:
     produce(harness, batch(b"a"))
 
     def again(session_id: int, epoch: int, topics: list[FetchTopic]) -> FetchResponse:
-        asked = FetchRequest(
+        message = FetchRequest(
             max_wait_ms=0,
             min_bytes=1,
             session_id=session_id,
@@ -284,23 +284,23 @@ def test_incremental_session_returns_only_changes(harness: Harness) -> None:
             topics=topics,
             forgotten_topics_data=[],
         )
-        return harness.ask(asked, 12, FetchResponse)
+        return harness.ask(message, 12, FetchResponse)
 
     def partition(index: int, offset: int) -> FetchPartition:
         return FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=10**6)
 
-    def told(answer: FetchResponse) -> list[int]:
+    def indexes_of(answer: FetchResponse) -> list[int]:
         assert answer.error_code == ErrorCode.NONE
         return [part.partition_index for topic in answer.responses for part in topic.partitions]
 
     first = again(0, 0, [FetchTopic(topic=TOPIC, partitions=[partition(0, 0), partition(1, 0)])])
-    assert first.session_id > 0 and told(first) == [0, 1]
+    assert first.session_id > 0 and indexes_of(first) == [0, 1]
     moved: list[FetchableTopicResponse] = again(
         first.session_id, 1, [FetchTopic(topic=TOPIC, partitions=[partition(0, 1)])]
     ).responses
     assert moved == []
     produce(harness, batch(b"b"))
-    assert told(again(first.session_id, 2, [])) == [0]
+    assert indexes_of(again(first.session_id, 2, [])) == [0]
     assert again(first.session_id, 2, []).error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
 
 

@@ -43,7 +43,7 @@ class Replicated:
         self.followed = followed
         for name in self.epochs:
             self.leads(name, US)
-        self.tells()
+        self.update_metadata()
         self.producer = Transactional(self.harness)
         self._numbers = itertools.count(1)
 
@@ -52,14 +52,14 @@ class Replicated:
         epoch = self.epochs[name]
         assert self.controller.leads(name.topic, leader=leader, epoch=epoch, replicas=replicas, is_new=True) == {}
 
-    def tells(self) -> None:
+    def update_metadata(self) -> None:
         """Send UpdateMetadata: both brokers are alive, and this one leads all partitions."""
         state = LeaderAndIsr(US, LeaderEpoch(0), BOTH, controller_epoch=1)
-        told = {name: PartitionMetadata(state, BOTH, ()) for name in self.epochs}
+        partitions = {name: PartitionMetadata(state, BOTH, ()) for name in self.epochs}
         ids = {name.topic: topic_id(name.topic) for name in self.epochs}
         ours = self.harness.broker.view.brokers[US]
         other = BrokerInfo(TWO, (Endpoint("PLAINTEXT", "127.0.0.1", 9094),))
-        assert self.controller.says(UpdateMetadata(told, ids, (ours, other), False)) == {}
+        assert self.controller.says(UpdateMetadata(partitions, ids, (ours, other), False)) == {}
 
     def moves(self, name: TopicPartition, leader: BrokerId) -> None:
         """Let another broker lead a partition, or this one again."""
@@ -97,7 +97,7 @@ class Replicated:
                 self.harness.go_on(talk)
             self.harness.settle()
 
-    def told(self, talk: Conversation) -> bytes:
+    def response_frame(self, talk: Conversation) -> bytes:
         """Return the frame of a connection's response; empty if there is none yet."""
         return b"".join(bytes(one) for one in talk.data_to_send())[4:]  # type: ignore[arg-type]
 
@@ -107,13 +107,13 @@ class Replicated:
     # Requests of the producer to its coordinator and to the leader of t.
 
     def begins(self) -> None:
-        talk = self.asks_for_an_id()
+        talk = self.request_producer_id()
         self.follows()
         assert self.id_code(talk) is NONE
         client = self.producer.state.client
         self.producer.producer = ProducerIdAndEpoch(client.id, client.epoch)
 
-    def asks_for_an_id(self) -> Conversation:
+    def request_producer_id(self) -> Conversation:
         return self.sends(InitProducerIdRequest(transactional_id=self.producer.id, transaction_timeout_ms=60_000), 5)
 
     def produces(self) -> Conversation:
@@ -130,16 +130,16 @@ class Replicated:
         return self.sends(self.producer.end_request(commit=True), EPOCHS)
 
     def id_code(self, talk: Conversation) -> ErrorCode | None:
-        data = self.told(talk)
+        data = self.response_frame(talk)
         return ErrorCode(decode_response(InitProducerIdResponse, 5, data)[1].error_code) if data else None
 
     def end_code(self, talk: Conversation) -> ErrorCode | None:
-        data = self.told(talk)
+        data = self.response_frame(talk)
         return ErrorCode(decode_response(EndTxnResponse, EPOCHS, data)[1].error_code) if data else None
 
     def code(self, talk: Conversation) -> ErrorCode | None:
         """Return the error code of a Produce to one partition; None while it is parked."""
-        data = self.told(talk)
+        data = self.response_frame(talk)
         if not data:
             return None
         answer = decode_response(ProduceResponse, 13, data)[1]
@@ -147,7 +147,7 @@ class Replicated:
 
     def commit_code(self, talk: Conversation) -> ErrorCode | None:
         """Return the error code of a TxnOffsetCommit for one partition."""
-        data = self.told(talk)
+        data = self.response_frame(talk)
         if not data:
             return None
         answer = decode_response(TxnOffsetCommitResponse, COMMITS, data)[1]
@@ -225,11 +225,11 @@ def test_transactional_commit_is_written_once_its_join_is_committed(replicated: 
 
 
 def test_parked_init_producer_id_is_redirected(replicated: Replicated) -> None:
-    talk = replicated.asks_for_an_id()
+    talk = replicated.request_producer_id()
     assert replicated.id_code(talk) is None
     replicated.moves(STATE, TWO)
     assert replicated.id_code(talk) is MOVED
-    assert replicated.id_code(replicated.asks_for_an_id()) is MOVED
+    assert replicated.id_code(replicated.request_producer_id()) is MOVED
 
 
 @pytest.mark.parametrize("is_decided", [False, True])
@@ -243,7 +243,7 @@ def test_parked_end_of_a_transaction_is_redirected(replicated: Replicated, *, is
     assert replicated.end_code(talk) is None
     marked = replicated.end(T)
     assert marked == 1 + is_decided, "no marker before the decision is safe"
-    second = replicated.asks_for_an_id()
+    second = replicated.request_producer_id()
     replicated.moves(STATE, TWO)
     assert replicated.end_code(talk) is replicated.id_code(second) is MOVED
     replicated.follows(T)

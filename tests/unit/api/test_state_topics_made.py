@@ -22,7 +22,7 @@ CLUSTER = {
 BOTH = [(0, CONSUMER_OFFSETS, None), (1, TRANSACTION_STATE, "2")]
 
 
-def lives(harness: Harness, *brokers: int) -> None:
+def set_live_brokers(harness: Harness, *brokers: int) -> None:
     view = harness.broker.view
     others = {BrokerId(one): BrokerInfo(BrokerId(one), (Endpoint("PLAINTEXT", "127.0.0.1", 9092),)) for one in brokers}
     view.brokers = {US: view.brokers[US], **others}
@@ -39,10 +39,10 @@ def test_state_topics_are_not_created_with_too_few_brokers(
 ) -> None:
     harness = Harness(tmp_path, **CLUSTER)
     for alive in ((), (2,)):
-        lives(harness, *alive)
+        set_live_brokers(harness, *alive)
         assert finds(harness, kind) is ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert not harness.broker.take_effects(), "nothing is asked for"
-    lives(harness, 2, 3)
+    set_live_brokers(harness, 2, 3)
     harness.send(FindCoordinatorRequest(key="k", key_type=kind), 3)
     (change,) = harness.broker.take_effects()
     assert isinstance(change, CreateTopics)

@@ -151,11 +151,11 @@ def test_topics_are_deleted_by_id(harness: Harness) -> None:
 @pytest.mark.parametrize("version", range(4))
 def test_create_partitions_works_in_every_version(harness: Harness, version: int) -> None:
     create(harness, topic("a"))
-    wanted = [
+    new_partitions = [
         CreatePartitionsTopic(name="a", count=3, assignments=None),
         CreatePartitionsTopic(name="nowhere", count=3, assignments=None),
     ]
-    request = CreatePartitionsRequest(topics=wanted, timeout_ms=1000, validate_only=False)
+    request = CreatePartitionsRequest(topics=new_partitions, timeout_ms=1000, validate_only=False)
     answers = harness.ask(request, version, CreatePartitionsResponse).results
     assert [one.error_code for one in answers] == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     assert len(harness.broker.partitions) == 3
@@ -297,6 +297,6 @@ def test_metadata_waits_for_the_first_update_after_the_start(harness: Harness, c
     assert isinstance(waiting, ParkedRequest)
     if comes:
         controller.tells({"flights": 1}, is_full=True)
-    (told,) = harness.decoded(harness.finished(waiting), 8, MetadataResponse).topics
+    (found,) = harness.decoded(harness.finished(waiting), 8, MetadataResponse).topics
     expected = ErrorCode.NONE if comes else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert (told.error_code, len(told.partitions), harness.now == began) == (expected, int(comes), comes)
+    assert (found.error_code, len(found.partitions), harness.now == began) == (expected, int(comes), comes)

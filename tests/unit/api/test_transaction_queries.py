@@ -84,8 +84,8 @@ def test_describe_limits_repetitions_of_a_partition(harness: Harness, count: int
     topics = [TopicRequest(name="x", partition_indexes=[0])] * (count - 1)
     topics.append(TopicRequest(name="x", partition_indexes=[0]))
     answers = harness.ask(DescribeProducersRequest(topics=topics), 0, DescribeProducersResponse).topics
-    told = [(one.partition_index, one.error_code, len(one.active_producers)) for one in answers[-1].partitions]
-    assert told == [(0, code, 0 if code else 1)]
+    described = [(one.partition_index, one.error_code, len(one.active_producers)) for one in answers[-1].partitions]
+    assert described == [(0, code, 0 if code else 1)]
 
 
 @pytest.mark.parametrize("version", [1, 2])

@@ -236,10 +236,12 @@ def test_each_transaction_is_described_in_its_state_at_that_time(harness: Harnes
     shard.remove(names[-1], harness.now)
     found = described.finish(DescribeTransactionsResponse).transaction_states
     assert [one.transactional_id for one in found] == names
-    gone = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
-    assert [one.error_code for one in found] == [gone, *[NONE] * 18, gone], "names were counted in the first slice"
-    told = [one.transactional_id for one in listed.finish(ListTransactionsResponse).transaction_states]
-    assert told == names[:-1], "the first had been looked at"
+    not_found = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+    assert [one.error_code for one in found] == [not_found, *[NONE] * 18, not_found], (
+        "names were counted in the first slice"
+    )
+    listed_ids = [one.transactional_id for one in listed.finish(ListTransactionsResponse).transaction_states]
+    assert listed_ids == names[:-1], "the first had been looked at"
 
 
 def test_partitions_deleted_in_between_are_described_as_unknown(producer: Transactional) -> None:

@@ -34,7 +34,7 @@ INDEXES = (-1, -INT32_MAX - 1, PARTITIONS_PER_TOPIC_MAX, INT32_MAX)
 GOOD = name_of("good")
 STATE = LeaderAndIsr(US, LeaderEpoch(3), (US,), controller_epoch=7)
 ASSIGNED = AssignedState(STATE, (US,), is_new=True)
-TOLD = PartitionMetadata(STATE, (US,), ())
+METADATA = PartitionMetadata(STATE, (US,), ())
 TWICE, NEGATIVE = (US, OTHER, US), (US, BrokerId(-1))
 
 BAD_ASSIGNED = (
@@ -59,13 +59,13 @@ BAD_ASSIGNED = (
         )
     ),
 )
-BAD_TOLD = (
-    TOLD._replace(replicas=TWICE),
-    TOLD._replace(replicas=NEGATIVE),
-    TOLD._replace(offline=TWICE),
-    TOLD._replace(state=STATE._replace(isr=NEGATIVE)),
-    TOLD._replace(state=STATE._replace(leader=BrokerId(-3))),
-    TOLD._replace(state=STATE._replace(leader_epoch=LeaderEpoch(-3))),
+BAD_METADATA = (
+    METADATA._replace(replicas=TWICE),
+    METADATA._replace(replicas=NEGATIVE),
+    METADATA._replace(offline=TWICE),
+    METADATA._replace(state=STATE._replace(isr=NEGATIVE)),
+    METADATA._replace(state=STATE._replace(leader=BrokerId(-3))),
+    METADATA._replace(state=STATE._replace(leader_epoch=LeaderEpoch(-3))),
 )
 
 
@@ -112,13 +112,13 @@ def test_invalid_replica_does_not_prevent_leading_the_others(
 @pytest.mark.parametrize("version", range(9))
 def test_invalid_partition_does_not_hide_the_others_from_clients(between: BetweenBrokers, version: int) -> None:
     for bad in (
-        *(((one, TOLD), code) for one, code in odd_names().items()),
-        *(((name_of("u"), one), BAD) for one in BAD_TOLD),
+        *(((one, METADATA), code) for one, code in odd_names().items()),
+        *(((name_of("u"), one), BAD) for one in BAD_METADATA),
     ):
-        (name, told), code = bad
-        if version < 4 and told.offline:
+        (name, metadata), code = bad
+        if version < 4 and metadata.offline:
             continue
-        partitions = {name: told, GOOD: TOLD}
+        partitions = {name: metadata, GOOD: METADATA}
         update = UpdateMetadata(partitions, ids_of(partitions), (), is_full=False)
         message = update_metadata.to_message(sent(update), update, version)
         assert between.ask(message, version, UpdateMetadataResponse).error_code == code, bad
@@ -168,7 +168,7 @@ HERE = Endpoint("PLAINTEXT", "h", 9092)
     ],
 )
 def test_unreachable_broker_is_left_out(between: BetweenBrokers, odd: BrokerInfo) -> None:
-    update = UpdateMetadata({GOOD: TOLD}, ids_of([GOOD]), (BrokerInfo(US, (HERE,)), odd), is_full=False)
+    update = UpdateMetadata({GOOD: METADATA}, ids_of([GOOD]), (BrokerInfo(US, (HERE,)), odd), is_full=False)
     message = update_metadata.to_message(sent(update), update, 8)
     assert between.ask(message, 8, UpdateMetadataResponse).error_code == BAD
     assert between.harness.broker.view.brokers == {US: BrokerInfo(US, (HERE,))}
@@ -177,7 +177,7 @@ def test_unreachable_broker_is_left_out(between: BetweenBrokers, odd: BrokerInfo
 
 @pytest.mark.parametrize("controller", [-1, -INT32_MAX - 1])
 def test_controller_with_an_invalid_id_is_refused(between: BetweenBrokers, controller: int) -> None:
-    update = UpdateMetadata({GOOD: TOLD}, ids_of([GOOD]), (), is_full=True)
+    update = UpdateMetadata({GOOD: METADATA}, ids_of([GOOD]), (), is_full=True)
     message = update_metadata.to_message(sent(update)._replace(controller=BrokerId(controller)), update, 8)
     assert between.ask(message, 8, UpdateMetadataResponse).error_code == BAD
     become = BecomeLeaderOrFollower({GOOD: ASSIGNED}, ids_of([GOOD]), ())

@@ -86,8 +86,8 @@ def test_leader_and_isr_survives_the_wire(version: int) -> None:
 @pytest.mark.parametrize("version", range(9))
 @pytest.mark.parametrize("is_full", [True, False])
 def test_update_metadata_survives_the_wire(version: int, is_full: bool) -> None:
-    told = {one: PartitionMetadata(STATE, (ONE, TWO), (TWO,)) for one in (A0, B0, A1)}
-    message = to_message(sent(UpdateMetadata(told, IDS, BROKERS, is_full)), Versions(0, version, 0))
+    partitions = {one: PartitionMetadata(STATE, (ONE, TWO), (TWO,)) for one in (A0, B0, A1)}
+    message = to_message(sent(UpdateMetadata(partitions, IDS, BROKERS, is_full)), Versions(0, version, 0))
     got = decode(UpdateMetadataRequest, version, encode(message, version))
     if version < 5:
         states = {(one.topic_name, one.partition_index): one for one in got.ungrouped_partition_states}
@@ -99,7 +99,7 @@ def test_update_metadata_survives_the_wire(version: int, is_full: bool) -> None:
     assert got.type == (2 if is_full and version >= 8 else 0)
     update = update_metadata.from_message(got)
     assert update.partitions == {
-        one: each._replace(offline=each.offline if version >= 4 else ()) for one, each in told.items()
+        one: each._replace(offline=each.offline if version >= 4 else ()) for one, each in partitions.items()
     }
     assert update.topic_ids == (IDS if version >= 7 else {})
     assert update.is_full == (is_full and version >= 8)
@@ -180,9 +180,9 @@ def test_topics_without_ids_are_sent_in_a_version_with_names(version: int) -> No
     recovering = {one: each._replace(state=STATE._replace(recovery=1)) for one, each in BECOME.partitions.items()}
     become = BECOME._replace(partitions=recovering, topic_ids=IDS | {TopicName("b"): ZERO_UUID})
     versions = Versions(version, 0, 0)
-    told = version_of(sent(become), versions)
-    assert told == min(version, 4)
-    request = decode(LeaderAndIsrRequest, told, encode(to_message(sent(become), versions), told))
+    version_sent = version_of(sent(become), versions)
+    assert version_sent == min(version, 4)
+    request = decode(LeaderAndIsrRequest, version_sent, encode(to_message(sent(become), versions), version_sent))
     assert leader_and_isr.from_message(request).partitions.keys() == BECOME.partitions.keys()
     refused = [LeaderAndIsrPartitionError(topic_name="b", partition_index=0, error_code=ErrorCode.KAFKA_STORAGE_ERROR)]
     answer = LeaderAndIsrResponse(error_code=0, partition_errors=refused)

@@ -54,8 +54,8 @@ def produced(harness: Harness, size: int) -> int:
 
 @pytest.mark.parametrize("version", [0, 1])
 def test_incremental_alter_configs_works_in_every_version(harness: Harness, version: int) -> None:
-    asked = alter((TOPIC, "t", [("retention.ms", SET, "5")]), (TOPIC, "no", []), (7, "x", []))
-    answer = harness.ask(asked, version, IncrementalAlterConfigsResponse)
+    request = alter((TOPIC, "t", [("retention.ms", SET, "5")]), (TOPIC, "no", []), (7, "x", []))
+    answer = harness.ask(request, version, IncrementalAlterConfigsResponse)
     assert [(one.resource_type, one.resource_name, one.error_code) for one in answer.responses] == [
         (TOPIC, "t", ErrorCode.NONE),
         (TOPIC, "no", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
@@ -117,8 +117,10 @@ def test_each_value_is_described_with_its_source(harness: Harness) -> None:
 
 
 def test_validate_only_request_changes_nothing(harness: Harness) -> None:
-    asked = alter((TOPIC, "t", [("retention.ms", SET, "5")]), (BROKER, "", [("log.retention.ms", SET, "x")]), dry=True)
-    answer = harness.ask(asked, 1, IncrementalAlterConfigsResponse)
+    request = alter(
+        (TOPIC, "t", [("retention.ms", SET, "5")]), (BROKER, "", [("log.retention.ms", SET, "x")]), dry=True
+    )
+    answer = harness.ask(request, 1, IncrementalAlterConfigsResponse)
     assert [one.error_code for one in answer.responses] == [ErrorCode.NONE, ErrorCode.INVALID_REQUEST]
     assert harness.broker.view.topics[TopicName("t")].configs == {}
 

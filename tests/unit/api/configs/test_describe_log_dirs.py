@@ -20,7 +20,7 @@ from support.in_memory import Harness
 from support.logs import put
 
 LATEST = 5
-Asked = tuple[str, list[int]]
+RequestedTopic = tuple[str, list[int]]
 
 
 @pytest.fixture
@@ -38,9 +38,9 @@ def harness(tmp_path: Path) -> Harness:
     return made
 
 
-def ask(harness: Harness, *asked: Asked, version: int = LATEST) -> DescribeLogDirsResult:
-    topics = [DescribableLogDirTopic(topic=topic, partitions=indexes) for topic, indexes in asked]
-    request = DescribeLogDirsRequest(topics=topics if asked else None)
+def describe(harness: Harness, *requested: RequestedTopic, version: int = LATEST) -> DescribeLogDirsResult:
+    topics = [DescribableLogDirTopic(topic=topic, partitions=indexes) for topic, indexes in requested]
+    request = DescribeLogDirsRequest(topics=topics if requested else None)
     answer = harness.ask(request, version, DescribeLogDirsResponse)
     assert answer.error_code == ErrorCode.NONE
     (result,) = answer.results
@@ -57,7 +57,7 @@ def sizes(result: DescribeLogDirsResult) -> dict[tuple[str, int], int]:
 
 @pytest.mark.parametrize("version", range(1, LATEST + 1))
 def test_all_logs_are_described_with_their_size(harness: Harness, version: int, tmp_path: Path) -> None:
-    result = ask(harness, version=version)
+    result = describe(harness, version=version)
     written = sum(file.stat().st_size for file in tmp_path.glob("a-1/*.log"))
     assert written > 0
     assert sizes(result) == {("a", 0): 0, ("a", 1): written, ("a", 2): 0, ("b", 0): 0}
@@ -80,9 +80,9 @@ def test_all_logs_are_described_with_their_size(harness: Harness, version: int, 
     ],
 )
 def test_only_requested_partitions_are_described(
-    harness: Harness, asked: list[Asked], expected: set[tuple[str, int]]
+    harness: Harness, asked: list[RequestedTopic], expected: set[tuple[str, int]]
 ) -> None:
-    assert set(sizes(ask(harness, *asked))) == expected
+    assert set(sizes(describe(harness, *asked))) == expected
 
 
 def test_empty_topic_list_describes_no_topics(harness: Harness) -> None:

@@ -83,7 +83,7 @@ def produced(harness: Harness, raw: bytes) -> None:
     assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE
 
 
-def ask(harness: Harness, *timestamps: int) -> Encoded | ParkedRequest[Encoded]:
+def send_request(harness: Harness, *timestamps: int) -> Encoded | ParkedRequest[Encoded]:
     parts = [
         ListOffsetsPartition(partition_index=index, current_leader_epoch=-1, timestamp=timestamp)
         for index, timestamp in enumerate(timestamps)
@@ -93,7 +93,7 @@ def ask(harness: Harness, *timestamps: int) -> Encoded | ParkedRequest[Encoded]:
 
 
 def waiting(harness: Harness, timestamp: int) -> ParkedRequest[Encoded]:
-    outcome = ask(harness, timestamp)
+    outcome = send_request(harness, timestamp)
     assert isinstance(outcome, ParkedRequest)
     return outcome
 
@@ -103,13 +103,13 @@ def lookups(harness: Harness) -> list[Lookup]:
     return [effect for effect in harness.broker.take_effects() if isinstance(effect, Lookup)]
 
 
-def look_up(harness: Harness) -> None:
+def run_lookups(harness: Harness) -> None:
     while found := lookups(harness):
         for lookup in found:
             harness.broker.on_event(lookup.run(), harness.now)
 
 
-def told(harness: Harness, outcome: Encoded | ParkedRequest[Encoded]) -> tuple[int, int]:
+def result_of(harness: Harness, outcome: Encoded | ParkedRequest[Encoded]) -> tuple[int, int]:
     """Return the offset and the error."""
     part = answer_of(harness, outcome.then() if isinstance(outcome, ParkedRequest) else outcome)
     return part.offset, part.error_code
@@ -119,12 +119,12 @@ def answer_of(harness: Harness, encoded: Encoded) -> ListOffsetsPartitionRespons
     return harness.decoded(encoded, VERSION, ListOffsetsResponse).topics[0].partitions[0]
 
 
-def asked(harness: Harness, timestamp: int) -> tuple[int, int]:
-    outcome = ask(harness, timestamp)
-    look_up(harness)
+def list_offset(harness: Harness, timestamp: int) -> tuple[int, int]:
+    outcome = send_request(harness, timestamp)
+    run_lookups(harness)
     if isinstance(outcome, ParkedRequest):
         assert outcome in harness.broker.purgatory.take_completed()
-    return told(harness, outcome)
+    return result_of(harness, outcome)
 
 
 def bomb(unpacked_bytes: int) -> bytes:
@@ -137,10 +137,10 @@ def bomb(unpacked_bytes: int) -> bytes:
 
 def test_known_offsets_need_no_lookup(harness: Harness) -> None:
     for timestamp in (LATEST, GREATEST, T0):
-        assert not isinstance(ask(harness, timestamp), ParkedRequest), "there is nothing in the log"
+        assert not isinstance(send_request(harness, timestamp), ParkedRequest), "there is nothing in the log"
     produced(harness, batch(T0))
-    assert told(harness, ask(harness, T0 + 1)) == (-1, ErrorCode.NONE)
-    assert told(harness, ask(harness, LATEST)) == (1, ErrorCode.NONE)
+    assert result_of(harness, send_request(harness, T0 + 1)) == (-1, ErrorCode.NONE)
+    assert result_of(harness, send_request(harness, LATEST)) == (1, ErrorCode.NONE)
     assert lookups(harness) == []
 
 
@@ -152,16 +152,16 @@ def test_timestamp_search_runs_on_a_thread(harness: Harness) -> None:
         assert harness.broker.purgatory.take_completed() == []
         harness.broker.on_event(lookup.run(), harness.now)
         assert harness.broker.purgatory.take_completed() == [parked]
-        assert told(harness, parked) == (offset, ErrorCode.NONE)
+        assert result_of(harness, parked) == (offset, ErrorCode.NONE)
 
 
 def test_a_request_waits_for_all_of_its_partitions(harness: Harness) -> None:
     produced(harness, batch(T0))
     topic = TopicProduceData(name="t", partition_data=[PartitionProduceData(index=1, records=batch(T0, T0 + 1))])
     harness.send(ProduceRequest(acks=1, timeout_ms=1_000, topic_data=[topic]), 9)
-    outcome = ask(harness, T0, T0 + 1)
+    outcome = send_request(harness, T0, T0 + 1)
     assert isinstance(outcome, ParkedRequest)
-    look_up(harness)
+    run_lookups(harness)
     assert harness.broker.purgatory.take_completed() == [outcome]
     parts = harness.decoded(outcome.then(), VERSION, ListOffsetsResponse).topics[0].partitions
     assert [(part.partition_index, part.offset) for part in parts] == [(0, 0), (1, 1)]
@@ -172,11 +172,11 @@ def test_maximum_timestamp_is_that_of_visible_records(harness: Harness) -> None:
     produced(harness, batch(T0 + 3, T0 + 7))
     for number in range(40):
         assert isinstance(produce(harness, batch(T0 + 10 + number), acks=-1), ParkedRequest)
-        assert asked(harness, GREATEST) == (1, ErrorCode.NONE)
-        assert asked(harness, T0 + 5) == (1, ErrorCode.NONE)
-        assert asked(harness, T0 + 8) == (-1, ErrorCode.NONE)
+        assert list_offset(harness, GREATEST) == (1, ErrorCode.NONE)
+        assert list_offset(harness, T0 + 5) == (1, ErrorCode.NONE)
+        assert list_offset(harness, T0 + 8) == (-1, ErrorCode.NONE)
     harness.restart()
-    assert asked(harness, GREATEST) == (41, ErrorCode.NONE)
+    assert list_offset(harness, GREATEST) == (41, ErrorCode.NONE)
 
 
 def test_maximum_timestamp_is_found_among_segments_and_index_entries(harness: Harness) -> None:
@@ -185,10 +185,10 @@ def test_maximum_timestamp_is_found_among_segments_and_index_entries(harness: Ha
     log = harness.broker.partitions[NAME].log
     assert len(log.segments) > 2
     greatest = max(range(60), key=lambda number: (number * 37) % 61)
-    assert asked(harness, GREATEST) == (greatest, ErrorCode.NONE)
+    assert list_offset(harness, GREATEST) == (greatest, ErrorCode.NONE)
     for number in range(60):
         assert isinstance(produce(harness, batch(T0 + 100 + number, value=bytes(5_000)), acks=-1), ParkedRequest)
-    assert asked(harness, GREATEST) == (greatest, ErrorCode.NONE)
+    assert list_offset(harness, GREATEST) == (greatest, ErrorCode.NONE)
 
 
 def test_equal_requests_share_one_lookup(harness: Harness) -> None:
@@ -200,7 +200,7 @@ def test_equal_requests_share_one_lookup(harness: Harness) -> None:
     assert lookups(harness) == []
     harness.broker.on_event(lookup.run(), harness.now)
     assert harness.broker.purgatory.take_completed() == both
-    assert [told(harness, parked) for parked in both] == [(0, ErrorCode.NONE)] * 3
+    assert [result_of(harness, parked) for parked in both] == [(0, ErrorCode.NONE)] * 3
 
 
 def test_request_after_a_new_record_does_not_share_an_older_lookup(harness: Harness) -> None:
@@ -212,9 +212,9 @@ def test_request_after_a_new_record_does_not_share_an_older_lookup(harness: Harn
     after = waiting(harness, GREATEST)
     harness.broker.on_event(lookup.run(), harness.now)
     assert harness.broker.purgatory.take_completed() == [before]
-    look_up(harness)
+    run_lookups(harness)
     assert harness.broker.purgatory.take_completed() == [after]
-    assert (told(harness, before), told(harness, after)) == ((0, ErrorCode.NONE), (1, ErrorCode.NONE))
+    assert (result_of(harness, before), result_of(harness, after)) == ((0, ErrorCode.NONE), (1, ErrorCode.NONE))
 
 
 def test_large_lookups_run_one_at_a_time(harness: Harness) -> None:
@@ -230,10 +230,10 @@ def test_large_lookups_run_one_at_a_time(harness: Harness) -> None:
         assert (lookup.is_large, len(lookup.begun)) == (True, 1)
         assert lookups(harness) == [], "not before the one that is under way has ended"
         produced(harness, batch(T0))
-        assert asked(harness, T0 + 50) == (-1, ErrorCode.NONE), "and others need not wait for it"
+        assert list_offset(harness, T0 + 50) == (-1, ErrorCode.NONE), "and others need not wait for it"
         harness.broker.on_event(lookup.run(), harness.now)
         assert harness.broker.purgatory.take_completed() == [one]
-    assert [told(harness, one)[0] for one in parked] == [0, 1, 2, 3]
+    assert [result_of(harness, one)[0] for one in parked] == [0, 1, 2, 3]
 
 
 def test_false_batch_timestamps_cost_one_turn_per_batch(harness: Harness) -> None:
@@ -259,14 +259,14 @@ def test_false_batch_timestamps_cost_one_turn_per_batch(harness: Harness) -> Non
             harness.broker.on_event(lookup.run(), harness.now)
     assert turns == 5 + 1, "the last one finds that there is nothing more"
     assert harness.broker.purgatory.take_completed() == [parked]
-    assert told(harness, parked) == (-1, ErrorCode.NONE)
+    assert result_of(harness, parked) == (-1, ErrorCode.NONE)
 
 
 def test_decompression_bomb_is_refused(harness: Harness) -> None:
     produced(harness, bomb(UNPACKED_BYTES_MAX))
-    assert asked(harness, T0) == (-1, ErrorCode.INVALID_RECORD)
-    assert asked(harness, GREATEST) == (-1, ErrorCode.INVALID_RECORD)
-    assert asked(harness, T0 + 1) == (-1, ErrorCode.NONE)
+    assert list_offset(harness, T0) == (-1, ErrorCode.INVALID_RECORD)
+    assert list_offset(harness, GREATEST) == (-1, ErrorCode.INVALID_RECORD)
+    assert list_offset(harness, T0 + 1) == (-1, ErrorCode.NONE)
 
 
 def test_refused_bomb_is_freed_immediately(harness: Harness) -> None:
@@ -278,7 +278,7 @@ def test_refused_bomb_is_freed_immediately(harness: Harness) -> None:
     try:
         before = int(pages.read_text().split()[1])
         for _ in range(4):
-            assert asked(harness, T0) == (-1, ErrorCode.INVALID_RECORD)
+            assert list_offset(harness, T0) == (-1, ErrorCode.INVALID_RECORD)
         grown_bytes = (int(pages.read_text().split()[1]) - before) * resource.getpagesize()
     finally:
         gc.enable()
@@ -294,7 +294,7 @@ def test_batch_of_ten_thousand_gzip_members_is_searched(harness: Harness) -> Non
     packed[:HEADER_BYTES] = sealed[:HEADER_BYTES]
     again = seal_batch(packed, Codec.NONE, count=1, base_timestamp=at, max_timestamp=at, attributes=Codec.GZIP)
     produced(harness, bytes(again))
-    assert asked(harness, T0) == (0, ErrorCode.NONE)
+    assert list_offset(harness, T0) == (0, ErrorCode.NONE)
 
 
 def test_lookup_of_a_closed_connection_is_dropped(harness: Harness) -> None:
@@ -304,7 +304,7 @@ def test_lookup_of_a_closed_connection_is_dropped(harness: Harness) -> None:
     harness.broker.purgatory.forget(parked)
     harness.broker.on_event(lookup.run(), harness.now)
     assert lookups(harness) == []
-    assert asked(harness, T0) == (0, ErrorCode.NONE)
+    assert list_offset(harness, T0) == (0, ErrorCode.NONE)
 
 
 def test_topic_deleted_during_the_lookup_returns_an_error(harness: Harness) -> None:
@@ -320,7 +320,7 @@ def test_topic_deleted_during_the_lookup_returns_an_error(harness: Harness) -> N
             make_topic(harness)
         harness.broker.on_event(lookup.run(), harness.now)
         assert harness.broker.purgatory.take_completed() == [parked]
-        assert told(harness, parked) == (-1, code)
+        assert result_of(harness, parked) == (-1, code)
         if not is_made_again:
             make_topic(harness)
 
@@ -341,9 +341,9 @@ def test_lookup_is_repeated_after_retention_deleted_its_segment(harness: Harness
         delete_old_segments(log, harness.now.wall, partition.positions.high_watermark)
         harness.broker.on_event(event if is_found_before else lookup.run(), harness.now)
         assert harness.broker.purgatory.take_completed() == []
-        look_up(harness)
+        run_lookups(harness)
         assert harness.broker.purgatory.take_completed() == [parked]
-        assert told(harness, parked) == (log.start_offset, ErrorCode.NONE)
+        assert result_of(harness, parked) == (log.start_offset, ErrorCode.NONE)
     assert log.start_offset > second
 
 
@@ -351,9 +351,9 @@ def test_disk_failure_during_the_lookup_takes_the_partition_offline(harness: Har
     produced(harness, batch(T0))
     partition = harness.broker.partitions[NAME]
     os.truncate(partition.log.segments[0].path, 30)
-    assert asked(harness, T0) == (-1, ErrorCode.KAFKA_STORAGE_ERROR)
+    assert list_offset(harness, T0) == (-1, ErrorCode.KAFKA_STORAGE_ERROR)
     assert not partition.is_online
-    assert told(harness, ask(harness, T0)) == (-1, ErrorCode.KAFKA_STORAGE_ERROR)
+    assert result_of(harness, send_request(harness, T0)) == (-1, ErrorCode.KAFKA_STORAGE_ERROR)
 
 
 def test_disk_failure_while_indexes_are_rebuilt_answers_all_questions(harness: Harness) -> None:
@@ -361,16 +361,16 @@ def test_disk_failure_while_indexes_are_rebuilt_answers_all_questions(harness: H
     produced(harness, batch(T0, T0 + 1))
     first, second = waiting(harness, T0), waiting(harness, T0 + 1)
     (lookup,) = lookups(harness)
-    looked_up = lookup.run()
+    result = lookup.run()
     search = lookup.begun[0].search
     assert isinstance(search, Search)
     search.segments[0].disagreement = "the index is of another segment"
     index = Path(harness.broker.partitions[NAME].log.segments[0].offsets.path)
     index.unlink(missing_ok=True)
     index.mkdir()
-    harness.broker.on_event(looked_up, harness.now)
+    harness.broker.on_event(result, harness.now)
     assert not harness.broker.partitions[NAME].is_online
-    assert told(harness, first) == told(harness, second) == (-1, ErrorCode.KAFKA_STORAGE_ERROR)
+    assert result_of(harness, first) == result_of(harness, second) == (-1, ErrorCode.KAFKA_STORAGE_ERROR)
 
 
 def test_partition_offline_during_the_lookup_returns_a_storage_error(harness: Harness) -> None:
@@ -379,14 +379,14 @@ def test_partition_offline_during_the_lookup_returns_a_storage_error(harness: Ha
     (lookup,) = lookups(harness)
     harness.broker.partitions[NAME].take_offline()
     harness.broker.on_event(lookup.run(), harness.now)
-    assert told(harness, parked) == (-1, ErrorCode.KAFKA_STORAGE_ERROR)
+    assert result_of(harness, parked) == (-1, ErrorCode.KAFKA_STORAGE_ERROR)
 
 
 def test_stop_during_the_lookup_returns_a_timeout(harness: Harness) -> None:
     produced(harness, batch(T0))
     parked = waiting(harness, T0)
     harness.broker.purgatory.complete_all()
-    assert told(harness, parked) == (-1, ErrorCode.REQUEST_TIMED_OUT)
+    assert result_of(harness, parked) == (-1, ErrorCode.REQUEST_TIMED_OUT)
 
 
 def test_a_damaged_index_is_read_around(harness: Harness) -> None:
@@ -396,7 +396,7 @@ def test_a_damaged_index_is_read_around(harness: Harness) -> None:
     log = harness.broker.partitions[NAME].log
     path = Path(log.segments[0].offsets.path)
     path.write_bytes(b"\x7f" * path.stat().st_size)
-    assert asked(harness, T0 + 20) == (20, ErrorCode.NONE)
+    assert list_offset(harness, T0 + 20) == (20, ErrorCode.NONE)
     assert path.read_bytes().strip(b"\x7f") == b"", "a reader mends nothing"
 
 
@@ -411,4 +411,4 @@ def test_any_replica_returns_its_log_end_to_debugging_clients(harness: Harness) 
         parts = [ListOffsetsPartition(partition_index=0, current_leader_epoch=-1, timestamp=LATEST)]
         topics = [ListOffsetsTopic(name="t", partitions=parts)]
         outcome = harness.send(ListOffsetsRequest(replica_id=replica, isolation_level=0, topics=topics), VERSION)
-        assert told(harness, outcome) == expected
+        assert result_of(harness, outcome) == expected

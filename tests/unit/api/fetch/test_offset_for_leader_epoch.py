@@ -37,7 +37,7 @@ NAME = TopicPartition(TopicName("t"), 0)
 UNDEFINED = (ErrorCode.NONE, -1, -1)
 MANY = 2 * SLICE_ELEMENTS + 50
 
-Told = tuple[int, int, int]  # The error, the epoch and its end offset.
+EpochResult = tuple[int, int, int]  # The error, the epoch and its end offset.
 
 
 @pytest.fixture
@@ -77,26 +77,28 @@ def put(harness: Harness, count: int, acks: int = 1) -> None:
         harness.send(request, 9)
 
 
-def topic(name: str, *asked: tuple[int, int], current: int = -1) -> OffsetForLeaderTopic:
+def topic(name: str, *epochs: tuple[int, int], current: int = -1) -> OffsetForLeaderTopic:
     """Return a request for epochs of partitions."""
     parts = [
         OffsetForLeaderPartition(partition=index, current_leader_epoch=current, leader_epoch=epoch)
-        for index, epoch in asked
+        for index, epoch in epochs
     ]
     return OffsetForLeaderTopic(topic=name, partitions=parts)
 
 
-def answered(harness: Harness, *topics: OffsetForLeaderTopic, version: int = LATEST) -> list[tuple[str, list[Told]]]:
+def answered(
+    harness: Harness, *topics: OffsetForLeaderTopic, version: int = LATEST
+) -> list[tuple[str, list[EpochResult]]]:
     request = OffsetForLeaderEpochRequest(replica_id=-1, topics=list(topics))
     answer = harness.ask(request, version, OffsetForLeaderEpochResponse)
-    return [(one.topic, list(map(told, one.partitions))) for one in answer.topics]
+    return [(one.topic, list(map(result_of, one.partitions))) for one in answer.topics]
 
 
-def told(part: EpochEndOffset) -> Told:
+def result_of(part: EpochEndOffset) -> EpochResult:
     return part.error_code, part.leader_epoch, part.end_offset
 
 
-def asked(harness: Harness, epoch: int, *, index: int = 0, current: int = -1, version: int = LATEST) -> Told:
+def epoch_end(harness: Harness, epoch: int, *, index: int = 0, current: int = -1, version: int = LATEST) -> EpochResult:
     """Return the response for one partition."""
     ((name, (one,)),) = answered(harness, topic("t", (index, epoch), current=current), version=version)
     assert name == "t"
@@ -110,50 +112,50 @@ def asked(harness: Harness, epoch: int, *, index: int = 0, current: int = -1, ve
     [(0, 0, 5), (1, 0, 5), (2, 0, 5), (3, 3, 7), (4, 3, 7), (5, 5, 10), (6, -1, -1), (INT32_MAX, -1, -1), (-1, -1, -1)],
 )
 def test_epoch_ends_at_the_start_of_the_next(harness: Harness, version: int, epoch: int, known: int, end: int) -> None:
-    assert asked(harness, epoch, version=version) == (ErrorCode.NONE, known if version >= 1 else -1, end)
+    assert epoch_end(harness, epoch, version=version) == (ErrorCode.NONE, known if version >= 1 else -1, end)
 
 
 def test_the_leaders_epoch_is_known_before_it_has_a_record(harness: Harness, partition: Partition) -> None:
     lead(harness, partition, 8)
-    assert asked(harness, 8) == (ErrorCode.NONE, 8, 10)
-    assert asked(harness, 7) == asked(harness, 5) == (ErrorCode.NONE, 5, 10)
-    assert asked(harness, 9) == UNDEFINED
+    assert epoch_end(harness, 8) == (ErrorCode.NONE, 8, 10)
+    assert epoch_end(harness, 7) == epoch_end(harness, 5) == (ErrorCode.NONE, 5, 10)
+    assert epoch_end(harness, 9) == UNDEFINED
     put(harness, 1)
-    assert asked(harness, 8) == (ErrorCode.NONE, 8, 11)
-    assert asked(harness, 7) == (ErrorCode.NONE, 5, 10)
+    assert epoch_end(harness, 8) == (ErrorCode.NONE, 8, 11)
+    assert epoch_end(harness, 7) == (ErrorCode.NONE, 5, 10)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_empty_log_has_only_the_leaders_epoch(harness: Harness, version: int) -> None:
     known = 0 if version >= 1 else -1
-    assert asked(harness, 0, index=1, version=version) == (ErrorCode.NONE, known, 0)
-    assert asked(harness, 1, index=1, version=version) == UNDEFINED
-    assert asked(harness, -1, index=1, version=version) == UNDEFINED
+    assert epoch_end(harness, 0, index=1, version=version) == (ErrorCode.NONE, known, 0)
+    assert epoch_end(harness, 1, index=1, version=version) == UNDEFINED
+    assert epoch_end(harness, -1, index=1, version=version) == UNDEFINED
 
 
 def test_an_epoch_from_before_the_log_start(harness: Harness, partition: Partition) -> None:
     """It ends at the start of the oldest known epoch, where a reader of the missing epoch must continue."""
-    wanted = [DeleteRecordsPartition(partition_index=0, offset=6)]
-    request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="t", partitions=wanted)], timeout_ms=1_000)
+    partitions = [DeleteRecordsPartition(partition_index=0, offset=6)]
+    request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="t", partitions=partitions)], timeout_ms=1_000)
     assert harness.ask(request, 2, DeleteRecordsResponse).topics[0].partitions[0].error_code == ErrorCode.NONE
     assert partition.log.start_offset == 6
-    assert asked(harness, 0) == (ErrorCode.NONE, 0, 6)
-    assert asked(harness, 2) == (ErrorCode.NONE, 2, 6)
-    assert asked(harness, 3) == (ErrorCode.NONE, 3, 7)
+    assert epoch_end(harness, 0) == (ErrorCode.NONE, 0, 6)
+    assert epoch_end(harness, 2) == (ErrorCode.NONE, 2, 6)
+    assert epoch_end(harness, 3) == (ErrorCode.NONE, 3, 7)
 
 
 def test_negative_epoch_is_treated_as_before_the_log_start(harness: Harness, partition: Partition) -> None:
-    assert asked(harness, -2) == (ErrorCode.NONE, -2, 0)
+    assert epoch_end(harness, -2) == (ErrorCode.NONE, -2, 0)
     lead(harness, harness.broker.partitions[NAME._replace(partition=1)], 4)
-    assert asked(harness, -2, index=1) == (ErrorCode.NONE, -2, 0)
-    assert asked(harness, 3, index=1) == (ErrorCode.NONE, 3, 0)
+    assert epoch_end(harness, -2, index=1) == (ErrorCode.NONE, -2, 0)
+    assert epoch_end(harness, 3, index=1) == (ErrorCode.NONE, 3, 0)
     assert partition.log.start_offset == 0
 
 
 def test_the_latest_epoch_ends_above_the_high_watermark(harness: Harness, partition: Partition) -> None:
     put(harness, 2, acks=-1)  # No sync happens in between.
     assert partition.positions.high_watermark == 10
-    assert asked(harness, 5) == (ErrorCode.NONE, 5, 12)
+    assert epoch_end(harness, 5) == (ErrorCode.NONE, 5, 12)
 
 
 @pytest.mark.usefixtures("partition")
@@ -173,14 +175,14 @@ def test_the_clients_leader_epoch_is_checked(harness: Harness, version: int, cur
         code = ErrorCode.NONE
     known = 3 if version >= 1 else -1
     expected = (code, -1, -1) if code else (code, known, 7)
-    assert asked(harness, 3, current=current, version=version) == expected
+    assert epoch_end(harness, 3, current=current, version=version) == expected
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_unknown_topics_and_partitions_are_refused(harness: Harness, version: int) -> None:
     unknown = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1)
-    asked_for = [topic("nowhere", (0, 0)), topic("", (0, 0)), topic("t", (2, 0), (-1, 0), (INT32_MAX, 0))]
-    assert answered(harness, *asked_for, version=version) == [
+    requested = [topic("nowhere", (0, 0)), topic("", (0, 0)), topic("t", (2, 0), (-1, 0), (INT32_MAX, 0))]
+    assert answered(harness, *requested, version=version) == [
         ("nowhere", [unknown]),
         ("", [unknown]),
         ("t", [unknown] * 3),
@@ -189,15 +191,15 @@ def test_unknown_topics_and_partitions_are_refused(harness: Harness, version: in
 
 def test_partition_on_another_broker_is_refused(harness: Harness) -> None:
     del harness.broker.partitions[NAME]
-    assert asked(harness, 0) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1, -1)
-    assert asked(harness, 0, current=9) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1, -1)
+    assert epoch_end(harness, 0) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1, -1)
+    assert epoch_end(harness, 0, current=9) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1, -1)
 
 
 def test_offline_log_returns_a_storage_error(harness: Harness, partition: Partition) -> None:
     partition.take_offline()
     for current in (-1, 0, 5, 6):
-        assert asked(harness, 3, current=current) == (ErrorCode.KAFKA_STORAGE_ERROR, -1, -1)
-    assert asked(harness, 0, index=1) == (ErrorCode.NONE, 0, 0)
+        assert epoch_end(harness, 3, current=current) == (ErrorCode.KAFKA_STORAGE_ERROR, -1, -1)
+    assert epoch_end(harness, 0, index=1) == (ErrorCode.NONE, 0, 0)
 
 
 @pytest.mark.usefixtures("partition")
@@ -205,17 +207,17 @@ def test_offline_log_returns_a_storage_error(harness: Harness, partition: Partit
 def test_replica_id_does_not_affect_the_response(harness: Harness, replica: int) -> None:
     request = OffsetForLeaderEpochRequest(replica_id=replica, topics=[topic("t", (0, 3))])
     (one,) = harness.ask(request, LATEST, OffsetForLeaderEpochResponse).topics
-    assert list(map(told, one.partitions)) == [(ErrorCode.NONE, 3, 7)]
+    assert list(map(result_of, one.partitions)) == [(ErrorCode.NONE, 3, 7)]
 
 
 @pytest.mark.usefixtures("partition")
 @pytest.mark.parametrize("version", VERSIONS)
 def test_repeated_partitions_are_answered_in_order(harness: Harness, version: int) -> None:
-    def end(epoch: int, offset: int) -> Told:
+    def end(epoch: int, offset: int) -> EpochResult:
         return ErrorCode.NONE, epoch if version >= 1 else -1, offset
 
-    asked_for = [topic("t", (1, 0), (0, 3), (0, 0), (0, 3)), topic("u"), topic("t", (0, 5))]
-    assert answered(harness, *asked_for, version=version) == [
+    requested = [topic("t", (1, 0), (0, 3), (0, 0), (0, 3)), topic("u"), topic("t", (0, 5))]
+    assert answered(harness, *requested, version=version) == [
         ("t", [end(0, 0), end(3, 7), end(0, 5), end(3, 7)]),
         ("u", []),
         ("t", [end(5, 10)]),
@@ -233,8 +235,8 @@ def as_user(harness: Harness, *rules: Rule) -> None:
 def test_unauthorized_topics_are_listed_last(harness: Harness) -> None:
     as_user(harness, *on(ResourceType.TOPIC, "u", may=[Operation.DESCRIBE]))
     denied = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, -1, -1)
-    asked_for = [topic("t", (0, 0), (9, 0)), topic("nowhere", (0, 0)), topic("u", (0, 0))]
-    assert answered(harness, *asked_for) == [
+    requested = [topic("t", (0, 0), (9, 0)), topic("nowhere", (0, 0)), topic("u", (0, 0))]
+    assert answered(harness, *requested) == [
         ("u", [(ErrorCode.NONE, 0, 0)]),
         ("t", [denied, denied]),
         ("nowhere", [denied]),

@@ -86,14 +86,14 @@ def test_deletion_completes_once_it_is_durable(harness: Harness) -> None:
 
 
 def test_deletion_of_a_group_removes_pending_offsets(harness: Harness) -> None:
-    gone = group(harness, "g")
+    deleted = group(harness, "g")
     producer = Transactional(harness, "p")
     producer.begin()
-    gone.commit_in(producer, {A: 2, B: 2})
-    assert gone.delete() == NONE
-    assert gone.fetch([A, B], is_stable=True) == {A: Kept(-1), B: Kept(-1)}
-    assert gone.commit({B: 9}) == {B: NONE}
+    deleted.commit_in(producer, {A: 2, B: 2})
+    assert deleted.delete() == NONE
+    assert deleted.fetch([A, B], is_stable=True) == {A: Kept(-1), B: Kept(-1)}
+    assert deleted.commit({B: 9}) == {B: NONE}
     assert producer.end(commit=True) == NONE
-    assert gone.fetch() == {B: Kept(9)}
+    assert deleted.fetch() == {B: Kept(9)}
     harness.restart()
-    assert gone.fetch() == {B: Kept(9)}
+    assert deleted.fetch() == {B: Kept(9)}

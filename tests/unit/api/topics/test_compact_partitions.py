@@ -106,7 +106,7 @@ def rounds(harness: Harness, count: int = 1) -> None:
         harness.keep_house()
 
 
-def told(harness: Harness, waiting: ParkedRequest[Encoded]) -> list[CompactPartitionsPartitionResult]:
+def results_of(harness: Harness, waiting: ParkedRequest[Encoded]) -> list[CompactPartitionsPartitionResult]:
     """Return the results of the completed request."""
     talk = waiting.owner
     talk.answer_parked(waiting, harness.now)  # type: ignore[attr-defined]  # A conversation.
@@ -120,7 +120,7 @@ def compacted(harness: Harness, *named: tuple[str, int]) -> list[CompactPartitio
     for _ in range(30):
         rounds(harness)
         if waiting in harness.broker.purgatory.take_completed():
-            return told(harness, waiting)
+            return results_of(harness, waiting)
     raise AssertionError("half a minute was not enough")
 
 
@@ -200,8 +200,8 @@ def test_empty_request_completes_immediately(harness: Harness) -> None:
 
 
 def test_api_is_hidden_from_kafka_clients(harness: Harness) -> None:
-    asked = ApiVersionsRequest(client_software_name="tests", client_software_version="1")
-    keys = {one.api_key for one in harness.ask(asked, 3, ApiVersionsResponse).api_keys}
+    api_versions = ApiVersionsRequest(client_software_name="tests", client_software_version="1")
+    keys = {one.api_key for one in harness.ask(api_versions, 3, ApiVersionsResponse).api_keys}
     assert max(keys) < 1_000
 
 
@@ -260,7 +260,7 @@ def test_full_disk_returns_a_storage_error(harness: Harness) -> None:
     step = begun(harness)
     harness.broker.on_event(step.run(lambda _: None)._replace(failure=full()), harness.now)
     assert harness.broker.purgatory.take_completed() == [waiting]
-    (failed,) = told(harness, waiting)
+    (failed,) = results_of(harness, waiting)
     assert failed.error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert failed.error_message is not None and "no room" in failed.error_message
     assert compacted(harness, ("table", 0))[0].removed_records > 0, "it is tried at once when somebody asks"
@@ -322,7 +322,7 @@ def test_request_times_out_while_the_compaction_continues(harness: Harness) -> N
     waiting = sent(harness, ("table", 0), timeout_ms=500)
     harness.pass_time(600)
     assert harness.broker.purgatory.take_completed() == [waiting]
-    (late,) = told(harness, waiting)
+    (late,) = results_of(harness, waiting)
     assert late.error_code == ErrorCode.REQUEST_TIMED_OUT
     assert late.error_message == "table-0 is not compacted yet; the broker continues to compact it in the background"
     rounds(harness, 6)
@@ -362,7 +362,7 @@ def test_stop_completes_parked_requests(harness: Harness) -> None:
     waiting = sent(harness, ("table", 0))
     harness.broker.purgatory.complete_all()
     assert harness.broker.purgatory.take_completed() == [waiting]
-    assert told(harness, waiting)[0].error_code == ErrorCode.REQUEST_TIMED_OUT
+    assert results_of(harness, waiting)[0].error_code == ErrorCode.REQUEST_TIMED_OUT
 
 
 def test_thousands_of_requests_share_the_passes(harness: Harness) -> None:
@@ -370,18 +370,18 @@ def test_thousands_of_requests_share_the_passes(harness: Harness) -> None:
     step = begun(harness)
     write(harness, "table")
     later = [sent(harness, ("table", 0)) for _ in range(1_000)]
-    asked = harness.broker.cleaner._asked
-    assert (len(asked), len(asked._next)) == (1, 1)
+    requests = harness.broker.cleaner._asked
+    assert (len(requests), len(requests._next)) == (1, 1)
     harness.broker.on_event(step.run(lambda _: None), harness.now)
     completed: list[ParkedRequest[object]] = []
     for _ in range(10):
         rounds(harness)
         completed += harness.broker.purgatory.take_completed()
     assert completed == first + later
-    assert told(harness, first[0])[0].compacted_to == KEYS * TIMES
-    assert told(harness, later[0])[0].compacted_to == KEYS * TIMES * 2
+    assert results_of(harness, first[0])[0].compacted_to == KEYS * TIMES
+    assert results_of(harness, later[0])[0].compacted_to == KEYS * TIMES * 2
     assert harness.broker.cleaner.stats.passes == 2
-    assert len(asked) == 0
+    assert len(requests) == 0
 
 
 def test_records_written_during_compaction_do_not_extend_it(harness: Harness) -> None:
@@ -394,7 +394,7 @@ def test_records_written_during_compaction_do_not_extend_it(harness: Harness) ->
         flush_now(log_of(harness).log, harness.now.wall)
         if waiting in harness.broker.purgatory.take_completed():
             break
-    (won,) = told(harness, waiting)
+    (won,) = results_of(harness, waiting)
     assert won.compacted_to == KEYS * TIMES == log_of(harness).log.compaction.cleaned_to
     assert won.bytes_after < won.bytes_before / (TIMES - 1)
     assert log_of(harness).log.end_offset > won.compacted_to
@@ -413,7 +413,7 @@ def test_pass_started_before_the_request_does_not_complete_it(harness: Harness) 
     assert step.cleaning.dropped_records == KEYS * (TIMES - 1)
     rounds(harness, 3)
     assert harness.broker.purgatory.take_completed() == [waiting]
-    (won,) = told(harness, waiting)
+    (won,) = results_of(harness, waiting)
     assert (won.bytes_before, won.bytes_after, won.removed_records) == (log.size, log.size, 0)
     assert won.compacted_to == KEYS * TIMES
 
@@ -424,7 +424,7 @@ def test_compaction_disabled_while_waiting_fails_the_request(harness: Harness) -
     log.config = replace(log.config, cleanup_compact=False)
     rounds(harness)
     assert harness.broker.purgatory.take_completed() == [waiting]
-    assert told(harness, waiting)[0].error_code == ErrorCode.INVALID_CONFIG
+    assert results_of(harness, waiting)[0].error_code == ErrorCode.INVALID_CONFIG
     assert log.compaction.cleaned_to == 0
 
 
@@ -445,8 +445,8 @@ def test_topic_deletion_completes_the_request(harness: Harness) -> None:
     make(harness, "table", 2)
     rounds(harness)
     assert harness.broker.purgatory.take_completed() == [waiting]
-    (gone,) = told(harness, waiting)
-    assert (gone.error_code, gone.error_message) == (
+    (deleted,) = results_of(harness, waiting)
+    assert (deleted.error_code, deleted.error_message) == (
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         "partition table-0 was deleted",
     )
@@ -459,7 +459,7 @@ def test_topic_deletion_amid_a_pass_completes_the_request(harness: Harness) -> N
     harness.broker.on_event(step.run(lambda _: None), harness.now)
     rounds(harness)
     assert harness.broker.purgatory.take_completed() == [waiting]
-    assert told(harness, waiting)[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert results_of(harness, waiting)[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def test_offline_log_completes_the_request(harness: Harness) -> None:
@@ -467,7 +467,7 @@ def test_offline_log_completes_the_request(harness: Harness) -> None:
     log_of(harness).take_offline()
     rounds(harness)
     assert harness.broker.purgatory.take_completed() == [waiting]
-    (offline,) = told(harness, waiting)
+    (offline,) = results_of(harness, waiting)
     assert (offline.error_code, offline.error_message) == (
         ErrorCode.KAFKA_STORAGE_ERROR,
         "the log of table-0 is offline",

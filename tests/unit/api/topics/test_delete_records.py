@@ -35,7 +35,7 @@ from support.in_memory import NOW_MS, Harness
 T = TopicPartition(TopicName("t"), 0)
 VERSION = 2
 RECORDS = 10
-Told = list[tuple[int, int, ErrorCode]]
+Results = list[tuple[int, int, ErrorCode]]
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def request(*parts: tuple[str, int, int], timeout_ms: int = 1_000) -> DeleteReco
     return DeleteRecordsRequest(topics=topics, timeout_ms=timeout_ms)
 
 
-def told(answer: DeleteRecordsResponse) -> Told:
+def results_of(answer: DeleteRecordsResponse) -> Results:
     return [
         (part.partition_index, part.low_watermark, ErrorCode(part.error_code))
         for topic in answer.topics
@@ -77,8 +77,8 @@ def told(answer: DeleteRecordsResponse) -> Told:
     ]
 
 
-def ask(harness: Harness, *parts: tuple[str, int, int], version: int = VERSION) -> Told:
-    return told(harness.ask(request(*parts), version, DeleteRecordsResponse))
+def delete_records(harness: Harness, *parts: tuple[str, int, int], version: int = VERSION) -> Results:
+    return results_of(harness.ask(request(*parts), version, DeleteRecordsResponse))
 
 
 def start_of(harness: Harness, name: TopicPartition = T) -> int:
@@ -110,14 +110,14 @@ def end(harness: Harness, write: WriteStarts) -> None:
 
 @pytest.mark.parametrize("version", range(3))
 def test_log_starts_at_the_requested_offset(harness: Harness, version: int) -> None:
-    assert ask(harness, ("t", 0, 4), version=version) == [(0, 4, ErrorCode.NONE)]
+    assert delete_records(harness, ("t", 0, 4), version=version) == [(0, 4, ErrorCode.NONE)]
     assert start_of(harness) == 4
     assert "t 0 4\n" in on_disk(harness)
 
 
 def test_log_start_never_decreases(harness: Harness) -> None:
-    ask(harness, ("t", 0, 4))
-    assert ask(harness, ("t", 0, 2)) == [(0, 4, ErrorCode.NONE)]
+    delete_records(harness, ("t", 0, 4))
+    assert delete_records(harness, ("t", 0, 2)) == [(0, 4, ErrorCode.NONE)]
     harness.kill()
     assert start_of(harness) == 4
     harness.restart()
@@ -125,7 +125,7 @@ def test_log_start_never_decreases(harness: Harness) -> None:
 
 
 def test_offset_minus_one_means_the_high_watermark(harness: Harness) -> None:
-    assert ask(harness, ("t", 0, -1), ("t", 2, -1)) == [(0, RECORDS, ErrorCode.NONE), (2, 0, ErrorCode.NONE)]
+    assert delete_records(harness, ("t", 0, -1), ("t", 2, -1)) == [(0, RECORDS, ErrorCode.NONE), (2, 0, ErrorCode.NONE)]
     produce(harness, "t", 0, 1)
     harness.kill()
     log = harness.broker.partitions[T].log
@@ -152,7 +152,7 @@ def test_invalid_requests_are_refused(
 ) -> None:
     make(harness, "compacted", cleanup_policy="compact")
     harness.ask(FindCoordinatorRequest(key="g"), 0, FindCoordinatorResponse)
-    assert ask(harness, (topic, partition, offset), ("t", 1, 3)) in (
+    assert delete_records(harness, (topic, partition, offset), ("t", 1, 3)) in (
         [(partition, -1, code), (1, 3, ErrorCode.NONE)],  # Both results are in one entry of the topic.
         [(1, 3, ErrorCode.NONE), (partition, -1, code)],
     )
@@ -161,12 +161,12 @@ def test_invalid_requests_are_refused(
 def test_topic_with_compaction_and_deletion_is_accepted(harness: Harness) -> None:
     make(harness, "both", cleanup_policy="compact,delete")
     produce(harness, "both", 0, 3)
-    assert ask(harness, ("both", 0, 2)) == [(0, 2, ErrorCode.NONE)]
+    assert delete_records(harness, ("both", 0, 2)) == [(0, 2, ErrorCode.NONE)]
 
 
 def test_repeated_partition_uses_the_last_offset(harness: Harness) -> None:
-    assert ask(harness, ("t", 0, 99), ("t", 0, 4)) == [(0, 4, ErrorCode.NONE)]
-    assert ask(harness, ("t", 0, 5), ("t", 0, 99)) == [(0, -1, ErrorCode.OFFSET_OUT_OF_RANGE)]
+    assert delete_records(harness, ("t", 0, 99), ("t", 0, 4)) == [(0, 4, ErrorCode.NONE)]
+    assert delete_records(harness, ("t", 0, 5), ("t", 0, 99)) == [(0, -1, ErrorCode.OFFSET_OUT_OF_RANGE)]
 
 
 def test_response_waits_for_the_disk(harness: Harness) -> None:
@@ -199,7 +199,7 @@ def test_requests_share_the_next_write(harness: Harness) -> None:
 
 def test_ordinary_checkpoint_keeps_the_new_start(harness: Harness) -> None:
     """Both a checkpoint started before, and one started and run during the request."""
-    ask(harness, ("t", 0, 1))
+    delete_records(harness, ("t", 0, 1))
     (directory,) = harness.broker.storage
     produce(harness, "t", 1, 1)
     early = directory.begin_checkpoint({T: RECORDS})
@@ -238,10 +238,10 @@ def test_failed_write_returns_a_storage_error(harness: Harness) -> None:
     (directory,) = harness.broker.storage
     obstacle = Path(directory.path) / "log-start-offset-checkpoint.tmp"
     obstacle.mkdir()
-    assert ask(harness, ("t", 0, 4)) == [(0, -1, ErrorCode.KAFKA_STORAGE_ERROR)]
+    assert delete_records(harness, ("t", 0, 4)) == [(0, -1, ErrorCode.KAFKA_STORAGE_ERROR)]
     assert start_of(harness) == 0
     obstacle.rmdir()
-    assert ask(harness, ("t", 0, 3)) == [(0, 3, ErrorCode.NONE)]
+    assert delete_records(harness, ("t", 0, 3)) == [(0, 3, ErrorCode.NONE)]
     harness.kill()
     assert start_of(harness) == 3
 
@@ -252,7 +252,7 @@ def test_slow_disk_times_out_the_request(harness: Harness) -> None:
     (write,) = begun(harness)
     harness.pass_time(60_000)
     assert harness.broker.purgatory.take_completed() == [waiting]
-    assert told(answered(harness, waiting)) == [(0, -1, ErrorCode.REQUEST_TIMED_OUT)]
+    assert results_of(answered(harness, waiting)) == [(0, -1, ErrorCode.REQUEST_TIMED_OUT)]
     end(harness, write)
     assert start_of(harness) == 4, "it may still happen, as in Kafka"
 
@@ -273,7 +273,7 @@ def test_topic_deletion_during_the_write_fails_the_request(harness: Harness) -> 
     for again in begun(harness):
         assert T not in again.write.offsets
         end(harness, again)
-    assert told(answered(harness, waiting)) == [(0, -1, ErrorCode.KAFKA_STORAGE_ERROR)]
+    assert results_of(answered(harness, waiting)) == [(0, -1, ErrorCode.KAFKA_STORAGE_ERROR)]
     harness.keep_house()
     harness.kill()
     assert start_of(harness) == 0, "what was written was of an earlier topic"
@@ -303,7 +303,7 @@ def test_segments_below_the_start_are_deleted_at_the_next_retention(tmp_path: Pa
     for _ in range(3):
         produce(harness, "t", 0, 2)
         log.roll(harness.now.wall)
-    assert ask(harness, ("t", 0, 5)) == [(0, 5, ErrorCode.NONE)]
+    assert delete_records(harness, ("t", 0, 5)) == [(0, 5, ErrorCode.NONE)]
     assert [one.base_offset for one in log.segments] == [0, 2, 4, 6]
     harness.keep_house()
     harness.pass_time(400_000)

@@ -36,7 +36,7 @@ def request(named: Named | None, kind: int = 0, timeout_ms: int = 1_000) -> Elec
     return ElectLeadersRequest(election_type=kind, topic_partitions=topics, timeout_ms=timeout_ms)
 
 
-def told(answer: ElectLeadersResponse) -> list[tuple[str, int, int]]:
+def results_of(answer: ElectLeadersResponse) -> list[tuple[str, int, int]]:
     return [
         (topic.topic, one.partition_id, one.error_code)
         for topic in answer.replica_election_results
@@ -64,10 +64,10 @@ def between(harness: Harness) -> BetweenBrokers:
 def ends(**by_name: ElectionEnd) -> Any:
     """Return a decision with these results by name as `t_1`; for all others no election is needed."""
 
-    def decide(ask: ElectLeaders) -> None:
-        ask.answer = {
+    def decide(query: ElectLeaders) -> None:
+        query.answer = {
             one: by_name.get(f"{one.topic}_{one.partition}", ElectionEnd(NOT_NEEDED, "no need"))
-            for one in ask.partitions
+            for one in query.partitions
         }
 
     return decide
@@ -81,8 +81,8 @@ def test_lone_broker_needs_no_elections(harness: Harness, version: int) -> None:
     answer = harness.ask(request({"t": [1, 0, 1, 2], "no": [0]}), version, ElectLeadersResponse)
     assert answer.error_code == NONE
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert told(answer) == [("t", 1, NOT_NEEDED), ("t", 0, NOT_NEEDED), ("t", 2, unknown), ("no", 0, unknown)]
-    assert told(harness.ask(request(None), version, ElectLeadersResponse)) == []
+    assert results_of(answer) == [("t", 1, NOT_NEEDED), ("t", 0, NOT_NEEDED), ("t", 2, unknown), ("no", 0, unknown)]
+    assert results_of(harness.ask(request(None), version, ElectLeadersResponse)) == []
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_lone_broker_cannot_elect_another_leader(harness: Harness, kind: Electio
     Controlling(harness).tells({"u": 1}, leader=BrokerId(-1), epoch=1)
     harness.broker.view.controller = US
     for named in (None, {"u": [0]}):
-        assert told(harness.ask(request(named, kind), 2, ElectLeadersResponse)) == [("u", 0, code)]
+        assert results_of(harness.ask(request(named, kind), 2, ElectLeadersResponse)) == [("u", 0, code)]
 
 
 # In a cluster.
@@ -104,19 +104,19 @@ def test_controller_gets_each_partition_once(between: BetweenBrokers, version: i
     failed = ElectionEnd(NO_LEADER, "it is away")
     message = request({"t": [1, 0, 1], "u": [0]}, kind=1 if version else 0)
     answer = between.ask(message, version, ElectLeadersResponse, decide=ends(t_1=failed))
-    (ask,) = between.asked
-    assert isinstance(ask, ElectLeaders)
-    assert (ask.election_type, list(ask.partitions)) == (version > 0, [T1, T0, U0])
-    assert told(answer) == [("t", 1, NO_LEADER), ("t", 0, NOT_NEEDED), ("u", 0, NOT_NEEDED)]
+    (query,) = between.asked
+    assert isinstance(query, ElectLeaders)
+    assert (query.election_type, list(query.partitions)) == (version > 0, [T1, T0, U0])
+    assert results_of(answer) == [("t", 1, NO_LEADER), ("t", 0, NOT_NEEDED), ("u", 0, NOT_NEEDED)]
     first = answer.replica_election_results[0].partition_result[0]
     assert first.error_message == "it is away"
 
 
 def test_request_for_all_returns_only_needed_elections(between: BetweenBrokers) -> None:
     answer = between.ask(request(None), 2, ElectLeadersResponse, decide=ends(u_0=ElectionEnd(NO_LEADER)))
-    (ask,) = between.asked
-    assert list(ask.partitions) == [T0, T1, U0]  # type: ignore[attr-defined]
-    assert told(answer) == [("u", 0, NO_LEADER)]
+    (query,) = between.asked
+    assert list(query.partitions) == [T0, T1, U0]  # type: ignore[attr-defined]
+    assert results_of(answer) == [("u", 0, NO_LEADER)]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -130,7 +130,7 @@ def test_request_to_another_broker_returns_not_controller(
     for named, names in (({"no": [3], "t": [0]}, [("no", 3), ("t", 0)]), (None, [("t", 0), ("t", 1), ("u", 0)])):
         answer = between.ask(request(named), version, ElectLeadersResponse, decide=not_the_controller)
         assert answer.error_code == NONE
-        assert told(answer) == [(*one, ErrorCode.NOT_CONTROLLER) for one in names]
+        assert results_of(answer) == [(*one, ErrorCode.NOT_CONTROLLER) for one in names]
     assert len(between.asked) == (0 if is_known else 2)
 
 
@@ -139,13 +139,13 @@ def test_election_requires_the_right_to_alter_the_cluster(between: BetweenBroker
     between.may(*set(Operation) - {Operation.ALTER})
     denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     answer = between.ask(request({"t": [0]}), version, ElectLeadersResponse)
-    assert (answer.error_code, told(answer)) == (denied if version else NONE, [("t", 0, denied)])
+    assert (answer.error_code, results_of(answer)) == (denied if version else NONE, [("t", 0, denied)])
     assert not between.asked
 
 
 def test_invalid_election_type_is_refused(between: BetweenBrokers) -> None:
     answer = between.ask(request({"t": [0]}, kind=2), 1, ElectLeadersResponse)
-    assert (answer.error_code, told(answer)) == (
+    assert (answer.error_code, results_of(answer)) == (
         ErrorCode.INVALID_REQUEST,
         [("t", 0, ErrorCode.INVALID_REQUEST)],
     )
@@ -166,7 +166,7 @@ def test_request_completes_when_the_leaders_are_visible(between: BetweenBrokers,
     controller.tells({"u": 1}, epoch=1)
     controller.tells({"t": 2}, leader=OTHER, epoch=epoch)
     answer = harness.decoded(harness.finished(outcome), 2, ElectLeadersResponse)
-    assert told(answer) == [("t", 0, NONE), ("t", 1, NOT_NEEDED), ("u", 0, NONE)]
+    assert results_of(answer) == [("t", 0, NONE), ("t", 1, NOT_NEEDED), ("u", 0, NONE)]
     assert harness.now == began, "no deadline passed"
 
 
@@ -176,7 +176,7 @@ def test_request_times_out_after_its_timeout(between: BetweenBrokers) -> None:
     assert isinstance(outcome, ParkedRequest)
     assert between.control(ends(t_0=elected(3))) == 1
     answer = harness.decoded(harness.finished(outcome), 2, ElectLeadersResponse)
-    assert told(answer) == [("t", 0, ErrorCode.REQUEST_TIMED_OUT), ("t", 1, NOT_NEEDED)]
+    assert results_of(answer) == [("t", 0, ErrorCode.REQUEST_TIMED_OUT), ("t", 1, NOT_NEEDED)]
 
 
 def test_deleted_topic_completes_the_request(between: BetweenBrokers) -> None:
@@ -186,12 +186,12 @@ def test_deleted_topic_completes_the_request(between: BetweenBrokers) -> None:
     assert between.control(ends(u_0=elected(3))) == 1
     Controlling(harness).deletes("u")
     answer = harness.decoded(harness.finished(outcome), 2, ElectLeadersResponse)
-    assert told(answer) == [("u", 0, NONE)] and harness.now == began
+    assert results_of(answer) == [("u", 0, NONE)] and harness.now == began
 
 
 def test_many_partitions_are_elected_in_one_request(between: BetweenBrokers) -> None:
     named = {f"topic-{number}": list(range(100)) for number in range(50)}
     answer = between.ask(request(named), 2, ElectLeadersResponse, decide=ends())
-    assert len(told(answer)) == 5_000
-    (ask,) = between.asked
-    assert isinstance(ask, ElectLeaders) and ask.partitions[-1] == TopicPartition(name_of("topic-49").topic, 99)
+    assert len(results_of(answer)) == 5_000
+    (query,) = between.asked
+    assert isinstance(query, ElectLeaders) and query.partitions[-1] == TopicPartition(name_of("topic-49").topic, 99)
