@@ -30,7 +30,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
     return status, captured.out, captured.err
 
 
-def nobody() -> str:
+def unused_address() -> str:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return f"127.0.0.1:{listener.getsockname()[1]}"
 
@@ -174,7 +174,7 @@ def test_invalid_arguments_give_one_sentence_and_status_2(
 def test_unreachable_broker_gives_one_sentence_and_status_1(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    address = nobody()
+    address = unused_address()
     status, out, err = run(capsys, *arguments, "-b", address)
     assert status == 1
     assert not out
@@ -197,7 +197,7 @@ def test_missing_file_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: P
 )
 def test_misspelt_client_key_is_refused_with_a_suggestion(key: str, words: str, tmp_path: Path) -> None:
     (tmp_path / "client.properties").write_text(f"{key}=5\n")
-    options = ["--command-config", str(tmp_path / "client.properties"), "-b", nobody()]
+    options = ["--command-config", str(tmp_path / "client.properties"), "-b", unused_address()]
     ended = subprocess.run(
         [sys.executable, "-m", "odradek", "topic", "list", *options],
         capture_output=True,
@@ -271,7 +271,7 @@ def test_commands_require_a_standard_output_but_serve_does_not(tmp_path: Path) -
     program = [sys.executable, "-c", f"import sys; {closed}"]
     listing = subprocess.run([*program, "topic", "list"], check=False, capture_output=True, text=True, timeout=60)
     assert (listing.returncode, listing.stderr) == (1, "odradek: standard output is closed\n")
-    address = nobody()
+    address = unused_address()
     place = ["--override", f"log.dirs={tmp_path}", "--override", f"listeners=PLAINTEXT://{address}"]
     with subprocess.Popen([*program, "serve", *place], stderr=subprocess.PIPE, text=True) as broker:
         until(lambda: main(["topic", "list", "-b", address]) == 0)

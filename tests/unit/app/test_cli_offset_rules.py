@@ -30,7 +30,7 @@ T0, T1 = TopicPartition(TopicName("t"), 0), TopicPartition(TopicName("t"), 1)
 AT = {EARLIEST: [10, 0], LATEST: [20, 5], 1_000: [15, -1]}  # Offsets of t-0 and t-1 by timestamp.
 
 
-class Asked:
+class RecordingScope:
     """A scope that records its warnings."""
 
     def __init__(self, cluster: Cluster, committed: dict[TopicPartition, int]) -> None:
@@ -79,22 +79,22 @@ def cluster() -> Iterator[Cluster]:
 def test_rule_returns_its_offsets(
     cluster: Cluster, rule: rules.Rule, expected: Sequence[int], warnings: Sequence[str]
 ) -> None:
-    asked = Asked(cluster, {T0: 12})
-    assert list(rule(asked.scope).values()) == expected
-    assert asked.warnings == warnings
+    recording = RecordingScope(cluster, {T0: 12})
+    assert list(rule(recording.scope).values()) == expected
+    assert recording.warnings == warnings
 
 
 def test_records_appended_during_the_lookup_are_not_skipped(monkeypatch: pytest.MonkeyPatch, cluster: Cluster) -> None:
     """An end offset requested after the lookup would be beyond them."""
-    asked: list[int] = []
+    timestamps: list[int] = []
 
     def offsets_at(_cluster: Cluster, partitions: Sequence[TopicPartition], when: int) -> rules.Offsets:
-        asked.append(when)
+        timestamps.append(when)
         return dict(zip(partitions, AT[when], strict=True))
 
     monkeypatch.setattr(rules, "offsets_at", offsets_at)
-    rules.to_time(1_000)(Asked(cluster, {}).scope)
-    assert asked == [LATEST, 1_000]
+    rules.to_time(1_000)(RecordingScope(cluster, {}).scope)
+    assert timestamps == [LATEST, 1_000]
 
 
 @pytest.mark.waits
@@ -124,14 +124,14 @@ def test_records_appended_during_the_lookup_are_not_skipped(monkeypatch: pytest.
 def test_shift_is_limited_to_the_partition(
     cluster: Cluster, distance: int, expected: Sequence[int], warnings: Sequence[str]
 ) -> None:
-    asked = Asked(cluster, {T0: 12, T1: 1})
-    assert list(rules.shifted_by(distance)(asked.scope).values()) == expected
-    assert asked.warnings == warnings
+    recording = RecordingScope(cluster, {T0: 12, T1: 1})
+    assert list(rules.shifted_by(distance)(recording.scope).values()) == expected
+    assert recording.warnings == warnings
 
 
 def test_uncommitted_partition_cannot_be_shifted(cluster: Cluster) -> None:
     with pytest.raises(CommandFailed, match="cannot shift t-1: group g has no committed offset for it"):
-        rules.shifted_by(1)(Asked(cluster, {T0: 12}).scope)
+        rules.shifted_by(1)(RecordingScope(cluster, {T0: 12}).scope)
 
 
 @given(st.integers(), st.integers(0, 100), st.integers(0, 100))

@@ -130,8 +130,13 @@ def test_every_damage_is_reported_with_its_position(data: Path, log: Log, capsys
 def test_verify_writes_json(data: Path, log: Log, capsys: pytest.CaptureFixture[str]) -> None:
     write(log.segments[0].path, 65, b"\xff")
     status, (line,), _ = run(capsys, data, "--json")
-    said = json.loads(line)
-    assert (status, said["topic"], said["partition"], sorted(said)) == (1, "people", 0, ["fault", "partition", "topic"])
+    output = json.loads(line)
+    assert (status, output["topic"], output["partition"], sorted(output)) == (
+        1,
+        "people",
+        0,
+        ["fault", "partition", "topic"],
+    )
 
 
 def test_decreasing_offsets_are_a_fault(data: Path, log: Log, capsys: pytest.CaptureFixture[str]) -> None:

@@ -121,7 +121,7 @@ def test_stores_are_read_before_anything_is_touched(tmp_path: Path) -> None:
     assert contexts_of(settings(LOCAL | pem).tls).keys() == {"SSL"}
 
     overrides = [f"--override={name}={text}" for name, text in {**LOCAL, "ssl.keystore.location": jks}.items()]
-    status, said = outcome_of_serve(tmp_path, *overrides)
-    assert (status, said.count("\n")) == (2, 1)
-    assert said.startswith(f"odradek serve: ssl.keystore.location {jks} is a JKS store")
+    status, output = outcome_of_serve(tmp_path, *overrides)
+    assert (status, output.count("\n")) == (2, 1)
+    assert output.startswith(f"odradek serve: ssl.keystore.location {jks} is a JKS store")
     assert not (tmp_path / "odradek-data").exists()

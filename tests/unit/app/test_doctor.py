@@ -385,18 +385,18 @@ def test_control_characters_are_not_printed(patient: Patient, capsys: pytest.Cap
 
 def test_doctor_writes_json(patient: Patient, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", f"127.0.0.1:{patient.port}", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["works"] is True
-    *others, installation = told["findings"]
+    report = json.loads(capsys.readouterr().out)
+    assert report["works"] is True
+    *others, installation = report["findings"]
     assert {one["state"] for one in others} == {"ok"}
     assert installation["check"] == "installation"
     assert installation["says"].startswith(f"this command is odradek {__version__}, {how_compiled()};")
     assert installation["state"] == ("ok" if how_compiled() == "compiled" else "note")
     patient.cluster.brokers = []
     assert main(["doctor", f"127.0.0.1:{patient.port}", "--json"]) == 1
-    told = json.loads(capsys.readouterr().out)
-    assert told["works"] is False
-    assert [one["check"] for one in told["findings"] if one["state"] == "wrong"] == ["cluster"]
+    report = json.loads(capsys.readouterr().out)
+    assert report["works"] is False
+    assert [one["check"] for one in report["findings"] if one["state"] == "wrong"] == ["cluster"]
 
 
 # Under TLS.  A listener in front of the scripted broker carries bytes.
@@ -498,8 +498,8 @@ def test_command_config_file_enables_tls(
         assert "Kafka in TLSv1.3" in capsys.readouterr().out
     config = written(tmp_path / "wrong.properties", "security.protocol=SSL\nssl.truststore.location=/no/such.p12")
     assert main(["doctor", f"localhost:{patient.port}", "--command-config", config]) == 2
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1 and "Failed to read option ssl.truststore.location /no/such.p12: " in said
+    output = capsys.readouterr().err
+    assert output.count("\n") == 1 and "Failed to read option ssl.truststore.location /no/such.p12: " in output
 
 
 # Decisions that need no server.
@@ -529,8 +529,10 @@ def test_advice_names_the_known_address() -> None:
 
 def test_advice_replaces_only_the_wrong_listener() -> None:
     present, right = ("kafka", 9092), ("::1", 29092)
-    told = Identity(1, {"advertised.listeners": "A://kafka:9092, B://kafka:9093", "listeners": "A://:9092,B://:9093"})
-    assert corrected(told, present, right) == "A://[::1]:29092,B://kafka:9093"
+    current = Identity(
+        1, {"advertised.listeners": "A://kafka:9092, B://kafka:9093", "listeners": "A://:9092,B://:9093"}
+    )
+    assert corrected(current, present, right) == "A://[::1]:29092,B://kafka:9093"
     unset = Identity(1, {"advertised.listeners": "", "listeners": "A://:9093,B://:9092"})
     assert corrected(unset, present, right) == "B://[::1]:29092"
     assert corrected(None, present, right) == "PLAINTEXT://[::1]:29092"
@@ -555,11 +557,11 @@ def test_clients_are_identified_by_api_versions() -> None:
     too_new = newest | {key: ApiRange(12, 13) for key in USES["produce"]}
     assert {one.state for one in examine_clients(too_new)} == {State.OK, State.NOTE}
     old = newest | dict.fromkeys(USES["produce"], ApiRange(0, 2))
-    told = [one.says for one in examine_clients(old)]
-    assert "Java 4.3 has no common version of Produce with this broker" in told
-    assert "librdkafka 2.16, aiokafka 0.14 can produce and consume" in told
-    (nobody,) = examine_clients({})
-    assert (nobody.state, "Produce" in nobody.says) == (State.WRONG, True)
+    messages = [one.says for one in examine_clients(old)]
+    assert "Java 4.3 has no common version of Produce with this broker" in messages
+    assert "librdkafka 2.16, aiokafka 0.14 can produce and consume" in messages
+    (finding,) = examine_clients({})
+    assert (finding.state, "Produce" in finding.says) == (State.WRONG, True)
 
 
 # Quarantined data on its disks.

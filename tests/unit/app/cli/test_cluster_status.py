@@ -41,8 +41,8 @@ def test_reason_for_a_missing_replica() -> None:
     behind = Partition(0, 1, replicas=(1, 2), isr=(1,))
     broken = Partition(1, 1, replicas=(1, 2), isr=(1,), offline=(2,))
     unled = Partition(2, -1, replicas=(1, 2), isr=(2,))
-    nobody = Partition(3, -1, replicas=(1,), isr=())
-    assert dict(whys(topic(behind, broken, unled, nobody), ONE, TWO, log_dirs={2: ["/x", "/y"]})) == {
+    no_isr = Partition(3, -1, replicas=(1,), isr=())
+    assert dict(whys(topic(behind, broken, unled, no_isr), ONE, TWO, log_dirs={2: ["/x", "/y"]})) == {
         0: "broker 2 is behind",
         1: "broker 2 cannot read its log: /x, /y are offline",
         2: "broker 2 is alive and has not been elected yet",
@@ -79,8 +79,8 @@ def test_severity_depends_on_min_isr() -> None:
         unavailable = {"offline", "under min ISR"}
         assert [one.state.is_unavailable for one in found] == [state in unavailable for state in states]
     assert {one.state for one in troubles_of([there], {})} == {PartitionState.OFFLINE, PartitionState.UNDER_REPLICATED}
-    told = summary(troubles_of([there], {}, {"t": 2}), 3)
-    assert told == "1 of 3 partitions offline, 2 under-replicated, 1 under min ISR and 1 at min ISR"
+    text = summary(troubles_of([there], {}, {"t": 2}), 3)
+    assert text == "1 of 3 partitions offline, 2 under-replicated, 1 under min ISR and 1 at min ISR"
 
 
 def test_exit_status_reflects_the_cluster() -> None:

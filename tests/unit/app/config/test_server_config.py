@@ -97,9 +97,9 @@ def test_internal_topics_of_a_single_broker_have_one_replica() -> None:
     """With ZooKeeper there may be other brokers, so Kafka's defaults apply."""
     keys = ("offsets.topic.replication.factor", "transaction.state.log.replication.factor")
     more = ("transaction.state.log.min.isr",)
-    for overrides, wanted in (((), [1, 1, 1]), (("zookeeper.connect=zk:2181",), [3, 3, 2])):
+    for overrides, expected in (((), [1, 1, 1]), (("zookeeper.connect=zk:2181",), [3, 3, 2])):
         configs = load(overrides=overrides).configs
-        assert [configs.int(key) for key in (*keys, *more)] == wanted
+        assert [configs.int(key) for key in (*keys, *more)] == expected
     assert load(overrides=["offsets.topic.replication.factor=2"]).configs.int(keys[0]) == 2
 
 

@@ -142,15 +142,15 @@ def test_unusable_jaas_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_acls_require_authentication(tmp_path: Path, authority: Authority, client: Known) -> None:
-    wanted = "set java.security.auth.login.config, odradek.zookeeper.auth, or zookeeper.ssl.client.enable with "
-    assert wanted in refused(zookeeper_set_acl="true")
+    advice = "set java.security.auth.login.config, odradek.zookeeper.auth, or zookeeper.ssl.client.enable with "
+    assert advice in refused(zookeeper_set_acl="true")
     assert f"config ({tmp_path}/jaas.conf has no section Client), " in refused(
         jaas(tmp_path, section="Zoo"), zookeeper_set_acl="true"
     )
     keystore = {"zookeeper.ssl.keystore.location": written(tmp_path / "own.pem", client.pem)}
     truststore = {"zookeeper.ssl.truststore.location": written(tmp_path / "trusted.pem", authority.pem)}
-    assert wanted in refused(keystore, zookeeper_set_acl="true")
-    assert wanted in refused(ENABLED | truststore, zookeeper_set_acl="true")
+    assert advice in refused(keystore, zookeeper_set_acl="true")
+    assert advice in refused(ENABLED | truststore, zookeeper_set_acl="true")
     assert settings(ENABLED | truststore | keystore, zookeeper_set_acl="true").access.sets_acls
     assert settings({"odradek.zookeeper.auth": "digest:u:p"}, zookeeper_set_acl="true").access.sets_acls
 
@@ -170,8 +170,8 @@ def test_missing_package_is_reported(module: str, what: str, tmp_path: Path) -> 
     )
     ((name, file),) = jaas(tmp_path).items()
     line = [sys.executable, "-c", program, name, file]
-    said = subprocess.run(line, capture_output=True, text=True, check=True).stdout
-    assert said.startswith(what) and f" is set, but {module} is not installed: " in said and said.count("\n") == 1
+    output = subprocess.run(line, capture_output=True, text=True, check=True).stdout
+    assert output.startswith(what) and f" is set, but {module} is not installed: " in output and output.count("\n") == 1
 
 
 # TLS.

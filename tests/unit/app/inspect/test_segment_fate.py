@@ -41,14 +41,14 @@ def log_of(*ages_ms: int, size: int = 1000, step: int = 10) -> list[SegmentFacts
     ]
 
 
-def told(
+def fates_of(
     segments: list[SegmentFacts], retention: Retention, start: int = 0, high_watermark: int | None = None
 ) -> list[Fate]:
     return fates(segments, retention, Bounds(start, high_watermark), NOW)
 
 
 def test_segment_is_deleted_when_its_newest_record_expires() -> None:
-    old, young, active = told(log_of(3 * DAY_MS, DAY_MS, 0), DAYS)
+    old, young, active = fates_of(log_of(3 * DAY_MS, DAY_MS, 0), DAYS)
     assert NEXT_CHECK in old.why
     assert young.until == NOW + DAY_MS
     assert "2027-01-16T08:00:00.000Z, retention.ms after its newest record" in young.why
@@ -56,7 +56,7 @@ def test_segment_is_deleted_when_its_newest_record_expires() -> None:
 
 
 def test_record_from_the_future_delays_all_later_segments() -> None:
-    expired, future, behind, active = told(log_of(3 * DAY_MS, -DAY_MS, 5 * DAY_MS, DAY_MS), DAYS)
+    expired, future, behind, active = fates_of(log_of(3 * DAY_MS, -DAY_MS, 5 * DAY_MS, DAY_MS), DAYS)
     assert NEXT_CHECK in expired.why
     assert "a record has a timestamp 1 day 0 h in the future" in future.why and "until 2027-01-18" in future.why
     assert behind.until == active.until == future.until == NOW + 3 * DAY_MS
@@ -66,23 +66,23 @@ def test_record_from_the_future_delays_all_later_segments() -> None:
 
 def test_record_from_the_future_is_reported_with_its_offset_if_known() -> None:
     (segment,) = log_of(-DAY_MS)
-    (fate,) = told([segment._replace(newest_offset=7)], DAYS)
+    (fate,) = fates_of([segment._replace(newest_offset=7)], DAYS)
     assert "the record at 7 has a timestamp 1 day 0 h in the future" in fate.why
 
 
 def test_record_from_the_far_future_retains_segments_forever() -> None:
-    future, behind = told(log_of(-(2**62), 3 * DAY_MS), DAYS)
+    future, behind = fates_of(log_of(-(2**62), 3 * DAY_MS), DAYS)
     assert "it retains the segment forever" in future.why
     assert "waits for the older segment at 0, forever" in behind.why
 
 
 def test_retention_bytes_deletes_a_segment_with_a_future_record() -> None:
     bounded = DAYS._replace(retention_bytes=2500)
-    future, behind, active = told(log_of(-(2**62), 3 * DAY_MS, 0), bounded)
+    future, behind, active = fates_of(log_of(-(2**62), 3 * DAY_MS, 0), bounded)
     assert "forever, or after 500 B more are written (retention.bytes)" in future.why
     assert "or after 1.5 KiB more are written" in behind.why
     assert "2.4 KiB" in active.why
-    (first, *_) = told(log_of(-(2**62), 3 * DAY_MS, 0, 0), bounded)
+    (first, *_) = fates_of(log_of(-(2**62), 3 * DAY_MS, 0, 0), bounded)
     assert NEXT_CHECK in first.why and "retention.bytes" in first.why
 
 
@@ -97,18 +97,18 @@ def test_retention_bytes_deletes_a_segment_with_a_future_record() -> None:
     ],
 )
 def test_other_reasons_for_retention_are_explained(retention: Retention, text: str) -> None:
-    assert text in told(log_of(DAY_MS, DAY_MS, 0), retention)[0].why
+    assert text in fates_of(log_of(DAY_MS, DAY_MS, 0), retention)[0].why
 
 
 def test_compacted_segment_below_the_log_start_offset_is_deleted() -> None:
     compacted = Retention(-1, -1, deletes=False, compacts=True)
-    below, partly, _ = told(log_of(0, 0, 0), compacted, start=15)
+    below, partly, _ = fates_of(log_of(0, 0, 0), compacted, start=15)
     assert "below the log start offset 15" in below.why and CLEANERS in below.why
     assert "cleanup.policy is compact" in partly.why
 
 
 def test_uncommitted_segment_is_retained() -> None:
-    safe, waiting, _ = told(log_of(3 * DAY_MS, 3 * DAY_MS, 0), DAYS, high_watermark=15)
+    safe, waiting, _ = fates_of(log_of(3 * DAY_MS, 3 * DAY_MS, 0), DAYS, high_watermark=15)
     assert NEXT_CHECK in safe.why
     assert "from offset 15 on are not committed yet" in waiting.why
 
@@ -116,7 +116,7 @@ def test_uncommitted_segment_is_retained() -> None:
 def test_active_segment_may_be_empty() -> None:
     sealed, active = log_of(0, 0)
     empty = active._replace(size=0, end_offset=active.base_offset)
-    assert told([sealed, empty], DAYS)[1] == Fate(None, "active segment, empty")
+    assert fates_of([sealed, empty], DAYS)[1] == Fate(None, "active segment, empty")
 
 
 class Stub(NamedTuple):

@@ -74,14 +74,14 @@ def test_json_line_has_all_fields() -> None:
 
 
 @given(ANYTHING, ANYTHING)
-def test_any_text_is_logged_as_one_printable_line(said: str, client_id: str) -> None:
+def test_any_text_is_logged_as_one_printable_line(message: str, client_id: str) -> None:
     """No client can forge a line, or move the cursor of a terminal."""
-    assert text(said, client_id=client_id).isprintable()
+    assert text(message, client_id=client_id).isprintable()
 
 
 @given(ANYTHING, ANYTHING)
-def test_any_text_is_logged_as_one_json_line(said: str, client_id: str) -> None:
-    event = as_json(said, client_id=client_id)
+def test_any_text_is_logged_as_one_json_line(message: str, client_id: str) -> None:
+    event = as_json(message, client_id=client_id)
     assert event.keys() == {"time", "level", "logger", "message", "client_id"}
 
 
@@ -137,16 +137,16 @@ def test_json_is_imported_only_if_configured() -> None:
 
 def test_field_value_cannot_forge_another_field() -> None:
     """Parsing key="value" with the usual escapes returns the original text, and no additional fields."""
-    said = 'x\\" api=Produce client_id="y'
-    match = re.search(r'client_id="((?:[^"\\]|\\.)*)"$', text("closed", client_id=said))
+    client_id = 'x\\" api=Produce client_id="y'
+    match = re.search(r'client_id="((?:[^"\\]|\\.)*)"$', text("closed", client_id=client_id))
     assert match is not None
-    assert re.sub(r"\\(.)", r"\1", match[1]) == said
+    assert re.sub(r"\\(.)", r"\1", match[1]) == client_id
 
 
 def test_serve_parses_log_options() -> None:
-    asked = parse(["--log-format", "json", "--log-level=WARNING", "--log-level", "odradek.request=DEBUG"])
-    assert asked is not None
-    assert (asked.log_format, asked.log_levels) == ("json", ("WARNING", "odradek.request=DEBUG"))
+    options = parse(["--log-format", "json", "--log-level=WARNING", "--log-level", "odradek.request=DEBUG"])
+    assert options is not None
+    assert (options.log_format, options.log_levels) == ("json", ("WARNING", "odradek.request=DEBUG"))
     assert parse(["--log-level"]) is None
     plain = parse([])
     assert plain is not None

@@ -96,8 +96,8 @@ def test_assumed_configs_are_logged(tmp_path: Path, caplog: pytest.LogCaptureFix
     adoption = read(tmp_path)
     with caplog.at_level(logging.INFO):
         adoption.log_adopted(adoption.topics(there, US, lambda: NEW), there)
-    told, kept, compacted = (record.getMessage() for record in caplog.records)
-    assert "k00, k01" in told and told.endswith(f"and {32 - NAMED_MAX} more")
+    assumed, kept, compacted = (record.getMessage() for record in caplog.records)
+    assert "k00, k01" in assumed and assumed.endswith(f"and {32 - NAMED_MAX} more")
     assert "(retention.ms=-1)" in kept and ": k00, k01" in kept
     assert "TOPIC --set cleanup.policy=compact`" in compacted and compacted.endswith(": t")
 

@@ -16,7 +16,7 @@ from odradek.net.native.movers import Movers
 from support.certificates import PASSWORD, Authority, written
 
 
-class Told:
+class RecordingListener:
     """A listener that records its changes."""
 
     def __init__(self, name: str) -> None:
@@ -66,9 +66,9 @@ LISTENERS = {"listeners": "SAFE://0.0.0.0:9093", "listener.security.protocol.map
 PREFIX = "listener.name.safe."
 
 
-def of(stores: Stores) -> tuple[Reconfiguration, Told, BrokerConfigs]:
+def of(stores: Stores) -> tuple[Reconfiguration, RecordingListener, BrokerConfigs]:
     texts = {**LISTENERS, **stores.texts("first"), "ssl.client.auth": "required"}
-    listener, known = Told("SAFE"), settings(texts)
+    listener, known = RecordingListener("SAFE"), settings(texts)
     return Reconfiguration(known, [cast(Listener, listener)], cast(Movers, Crew())), listener, known.configs
 
 

@@ -185,8 +185,8 @@ SERVES = "ready(); wait()"
 
 
 def test_ready_lines_are_forwarded_and_errors_name_their_broker(start: Start) -> None:
-    tells = 'ready(); os.write(2, b"one\\n\\xff two\\nrest"); os.close(2); wait()'
-    first = start(tells, tells)
+    program = 'ready(); os.write(2, b"one\\n\\xff two\\nrest"); os.close(2); wait()'
+    first = start(program, program)
     first.until_ready(2)
     until(lambda: (first.folder / "err").read_bytes().count(b"rest\n") == 2)
     assert first.end() == 0
@@ -352,8 +352,8 @@ def test_no_child_survives_the_supervisor(start: Start) -> None:
 def test_closed_output_does_not_block_children(start: Start) -> None:
     reading, writing = os.pipe()
     os.close(reading)
-    tells = 'ready(); os.write(2, b"x" * 10_000_000); Path("done").touch(); wait()'
-    first = start(tells, stdout=writing, stderr=writing)
+    program = 'ready(); os.write(2, b"x" * 10_000_000); Path("done").touch(); wait()'
+    first = start(program, stdout=writing, stderr=writing)
     os.close(writing)
     until((first.folder / "done").exists)
     assert first.end() == 0
