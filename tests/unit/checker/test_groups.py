@@ -54,16 +54,18 @@ def test_aborted_record_need_not_be_consumed() -> None:
     assert broken(history) == set()
 
 
-def told(history: Handmade, offset: int, group: str = "g", times: tuple[int, None, int] | None = None) -> None:
+def fetch_committed(
+    history: Handmade, offset: int, group: str = "g", times: tuple[int, None, int] | None = None
+) -> None:
     history.operation(50, Kind.COMMITTED, Committed({"a": offset}), group=group, times=times)
 
 
 def test_committed_offset_that_decreases_is_found() -> None:
     history = Handmade()
     for offset, group in ((1, "g"), (1, "g"), (2, "g"), (0, "h")):
-        told(history, offset, group)
+        fetch_committed(history, offset, group)
     assert broken(history) == set()
-    told(history, 1)
+    fetch_committed(history, 1)
     assert broken(history) == {Anomaly.COMMITTED_BACK}
 
 
@@ -74,7 +76,7 @@ def test_committed_offset_that_decreases_is_found() -> None:
 def test_offset_committed_by_a_transaction_must_be_visible(outcome: Outcome, expected: set[Anomaly]) -> None:
     history = Handmade().send(0, Send("a", 10, 0))
     consumed(history, 0, "g", outcome)
-    told(history, 0)
+    fetch_committed(history, 0)
     assert broken(history) == expected
 
 
@@ -83,11 +85,11 @@ def test_visible_commit_of_a_transaction_must_stay_visible() -> None:
     history = Handmade().send(0, Send("a", 10, 0), Send("a", 11, 1))
     consumed(history, 0, "g")
     for offset in (0, 1):
-        told(history, offset)
+        fetch_committed(history, offset)
     consumed(history, 1, "g")
-    told(history, 1)
+    fetch_committed(history, 1)
     assert broken(history) == {Anomaly.COMMITTED_LATE}
-    told(history, 0)
+    fetch_committed(history, 0)
     assert broken(history) == {Anomaly.COMMITTED_LATE, Anomaly.COMMITTED_BACK}
 
 
@@ -96,9 +98,9 @@ def test_later_transaction_may_commit_a_lower_offset() -> None:
     history = Handmade().send(0, Send("a", 10, 0), Send("a", 11, 1))
     for offset in (0, 1, 0):
         consumed(history, offset, "g")
-    told(history, 1)
+    fetch_committed(history, 1)
     assert broken(history) == {Anomaly.CONSUMED_TWICE, Anomaly.COMMITTED_AGAIN}
-    told(history, 0)
+    fetch_committed(history, 0)
     assert Anomaly.COMMITTED_BACK in broken(history)
 
 
@@ -106,17 +108,17 @@ def test_offset_from_before_a_lower_commit_must_not_reappear() -> None:
     history = Handmade().send(0, *(Send("a", 10 + offset, offset) for offset in range(3)))
     for offset in (1, 0):
         consumed(history, offset, "g")
-        told(history, offset + 1)
+        fetch_committed(history, offset + 1)
     assert broken(history) == {Anomaly.COMMITTED_AGAIN}
     consumed(history, 2, "g")
-    told(history, 1)
+    fetch_committed(history, 1)
     assert broken(history) == {Anomaly.COMMITTED_AGAIN, Anomaly.COMMITTED_LATE}
-    told(history, 0)
+    fetch_committed(history, 0)
     assert Anomaly.COMMITTED_BACK in broken(history)
 
 
 def test_fetch_begun_before_a_commit_may_return_the_earlier_offset() -> None:
     history = Handmade().send(0, Send("a", 10, 0))
     consumed(history, 0, "g")
-    told(history, 0, times=(150, None, 250))  # The transaction ends at 190.
+    fetch_committed(history, 0, times=(150, None, 250))  # The transaction ends at 190.
     assert broken(history) == set()

@@ -53,7 +53,7 @@ def brokers() -> Iterator[dict[int, ScriptedBroker]]:
     with ExitStack() as stack:
         started = {node: stack.enter_context(ScriptedBroker()) for node in (1, 2)}
         for broker in started.values():
-            tells(broker, started, 1, 2, -1)
+            answer_metadata(broker, started, 1, 2, -1)
             broker.on(ListOffsetsRequest, lambda request, version: offsets(request))
         yield started
 
@@ -65,7 +65,7 @@ def cluster(brokers: dict[int, ScriptedBroker]) -> Iterator[Cluster]:
         yield cluster.connect()
 
 
-def tells(broker: ScriptedBroker, members: dict[int, ScriptedBroker], *leaders: int) -> None:
+def answer_metadata(broker: ScriptedBroker, members: dict[int, ScriptedBroker], *leaders: int) -> None:
     def metadata(request: MetadataRequest, version: int) -> MetadataResponse:
         broker.metadata_requests += 1
         parts = [
@@ -74,7 +74,7 @@ def tells(broker: ScriptedBroker, members: dict[int, ScriptedBroker], *leaders: 
             )
             for index, leader in enumerate(leaders)
         ]
-        asked = [] if request.topics is None else [topic.name or "" for topic in request.topics]
+        requested = [] if request.topics is None else [topic.name or "" for topic in request.topics]
         return MetadataResponse(
             brokers=[
                 MetadataResponseBroker(node_id=node, host="127.0.0.1", port=one.port) for node, one in members.items()
@@ -82,7 +82,7 @@ def tells(broker: ScriptedBroker, members: dict[int, ScriptedBroker], *leaders: 
             controller_id=1,
             topics=[
                 MetadataResponseTopic(error_code=0, name=name, topic_id=topic_id(name), partitions=parts)
-                for name in asked
+                for name in requested
             ],
         )
 
@@ -154,7 +154,7 @@ def test_unreachable_broker_of_a_listing_is_reported(brokers: dict[int, Scripted
 def test_metadata_is_requested_from_another_broker_if_outdated(
     brokers: dict[int, ScriptedBroker], cluster: Cluster
 ) -> None:
-    tells(brokers[1], brokers, -1, -1, -1)  # It is cut off from its cluster.
+    answer_metadata(brokers[1], brokers, -1, -1, -1)  # It is cut off from its cluster.
     found = list_offsets(cluster, {T[1]: EARLIEST})
     assert found[T[1]].offset == 11
     assert brokers[2].metadata_requests > 0

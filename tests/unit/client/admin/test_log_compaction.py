@@ -69,7 +69,7 @@ def wins(broker: ScriptedBroker, won: int, refused: dict[int, ErrorCode] | None 
     broker.on(CompactPartitionsRequest, answer)
 
 
-def asked(broker: ScriptedBroker) -> list[int]:
+def requested_partitions(broker: ScriptedBroker) -> list[int]:
     return [index for request in broker.seen for topic in request.topics for index in topic.partitions]
 
 
@@ -77,7 +77,7 @@ def test_each_leader_gets_its_own_partitions(brokers: dict[int, ScriptedBroker],
     wins(brokers[1], 100)
     wins(brokers[2], 200)
     outcomes = compact_partitions(cluster, NAMES, timeout_ms=1_000)
-    assert {number: asked(one) for number, one in brokers.items()} == {1: [0, 2], 2: [1, 3]}
+    assert {number: requested_partitions(one) for number, one in brokers.items()} == {1: [0, 2], 2: [1, 3]}
     found = [one.bytes_after for name in NAMES if isinstance(one := outcomes[name], Compacted)]
     assert found == [100, 200, 100, 200]
 

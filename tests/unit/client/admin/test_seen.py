@@ -30,21 +30,21 @@ class Late(ScriptedBroker):
         self.metadata_requests += 1
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         self.topics = {"t": answer}
-        told = self._metadata(request, version)
+        response = self._metadata(request, version)
         if isinstance(answer, ErrorCode):
-            told.topics = [MetadataResponseTopic(error_code=answer, name="t", partitions=[])]
-        return told
+            response.topics = [MetadataResponseTopic(error_code=answer, name="t", partitions=[])]
+        return response
 
 
-GONE, NO_LEADER = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE
+UNKNOWN, NO_LEADER = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE
 
 
 @pytest.fixture(
     params=[
-        ((GONE, NO_LEADER, 3), 3, True),
+        ((UNKNOWN, NO_LEADER, 3), 3, True),
         ((2, 2, 3), 3, True),
-        ((3, NO_LEADER, GONE), 0, True),
-        ((GONE,), 3, False),
+        ((3, NO_LEADER, UNKNOWN), 0, True),
+        ((UNKNOWN,), 3, False),
         ((3,), 0, False),
         ((ErrorCode.TOPIC_AUTHORIZATION_FAILED, 3), 3, False),
     ],

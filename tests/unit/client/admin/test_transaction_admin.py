@@ -206,8 +206,8 @@ def test_unauthorized_transaction_is_not_reported_as_hanging(broker: ScriptedBro
 def test_unreachable_leader_is_not_retried_forever(broker: ScriptedBroker, cluster: Cluster) -> None:
     remembers(broker, {0: [producer(7)]})
     cluster.learn([T0])
-    with ScriptedBroker() as gone:
-        cluster.metadata.brokers[2] = Broker(2, "127.0.0.1", gone.port)
+    with ScriptedBroker() as stopped:
+        cluster.metadata.brokers[2] = Broker(2, "127.0.0.1", stopped.port)
     moved = replace(cluster.metadata.topics["t"].partitions[0], leader=2)
     cluster.metadata.topics["t"] = replace(cluster.metadata.topics["t"], partitions=(moved,))
     assert len(describe_producers(cluster, [T0])[T0]) == 1

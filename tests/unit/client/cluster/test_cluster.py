@@ -218,9 +218,11 @@ def test_unreachable_advertised_address_is_named() -> None:
         raise HangUp
 
     with ScriptedBroker() as broker:
-        gone = free_port()
+        unused_port = free_port()
         with cluster_of(broker) as cluster:
             cluster.connect()
-            broker.port = gone  # Metadata responses from now on.
-            with pytest.raises(KafkaUnavailable, match=rf"{gone}: connection refused \(the address that broker 1 adv"):
+            broker.port = unused_port  # Metadata responses from now on.
+            with pytest.raises(
+                KafkaUnavailable, match=rf"{unused_port}: connection refused \(the address that broker 1 adv"
+            ):
                 list_offsets(cluster, {T0: LATEST}, timeout_ms=20)

@@ -125,9 +125,9 @@ def test_permanent_error_is_not_retried(broker: ScriptedBroker) -> None:
     coordinator = ScriptedCoordinator(broker)
     coordinator.errors[HeartbeatRequest] = [ErrorCode.GROUP_AUTHORIZATION_FAILED] * 2
     with quick(broker) as cluster:
-        for ask in (Coordinator(cluster, GROUP, "g").call, lambda ask: on_coordinator(cluster, GROUP, "g", ask)):
+        for send in (Coordinator(cluster, GROUP, "g").call, lambda send: on_coordinator(cluster, GROUP, "g", send)):
             with pytest.raises(ErrorAnswer, match="not authorized"):
-                ask(heartbeat)
+                send(heartbeat)
     assert len(coordinator.seen(HeartbeatRequest)) == 2
 
 
@@ -149,25 +149,25 @@ def test_broken_connection_is_reopened(broker: ScriptedBroker) -> None:
 
 def test_each_name_has_its_own_outcome(broker: ScriptedBroker) -> None:
     ScriptedCoordinator(broker)
-    asked: list[list[str]] = []
+    requests: list[list[str]] = []
 
-    def ask(node: int, names: list[str]) -> dict[str, str | ClientError]:
-        asked.append(names)
+    def send(node: int, names: list[str]) -> dict[str, str | ClientError]:
+        requests.append(names)
         outcomes: dict[str, str | ClientError] = {name: f"{name} on {node}" for name in names}
         if "gone" in names:
             outcomes["gone"] = answer_error(ErrorCode.GROUP_ID_NOT_FOUND, "group gone")
-        if len(asked) == 1:
+        if len(requests) == 1:
             outcomes["slow"] = answer_error(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "group slow")
             del outcomes["left out"]
         return outcomes
 
     with quick(broker) as cluster:
-        outcomes = on_coordinators(cluster, GROUP, ["a", "gone", "slow", "left out", "a"], ask)
+        outcomes = on_coordinators(cluster, GROUP, ["a", "gone", "slow", "left out", "a"], send)
     assert list(outcomes) == ["a", "gone", "slow", "left out"]
     assert (outcomes["a"], outcomes["slow"]) == ("a on 1", "slow on 1")
     assert "GROUP_ID_NOT_FOUND" in str(outcomes["gone"])
     assert "UNKNOWN_SERVER_ERROR" in str(outcomes["left out"])
-    assert asked == [["a", "gone", "slow", "left out"], ["slow"]], "only what failed for a while is asked again"
+    assert requests == [["a", "gone", "slow", "left out"], ["slow"]], "only what failed for a while is asked again"
 
 
 def test_unreachable_cluster_is_raised(broker: ScriptedBroker) -> None:

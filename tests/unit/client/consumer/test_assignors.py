@@ -62,8 +62,8 @@ def test_every_partition_goes_to_one_member_that_wants_it(
     assigned = ASSIGNORS[name](subscribers(topics), partitions)
     assert assigned.keys() == topics.keys()
     dealt = [partition for those in assigned.values() for partition in those]
-    wanted: set[str] = set().union(*topics.values()) & partitions.keys()
-    assert sorted(dealt) == sorted((topic, index) for topic in wanted for index in range(partitions[topic]))
+    subscribed: set[str] = set().union(*topics.values()) & partitions.keys()
+    assert sorted(dealt) == sorted((topic, index) for topic in subscribed for index in range(partitions[topic]))
     assert all(partition.topic in topics[member] for member, those in assigned.items() for partition in those)
 
 
