@@ -142,9 +142,9 @@ def wait_for(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         try:
-            with socket.create_connection(("127.0.0.1", port), timeout=5) as asked:
-                asked.sendall(b"srvr")
-                if asked.recv(1 << 16).startswith(b"Zookeeper version"):  # It listens before it serves.
+            with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
+                connection.sendall(b"srvr")
+                if connection.recv(1 << 16).startswith(b"Zookeeper version"):  # It listens before it serves.
                     return
         except OSError:
             assert process.poll() is None, log.read_text()

@@ -121,9 +121,9 @@ def test_several_processes_may_create_the_file_concurrently(path: Path) -> None:
             subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
         )
     time.sleep(0.5)  # Until all have finished their imports; otherwise the race is only less close.
-    said = [process.communicate("go\n", timeout=30)[0].split() for process in processes]
-    assert sorted(int(broker) for broker, _ in said) == [1001, 1002, 1003, 1004]
-    assert len({cluster for _, cluster in said}) == 1
+    outputs = [process.communicate("go\n", timeout=30)[0].split() for process in processes]
+    assert sorted(int(broker) for broker, _ in outputs) == [1001, 1002, 1003, 1004]
+    assert len({cluster for _, cluster in outputs}) == 1
 
 
 def not_a_database(path: Path) -> None:
@@ -242,8 +242,8 @@ def test_acknowledged_changes_survive_a_kill(path: Path) -> None:
         assert first == acknowledged + 1 or first == acknowledged + 2
         time.sleep(delay)
         process.kill()
-        said, _ = process.communicate()
-        acknowledged = max([first, *map(int, said.split()[:-1] if not said.endswith("\n") else said.split())])
+        output, _ = process.communicate()
+        acknowledged = max([first, *map(int, output.split()[:-1] if not output.endswith("\n") else output.split())])
         with SqliteTree(path) as tree:
             found = int(tree.get("/n")[0])
             assert acknowledged <= found <= acknowledged + 1

@@ -484,11 +484,11 @@ def test_deletion_of_ephemeral_nodes_fires_watches(store: Store, tree: Tree, see
 
 
 def test_closing_session_receives_no_watch_events(store: Store, tree: Tree, seen: Seen) -> None:
-    told = store.open()
-    told.create("/e", ephemeral=True)
-    told.exists("/e", seen)
-    told.children("/", seen)
-    told.close()
+    closing = store.open()
+    closing.create("/e", ephemeral=True)
+    closing.exists("/e", seen)
+    closing.children("/", seen)
+    closing.close()
     assert tree.exists("/e") is None
     assert seen.nothing(tree)
 

@@ -200,8 +200,8 @@ def test_producer_id_block_and_cluster_id_are_decoded_and_encoded() -> None:
 def test_elections_and_reassignments_round_trip() -> None:
     partitions = [TopicPartition(FLIGHTS, 0), TopicPartition(FLIGHTS, 7)]
     assert layout.decode_partitions(layout.encode_partitions(partitions)) == partitions
-    wanted = {partitions[0]: (BrokerId(1), BrokerId(2))}
-    assert layout.decode_reassignment(layout.encode_reassignment(wanted)) == wanted
+    reassignment = {partitions[0]: (BrokerId(1), BrokerId(2))}
+    assert layout.decode_reassignment(layout.encode_reassignment(reassignment)) == reassignment
 
 
 # Invalid values.

@@ -42,7 +42,7 @@ def test_chroot_and_its_parents_are_readable_by_everyone() -> None:
         assert len(Acls("/kafka/config", sets_acls=True).of(path) or ()) == 2
 
 
-class Told:
+class EmptyTrust:
     """TLS settings that trust no certificate; failures are described by the error's type."""
 
     def context(self) -> ssl.SSLContext:
@@ -54,16 +54,16 @@ class Told:
 
 def test_tls_handshake_with_a_silent_server_times_out() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        handler = TlsHandler(0.2, Told())
+        handler = TlsHandler(0.2, EmptyTrust())
         with pytest.raises(TimeoutError):
             handler.create_connection(silent.getsockname(), hostname="localhost", timeout=3_600)
     assert handler.failure == "TimeoutError"
 
 
 def test_refused_connection_is_not_a_tls_failure() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as gone:
-        address = gone.getsockname()
-    for handler in (PlainHandler(60), TlsHandler(60, Told())):
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        address = closed.getsockname()
+    for handler in (PlainHandler(60), TlsHandler(60, EmptyTrust())):
         with pytest.raises(ConnectionRefusedError):
             handler.create_connection(address, timeout=3_600)
     assert handler.failure is None
