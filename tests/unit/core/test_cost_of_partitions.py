@@ -59,8 +59,8 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> tuple[Harness, Harness]
 
 
 def fetch(**session: int) -> FetchRequest:
-    wanted = [FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)]
-    topics = [FetchTopic(topic="t", partitions=wanted)]
+    partitions = [FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)]
+    topics = [FetchTopic(topic="t", partitions=partitions)]
     return FetchRequest(max_wait_ms=0, min_bytes=0, topics=topics, forgotten_topics_data=[], **session)
 
 
@@ -97,9 +97,11 @@ def test_request_cost_is_independent_of_partition_count(brokers: tuple[Harness, 
 
 def test_incremental_fetch_cost_is_independent_of_session_size(brokers: tuple[Harness, Harness]) -> None:
     def cost(harness: Harness, others: int) -> int:
-        wanted = [FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1000) for index in range(others)]
+        partitions = [
+            FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1000) for index in range(others)
+        ]
         first = fetch(session_epoch=0)
-        first.topics.append(FetchTopic(topic="others", partitions=wanted))
+        first.topics.append(FetchTopic(topic="others", partitions=partitions))
         session = harness.ask(first, FETCH, FetchResponse).session_id
         assert session
         for epoch in (1, 2):

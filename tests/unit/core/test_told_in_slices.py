@@ -44,7 +44,7 @@ def led(harness: Harness) -> int:
     return sum(1 for one in harness.broker.partitions.values() if one.leading is not None)
 
 
-def told(harness: Harness, telling: Telling) -> Iterator[tuple[Seen, int]]:
+def counts_after_slices(harness: Harness, telling: Telling) -> Iterator[tuple[Seen, int]]:
     """Yield the visible topics and the number of led partitions after each slice."""
     for _ in telling.take_in(harness.broker, harness.now):
         yield seen(harness), led(harness)
@@ -55,8 +55,11 @@ def test_topics_appear_whole_and_one_by_one(harness: Harness) -> None:
     assert isinstance(become.sent.request, BecomeLeaderOrFollower)
     assert isinstance(update.sent.request, UpdateMetadata)
     every = 2 * PARTITIONS
-    assert list(told(harness, become)) == [({}, count) for count in range(1, every + 1)]
-    assert list(told(harness, update)) == [({"a": PARTITIONS}, every), ({"a": PARTITIONS, "b": PARTITIONS}, every)]
+    assert list(counts_after_slices(harness, become)) == [({}, count) for count in range(1, every + 1)]
+    assert list(counts_after_slices(harness, update)) == [
+        ({"a": PARTITIONS}, every),
+        ({"a": PARTITIONS, "b": PARTITIONS}, every),
+    ]
 
 
 def test_files_made_by_a_thread_are_invisible_before_the_update(harness: Harness, tmp_path: Path) -> None:
@@ -64,7 +67,7 @@ def test_files_made_by_a_thread_are_invisible_before_the_update(harness: Harness
     become.make_files(harness.broker, harness.now.wall)
     assert len(list(tmp_path.glob("a-*"))) == PARTITIONS
     assert (seen(harness), led(harness)) == ({}, 0)
-    assert [count for _, count in told(harness, become)] == list(range(1, PARTITIONS + 1))
+    assert [count for _, count in counts_after_slices(harness, become)] == list(range(1, PARTITIONS + 1))
 
 
 def test_deleted_topics_disappear_whole_and_one_by_one(harness: Harness, tmp_path: Path) -> None:
@@ -72,12 +75,12 @@ def test_deleted_topics_disappear_whole_and_one_by_one(harness: Harness, tmp_pat
     update, stop = harness.controller.change({A: None, B: None})
     assert isinstance(stop.sent.request, StopReplicas)
     every = 2 * PARTITIONS
-    views = [one for one, _ in told(harness, update)]
+    views = [one for one, _ in counts_after_slices(harness, update)]
     assert views[:2] == [{"a": PARTITIONS, "b": PARTITIONS}] * 2, "each is looked at first"
     assert views[2:4] == [{"b": PARTITIONS}, {}], "then groups hear of it"
     assert not any(views[4:])
     counts = []
-    for _, count in told(harness, stop):
+    for _, count in counts_after_slices(harness, stop):
         counts.append(count)
         with pytest.raises(Refused) as refused:
             harness.broker.replica(A, 0)
@@ -93,8 +96,8 @@ def test_new_partitions_appear_once_all_are_led(harness: Harness) -> None:
     grown = topic._replace(partitions=topic.partitions * 2)
     become, update = harness.controller.change({A: grown})
     assert {name.partition for name in _named(become)} == set(range(PARTITIONS, 2 * PARTITIONS))
-    assert [one for one, _ in told(harness, become)] == [{"a": PARTITIONS}] * PARTITIONS
-    assert [one for one, _ in told(harness, update)] == [{"a": 2 * PARTITIONS}]
+    assert [one for one, _ in counts_after_slices(harness, become)] == [{"a": PARTITIONS}] * PARTITIONS
+    assert [one for one, _ in counts_after_slices(harness, update)] == [{"a": 2 * PARTITIONS}]
 
 
 def test_coordinators_load_after_all_other_partitions_are_led(tmp_path: Path) -> None:

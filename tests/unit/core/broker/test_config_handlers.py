@@ -28,8 +28,8 @@ def test_replica_may_be_removed_between_slices_of_a_configuration(tmp_path: Path
     next(slices)
     next(slices)
     removed = TopicPartition(TOPIC, 2)
-    asked = StopReplicas({removed: LeaderEpoch(-1)}, deletes)
-    assert whole(broker.replicas.stop(asked, harness.now)) == {}
+    stop = StopReplicas({removed: LeaderEpoch(-1)}, deletes)
+    assert whole(broker.replicas.stop(stop, harness.now)) == {}
     assert removed not in broker.partitions
     for _ in slices:
         pass

@@ -75,8 +75,8 @@ def values(harness: Harness, topic: str = "t") -> list[bytes | None]:
 
 
 def metadata(harness: Harness, topic: str = "t") -> MetadataResponseTopic:
-    asked = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
-    return harness.ask(asked, METADATA, MetadataResponse).topics[0]
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
+    return harness.ask(request, METADATA, MetadataResponse).topics[0]
 
 
 # Topics are created and deleted.
@@ -87,9 +87,9 @@ def test_topic_is_served_after_the_metadata_update(harness: Harness) -> None:
     assert controller.leads("t", is_new=True) == {}
     assert metadata(harness).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "clients have not been told yet"
     controller.tells({"t": 1})
-    told = metadata(harness)
-    assert (told.error_code, told.topic_id) == (ErrorCode.NONE, topic_id("t"))
-    assert [(one.leader_id, one.leader_epoch) for one in told.partitions] == [(US, 0)]
+    topic = metadata(harness)
+    assert (topic.error_code, topic.topic_id) == (ErrorCode.NONE, topic_id("t"))
+    assert [(one.leader_id, one.leader_epoch) for one in topic.partitions] == [(US, 0)]
     assert produced(harness, produce(harness, b"a")) is ErrorCode.NONE
     assert values(harness) == [b"a"]
     check(harness.broker)
@@ -170,9 +170,9 @@ def test_metadata_omits_partitions_without_controller_state(harness: Harness) ->
     """None of the replicas of the omitted partitions has been alive yet."""
     controller = Controlling(harness)
     controller.leads("t", 2, is_new=True)
-    told = {name_of("t", 2): PartitionMetadata(LeaderAndIsr(US, LeaderEpoch(0), (US,)), (US,), ())}
+    partitions = {name_of("t", 2): PartitionMetadata(LeaderAndIsr(US, LeaderEpoch(0), (US,)), (US,), ())}
     us = (harness.broker.view.brokers[US],)
-    assert controller.says(UpdateMetadata(told, {TopicName("t"): topic_id("t")}, us, is_full=False)) == {}
+    assert controller.says(UpdateMetadata(partitions, {TopicName("t"): topic_id("t")}, us, is_full=False)) == {}
     assert [one.partition_index for one in metadata(harness).partitions] == [2]
 
 
@@ -229,16 +229,16 @@ def test_new_follower_fetches_from_the_leader(harness: Harness, controller: Cont
     assert controller.leads("t", leader=OTHER, epoch=1, replicas=both) == {}
     assert produced(harness, produce(harness, b"a")) is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert controller.leads("u", leader=OTHER, replicas=both) == {}
-    ((fetcher, asked),) = harness.broker.fetchers.take_requests()
+    ((fetcher, fetch),) = harness.broker.fetchers.take_requests()
     assert fetcher.leader == OTHER
-    assert isinstance(asked, ReplicaFetch)
-    assert [one.name for one in asked.named] == [name_of("t"), name_of("u")]
+    assert isinstance(fetch, ReplicaFetch)
+    assert [one.name for one in fetch.named] == [name_of("t"), name_of("u")]
     assert controller.leads("t", epoch=2, replicas=both) == {}
-    fetcher.failed(asked, ErrorCode.NETWORK_EXCEPTION, harness.now)
+    fetcher.failed(fetch, ErrorCode.NETWORK_EXCEPTION, harness.now)
     harness.pass_time(60_000)
-    ((_, asked),) = harness.broker.fetchers.take_requests()
-    assert isinstance(asked, ReplicaFetch)
-    assert [one.name for one in asked.named] == [name_of("u")], "what is led here is not fetched any more"
+    ((_, fetch),) = harness.broker.fetchers.take_requests()
+    assert isinstance(fetch, ReplicaFetch)
+    assert [one.name for one in fetch.named] == [name_of("u")], "what is led here is not fetched any more"
 
 
 def test_replica_assigned_elsewhere_is_refused(harness: Harness, controller: Controlling) -> None:
@@ -320,13 +320,13 @@ def test_a_deposed_controller_is_refused(harness: Harness, controller: Controlli
     controller.epoch = 5
     assert controller.leads("t", epoch=1) == {}
     controller.epoch = 4
-    for say in (
+    for send in (
         lambda: controller.leads("t", epoch=2),
         lambda: controller.stops("t"),
         lambda: controller.tells({}, is_full=True),
     ):
         with pytest.raises(Refused, match="STALE_CONTROLLER_EPOCH"):
-            say()
+            send()
     assert harness.broker.leader(TopicName("t"), 0).epoch == 1
     assert "t" in harness.broker.view.topics
 
@@ -352,11 +352,11 @@ def test_late_and_repeated_states_change_nothing(harness: Harness) -> None:
     for seed in range(30):
         random, topic = Random(seed), f"t{seed}"
         controller = Controlling(harness)
-        said = [(index, epoch, random.choice([US, BrokerId(-1)])) for index in range(3) for epoch in range(6)]
-        newest = {index: leader for index, epoch, leader in said if epoch == 5}
-        random.shuffle(said)
+        states = [(index, epoch, random.choice([US, BrokerId(-1)])) for index in range(3) for epoch in range(6)]
+        newest = {index: leader for index, epoch, leader in states if epoch == 5}
+        random.shuffle(states)
         known = dict.fromkeys(range(3), -1)
-        for index, epoch, leader in said + random.choices(said, k=6):
+        for index, epoch, leader in states + random.choices(states, k=6):
             stale = {f"{topic}-{index}": ErrorCode.STALE_CONTROLLER_EPOCH} if epoch <= known[index] else {}
             assert controller.leads(topic, index, leader=leader, epoch=epoch) == stale, seed
             known[index] = max(known[index], epoch)

@@ -36,12 +36,12 @@ def test_each_slice_deletes_segments_of_one_partition(tmp_path: Path) -> None:
     writes = [effect for effect in harness.broker.take_effects() if isinstance(effect, WriteStarts)]
     assert len(writes) == 1, "one write is for all of them"
     assert harness.broker.log_starts.are_moving and harness.broker.is_writing
-    wrote, gone = writes[0].run(), 0
+    wrote, moved = writes[0].run(), 0
     assert (tmp_path / "log-start-offset-checkpoint").read_text().count(" 1\n") == PARTITIONS
     for _ in harness.broker.log_starts.on_starts_written(wrote, later):
-        before, gone = gone, sum(log.start_offset > 0 for log in logs)
-        assert gone - before <= 1
-    assert gone == PARTITIONS
+        before, moved = moved, sum(log.start_offset > 0 for log in logs)
+        assert moved - before <= 1
+    assert moved == PARTITIONS
     assert not harness.broker.log_starts.are_moving
     assert len(list(tmp_path.rglob("*.deleted"))) == 0, "files are a chore"
     harness.keep_house()
@@ -58,11 +58,11 @@ def test_each_slice_cleans_one_compacted_and_deleted_log(tmp_path: Path) -> None
         partition.log.roll(harness.now.wall)
         partition.positions.advance_high_watermark(partition.log.end_offset)
     later = Moment(TimestampMs(harness.now.wall + 1_000_000), harness.now.steady + 1_000_000)
-    asked = 0
+    requested = 0
     for _ in harness.broker.cleaner.schedule_passes(later, harness.broker.partitions):
-        before, asked = asked, sum(map(len, harness.broker.log_starts._asked.values()))
-        assert asked - before <= 1
-    assert asked == PARTITIONS
+        before, requested = requested, sum(map(len, harness.broker.log_starts._asked.values()))
+        assert requested - before <= 1
+    assert requested == PARTITIONS
     harness.settle()
     assert all(partition.log.start_offset == 1 for partition in harness.broker.partitions.values())
 

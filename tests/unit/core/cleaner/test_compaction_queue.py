@@ -59,7 +59,7 @@ def write(harness: Harness, partition: Partition, times: int = 5, *, rolls: bool
     partition.positions.advance_high_watermark(log.end_offset)
 
 
-def asked(harness: Harness, *partitions: Partition) -> list[Compaction]:
+def request_compactions(harness: Harness, *partitions: Partition) -> list[Compaction]:
     compactions = [harness.broker.cleaner.request_compaction(partition) for partition in partitions]
     harness.broker.cleaner.go_on(harness.now)
     return compactions
@@ -73,7 +73,7 @@ def won(compaction: Compaction) -> CompactionResult:
 def test_small_log_is_compacted_without_a_housekeeping_round(harness: Harness) -> None:
     (partition,) = table(harness)
     write(harness, partition)
-    (compaction,) = asked(harness, partition)
+    (compaction,) = request_compactions(harness, partition)
     assert compaction.to == 5 * KEYS, "it begins at once"
     assert synced_to(partition.log) < compaction.to, "and is to be synced first"
     harness.settle()
@@ -84,7 +84,7 @@ def test_small_log_is_compacted_without_a_housekeeping_round(harness: Harness) -
 def test_all_segment_groups_are_compacted_without_a_housekeeping_round(harness: Harness) -> None:
     (partition,) = table(harness)
     write(harness, partition, SEGMENTS, rolls=True)
-    (compaction,) = asked(harness, partition)
+    (compaction,) = request_compactions(harness, partition)
     harness.settle()
     assert won(compaction).removed_records == (SEGMENTS - 1) * KEYS
     assert not partition.log.compaction.is_swapping
@@ -93,11 +93,11 @@ def test_all_segment_groups_are_compacted_without_a_housekeeping_round(harness: 
 def test_request_for_newer_records_is_compacted_immediately_after(harness: Harness) -> None:
     (partition,) = table(harness)
     write(harness, partition)
-    (first,) = asked(harness, partition)
-    (same,) = asked(harness, partition)
+    (first,) = request_compactions(harness, partition)
+    (same,) = request_compactions(harness, partition)
     assert same is first, "nothing was written since"
     write(harness, partition, 1)
-    (second,) = asked(harness, partition)
+    (second,) = request_compactions(harness, partition)
     assert second is not first
     harness.settle()
     assert (won(first).compacted_to, won(second).compacted_to) == (5 * KEYS, 6 * KEYS)
@@ -110,7 +110,7 @@ def test_requested_compaction_follows_the_running_pass(harness: Harness) -> None
     effects = harness.broker.take_effects()
     (step,) = [one for one in effects if isinstance(one, Clean)]
     write(harness, partition, 2)
-    (compaction,) = asked(harness, partition)
+    (compaction,) = request_compactions(harness, partition)
     harness.settle()
     assert compaction.outcome is None, "one pass at a time"
     harness.broker.on_event(step.run(lambda _: None), harness.now)
@@ -123,7 +123,7 @@ def test_each_slice_starts_a_limited_number_of_compactions(harness: Harness) -> 
     partitions = table(harness, 3 * ATTENDED_PER_SLICE)
     for partition in partitions:
         write(harness, partition)
-    compactions = asked(harness, *partitions)
+    compactions = request_compactions(harness, *partitions)
     assert sum(one.to is not None for one in compactions) == ATTENDED_PER_SLICE
     harness.broker.cleaner.go_on(harness.now)
     assert sum(one.to is not None for one in compactions) == 2 * ATTENDED_PER_SLICE
@@ -134,7 +134,7 @@ def test_each_slice_starts_a_limited_number_of_compactions(harness: Harness) -> 
 def test_compaction_of_a_deleted_partition_ends(harness: Harness) -> None:
     (partition,) = table(harness)
     write(harness, partition)
-    (compaction,) = asked(harness, partition)
+    (compaction,) = request_compactions(harness, partition)
     harness.learn(Changed(0, {TopicName("table"): None}))
     harness.settle()
     harness.keep_house()

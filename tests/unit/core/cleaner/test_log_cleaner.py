@@ -193,8 +193,8 @@ def test_damaged_log_is_quarantined_and_others_are_cleaned(tmp_path: Path, caplo
     assert bad.is_online
     (reason,) = harness.broker.cleaner.set_aside.reasons.values()
     assert "checksum" in reason
-    told = [record for record in caplog.records if record.name == "odradek.core.cleaner.log_cleaner"]
-    assert [record.getMessage() for record in told] == [
+    logged = [record for record in caplog.records if record.name == "odradek.core.cleaner.log_cleaner"]
+    assert [record.getMessage() for record in logged] == [
         f"bad-0 is marked as uncleanable and no longer compacted; other logs are not affected: {reason}"
     ]
     assert not list(tmp_path.rglob("*.cleaned"))

@@ -72,13 +72,13 @@ def test_alter_partition_version_depends_on_the_protocol_version(text: str, vers
 
 def test_own_brokers_read_all_inter_broker_requests() -> None:
     newest = protocol(NEWEST)
-    asked = (
+    requests = (
         (FetchRequest, newest.fetch),
         (ListOffsetsRequest, newest.list_offsets),
         (OffsetForLeaderEpochRequest, newest.offset_for_leader_epoch),
         (AlterPartitionRequest, newest.alter_partition),
     )
-    assert all(version in schema_of(message).versions for message, version in asked)
+    assert all(version in schema_of(message).versions for message, version in requests)
 
 
 def test_each_version_includes_its_predecessors() -> None:

@@ -210,10 +210,10 @@ def test_invalid_stored_topic_retention_deletes_nothing(name: str, text: str) ->
     assert topic.flush.ms == 5
     (entry,) = topic.describe([name])
     assert (entry.value, entry.source) == (text, ConfigSource.DYNAMIC_TOPIC_CONFIG)
-    told = told_invalid("seven", {name: text, "flush.ms": "5"}) or ""
-    assert f"topic seven is not valid: Invalid value {text} for configuration {name}: " in told
-    assert f"odradek topic config seven --delete {name}" in told
-    assert "flush.ms" not in told
+    message = told_invalid("seven", {name: text, "flush.ms": "5"}) or ""
+    assert f"topic seven is not valid: Invalid value {text} for configuration {name}: " in message
+    assert f"odradek topic config seven --delete {name}" in message
+    assert "flush.ms" not in message
 
 
 def test_overrides_stored_by_another_release_are_valid() -> None:

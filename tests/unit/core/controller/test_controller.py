@@ -87,8 +87,8 @@ def test_live_brokers_learn_of_a_partition_without_live_replicas() -> None:
     calm(cluster)
     killed(cluster, 1, 2)
     assert leader_epoch_isr(cluster, "flights")[0] == -1
-    told = cluster.members[BrokerId(0)].metadata[TopicPartition(TopicName("flights"), 0)]
-    assert told.state.leader == -1 and set(told.offline) == {1, 2}
+    metadata = cluster.members[BrokerId(0)].metadata[TopicPartition(TopicName("flights"), 0)]
+    assert metadata.state.leader == -1 and set(metadata.offline) == {1, 2}
 
 
 def test_unclean_election_requires_configuration() -> None:
@@ -255,12 +255,12 @@ def test_isr_proposal_with_a_restarted_follower_is_refused() -> None:
     ):
         state = cluster.state("flights", 0)
         assert state is not None
-        wanted = {partition: state._replace(isr=tuple(map(BrokerId, (0, 1, 2))))}
-        ask = AlterPartitions(leader, members[leader], wanted, {partition: known})
-        cluster.controllers[0].tell(ask)
+        proposed = {partition: state._replace(isr=tuple(map(BrokerId, (0, 1, 2))))}
+        query = AlterPartitions(leader, members[leader], proposed, {partition: known})
+        cluster.controllers[0].tell(query)
         calm(cluster)
-        assert ask.answer is not None
-        assert ask.answer[partition].error is error, known
+        assert query.answer is not None
+        assert query.answer[partition].error is error, known
         if error is ErrorCode.NONE:
             assert leader_epoch_isr(cluster, "flights") == (0, 1, (0, 1, 2))
             assert cluster.propose_isr(cluster.members[leader], partition, map(BrokerId, (0, 2)))
@@ -277,15 +277,15 @@ def test_a_broker_epoch_is_exact_for_an_isr_and_not_older_for_a_shutdown() -> No
     stale, unknown = ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_NOT_AVAILABLE
     alters = [AlterPartitions(BrokerId(broker), epoch, {}) for broker in (0, 99) for epoch in epochs]
     stops = [ShutDown(BrokerId(broker), epoch) for broker in (0, 99) for epoch in epochs]
-    for ask in (*alters, *stops):
-        cluster.controllers[0].tell(ask)
+    for query in (*alters, *stops):
+        cluster.controllers[0].tell(query)
         cluster.run(CALM_SECONDS)  # The broker has stopped its replicas for the shutdown, and keeps running here.
-    accepted = [ask.broker_epoch for ask in alters if not ask.error]
+    accepted = [query.broker_epoch for query in alters if not query.error]
     assert accepted == [own]
-    assert {ask.error for ask in alters} == {ErrorCode.NONE, stale}
-    accepted = [ask.broker_epoch for ask in stops if not ask.error]
+    assert {query.error for query in alters} == {ErrorCode.NONE, stale}
+    accepted = [query.broker_epoch for query in stops if not query.error]
     assert accepted == [-1, own, own + 1, 10**15, 2**63 - 1]
-    assert [ask.broker_epoch for ask in stops if ask.error is unknown] == [-1]
+    assert [query.broker_epoch for query in stops if query.error is unknown] == [-1]
 
 
 def test_failed_directory_takes_only_its_replicas_offline() -> None:
@@ -308,8 +308,8 @@ def test_controlled_shutdown_moves_leadership_first() -> None:
     assert left == []
     assert leader_epoch_isr(cluster, "flights", 0) == (1, 1, (1,))
     assert leader_epoch_isr(cluster, "flights", 1) == (1, 1, (1,))
-    told = cluster.members[BrokerId(1)].states[TopicPartition(TopicName("flights"), 0)].state
-    assert told == cluster.state("flights", 0), "who is to lead hears of it before the other has gone (KAFKA-7482)"
+    state = cluster.members[BrokerId(1)].states[TopicPartition(TopicName("flights"), 0)].state
+    assert state == cluster.state("flights", 0), "who is to lead hears of it before the other has gone (KAFKA-7482)"
     killed(cluster, 0)
     left = cluster.shut_down(BrokerId(1))
     assert left == [TopicPartition(TopicName("flights"), index) for index in (0, 1)]

@@ -61,15 +61,15 @@ class World:
         )
         self.calm()
 
-    def asked(self, kind: ElectionType, *partitions: TopicPartition) -> list[ElectionEnd]:
-        ask = self.cluster.elect_leaders(kind, *partitions)
+    def elect(self, kind: ElectionType, *partitions: TopicPartition) -> list[ElectionEnd]:
+        query = self.cluster.elect_leaders(kind, *partitions)
         self.calm()
-        assert ask is not None and ask.answer is not None
-        assert list(ask.answer) == list(partitions)
-        return list(ask.answer.values())
+        assert query is not None and query.answer is not None
+        assert list(query.answer) == list(partitions)
+        return list(query.answer.values())
 
     def errors(self, kind: ElectionType, *partitions: TopicPartition) -> list[ErrorCode]:
-        return [end.error for end in self.asked(kind, *partitions)]
+        return [end.error for end in self.elect(kind, *partitions)]
 
     def state(self, index: int = 0) -> tuple[int, int, tuple[int, ...]]:
         """Return the leader, its epoch and the ISR."""
@@ -89,13 +89,13 @@ def test_a_preferred_replica_leads_when_it_is_in_sync() -> None:
     world = World([0, 1])
     assert world.errors(PREFERRED, name_of(0)) == [ErrorCode.ELECTION_NOT_NEEDED]
     world.kill(0)
-    (end,) = world.asked(PREFERRED, name_of(0))
+    (end,) = world.elect(PREFERRED, name_of(0))
     assert end.error is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
     assert end.text is not None and "flights-0" in end.text
     world.start(0)
     assert world.errors(PREFERRED, name_of(0)) == [ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE], "it is not in the ISR"
     world.in_sync(0, 0, 1)
-    assert world.asked(PREFERRED, name_of(0)) == [ElectionEnd(NONE, None, BrokerId(0), world.state()[1])]
+    assert world.elect(PREFERRED, name_of(0)) == [ElectionEnd(NONE, None, BrokerId(0), world.state()[1])]
     assert world.state() == (0, 2, (0, 1)), "the ISR stays"
 
 
@@ -154,10 +154,10 @@ def test_election_request_to_another_broker_returns_not_controller() -> None:
     world = World([0, 1])
     (controller,) = world.cluster.controllers
     other = next(member for member in world.cluster.alive if member is not controller)
-    ask = ElectLeaders(PREFERRED, [name_of(0)])
-    other.tell(ask)
+    query = ElectLeaders(PREFERRED, [name_of(0)])
+    other.tell(query)
     world.calm()
-    assert (ask.answer, ask.error) == (None, ErrorCode.NOT_CONTROLLER)
+    assert (query.answer, query.error) == (None, ErrorCode.NOT_CONTROLLER)
 
 
 def test_stopping_broker_is_not_elected() -> None:
@@ -165,11 +165,11 @@ def test_stopping_broker_is_not_elected() -> None:
     world.bounce(0)
     world.in_sync(0, 0, 1)
     assert world.cluster.shut_down(BrokerId(0)) == []
-    ask = world.cluster.elect_leaders(PREFERRED, name_of(0))
+    query = world.cluster.elect_leaders(PREFERRED, name_of(0))
     world.cluster.rebalance()
     world.cluster.run(CALM_SECONDS)
-    assert ask is not None and ask.answer is not None
-    assert ask.answer[name_of(0)].error is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+    assert query is not None and query.answer is not None
+    assert query.answer[name_of(0)].error is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
     assert world.leaders(1) == [1]
 
 

@@ -40,18 +40,18 @@ def rebalance(harness: Harness, count: int) -> list[JoinGroupResponse]:
     waiting = [parked(harness.send(joining(), OLD)) for _ in range(count)]
     harness.pass_time(1000)
     harness.pass_time(1000)
-    all_told(harness)
+    wait_until_all_are_answered(harness)
     joined = [harness.decoded(one.then(), OLD, JoinGroupResponse) for one in waiting]
     for one in joined:
         assert isinstance(harness.send(syncing(one), 3), ParkedRequest)
     harness.settle()
     assert group_of(harness).state == "Stable"
-    all_told(harness)
+    wait_until_all_are_answered(harness)
     harness.broker.purgatory.take_completed()
     return joined
 
 
-def all_told(harness: Harness) -> None:
+def wait_until_all_are_answered(harness: Harness) -> None:
     while group_of(harness).telling.left:
         harness.pass_time(1)
 

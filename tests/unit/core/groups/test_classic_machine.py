@@ -31,18 +31,18 @@ DAY_MS = 24 * 3_600_000
 
 
 class Members(RuleBasedStateMachine):
-    told_per_turn = telling.MEMBERS_PER_TURN
+    notified_per_turn = telling.MEMBERS_PER_TURN
 
     def __init__(self) -> None:
         super().__init__()
-        telling.MEMBERS_PER_TURN = self.told_per_turn
+        telling.MEMBERS_PER_TURN = self.notified_per_turn
         self.place = TemporaryDirectory()
         self.world = World(Path(self.place.name))
         self.world.configure({"group.initial.rebalance.delay.ms": "3000", "group.max.size": "3"})
         self.last_generation = 0
 
     def teardown(self) -> None:
-        telling.MEMBERS_PER_TURN = Members.told_per_turn
+        telling.MEMBERS_PER_TURN = Members.notified_per_turn
         self.world.is_stalled = False
         self.world.pass_time(DAY_MS)
         assert not self.world.waiting, "everybody is answered in the end"
@@ -63,33 +63,35 @@ class Members(RuleBasedStateMachine):
 
     # Client requests.
 
-    @rule(who=CLIENTS, version=st.sampled_from([3, 5, 9]), protocols=st.sampled_from(["range", "range,rr", "rr,range"]))
-    def join(self, who: str, version: int, protocols: str) -> None:
-        join(self.world, ["g", who, f"version={version}", f"protocols={protocols}"])
+    @rule(
+        client=CLIENTS, version=st.sampled_from([3, 5, 9]), protocols=st.sampled_from(["range", "range,rr", "rr,range"])
+    )
+    def join(self, client: str, version: int, protocols: str) -> None:
+        join(self.world, ["g", client, f"version={version}", f"protocols={protocols}"])
 
-    @rule(who=st.sampled_from(["s", "s2"]), protocols=st.sampled_from(["range", "rr,range"]))
-    def join_as_instance(self, who: str, protocols: str) -> None:
-        join(self.world, ["g", who, "instance=i", f"protocols={protocols}", "version=9"])
+    @rule(client=st.sampled_from(["s", "s2"]), protocols=st.sampled_from(["range", "rr,range"]))
+    def join_as_instance(self, client: str, protocols: str) -> None:
+        join(self.world, ["g", client, "instance=i", f"protocols={protocols}", "version=9"])
 
-    @rule(who=st.sampled_from([*NAMES, "s", "s2"]))
-    def sync(self, who: str) -> None:
-        sync(self.world, ["g", who, *(f"{name}={name}" for name in [*NAMES, "s", "s2"])])
+    @rule(client=st.sampled_from([*NAMES, "s", "s2"]))
+    def sync(self, client: str) -> None:
+        sync(self.world, ["g", client, *(f"{name}={name}" for name in [*NAMES, "s", "s2"])])
 
-    @rule(who=st.sampled_from([*NAMES, "s", "s2"]))
-    def heartbeat(self, who: str) -> None:
-        heartbeat(self.world, ["g", who])
+    @rule(client=st.sampled_from([*NAMES, "s", "s2"]))
+    def heartbeat(self, client: str) -> None:
+        heartbeat(self.world, ["g", client])
 
-    @rule(who=st.lists(CLIENTS, min_size=1, unique=True))
-    def leave(self, who: list[str]) -> None:
-        leave(self.world, ["g", *who])
+    @rule(clients=st.lists(CLIENTS, min_size=1, unique=True))
+    def leave(self, clients: list[str]) -> None:
+        leave(self.world, ["g", *clients])
 
-    @rule(who=st.sampled_from([*NAMES, "s", "s2"]))
-    def start_anew(self, who: str) -> None:
-        forget(self.world, ["g", who])
+    @rule(client=st.sampled_from([*NAMES, "s", "s2"]))
+    def restart(self, client: str) -> None:
+        forget(self.world, ["g", client])
 
-    @rule(who=CLIENTS)
-    def hang_up(self, who: str) -> None:
-        self.world.hang_up(who)
+    @rule(client=CLIENTS)
+    def hang_up(self, client: str) -> None:
+        self.world.hang_up(client)
 
     # Failures and timeouts.
 
@@ -105,9 +107,9 @@ class Members(RuleBasedStateMachine):
     @rule()
     def crash(self) -> None:
         assert self.group is not None
-        said = said_by(self.shard.log.leading.log)
+        expected = said_by(self.shard.log.leading.log)
         kill(self.world, [])
-        assert kept(self.shard) == said
+        assert kept(self.shard) == expected
         assert self.group is None or self.group.phase in (State.STABLE, State.EMPTY)
         self.last_generation = self.group.generation if self.group else 0
 
@@ -142,15 +144,15 @@ class Members(RuleBasedStateMachine):
         if group.phase in (State.COMPLETING, State.STABLE):
             assert members
             assert all(any(name == group.protocol_name for name, _ in member.protocols) for member in members)
-            told = [member for member in members if member not in group.telling.left]
-            assert all(member.joining is None and not member.is_new for member in told)
+            answered = [member for member in members if member not in group.telling.left]
+            assert all(member.joining is None and not member.is_new for member in answered)
         else:
             assert not group.telling.left, f"who is told belongs to what is over: {group.phase}"
         if group.phase is not State.COMPLETING:
             assert all(member.syncing is None or member in group.telling.left for member in members)
 
     @invariant()
-    def nobody_is_forgotten(self) -> None:
+    def no_member_is_forgotten(self) -> None:
         """Check that the group or the disk write knows each waiting member, and that each member has one timer."""
         group = self.group
         waiting = {one for one in self.world.waiting if not self.world.is_stalled}
@@ -168,15 +170,15 @@ TestMembers = Members.TestCase
 TestMembers.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
 
 
-class MembersToldOneByOne(Members):
+class MembersNotifiedOneByOne(Members):
     """Members of a group of hundreds that are answered in turns, while others join, leave or become ready."""
 
-    told_per_turn = 1
+    notified_per_turn = 1
 
     @rule()
     def all_join(self) -> None:
-        for who in NAMES:
-            join(self.world, ["g", who])
+        for name in NAMES:
+            join(self.world, ["g", name])
 
     @rule()
     def a_moment_passes(self) -> None:
@@ -184,9 +186,9 @@ class MembersToldOneByOne(Members):
 
     @rule()
     def all_sync(self) -> None:
-        for who in NAMES:
-            self.sync(who)
+        for name in NAMES:
+            self.sync(name)
 
 
-TestMembersToldOneByOne = MembersToldOneByOne.TestCase
-TestMembersToldOneByOne.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+TestMembersNotifiedOneByOne = MembersNotifiedOneByOne.TestCase
+TestMembersNotifiedOneByOne.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)

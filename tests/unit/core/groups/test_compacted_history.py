@@ -65,7 +65,7 @@ class History:
 
     def happens(self, line: str) -> None:
         self.story.append(line)
-        self.story += [f"  -> {told}" for told in outcomes(self.world, line)]
+        self.story += [f"  -> {outcome}" for outcome in outcomes(self.world, line)]
 
     def run(self, steps: int) -> None:
         for _ in range(steps):
@@ -80,28 +80,28 @@ class History:
 
     def joins(self, group: str) -> None:
         """Join a classic member, which assigns everything to itself if it leads."""
-        who = self.random.choice(CLASSIC)
-        instance = " instance=i" if who in STATIC else ""
-        self.happens(f"join {group} {who} topics=t session=30s{instance}")
+        name = self.random.choice(CLASSIC)
+        instance = " instance=i" if name in STATIC else ""
+        self.happens(f"join {group} {name} topics=t session=30s{instance}")
         self.shares(group)
 
     def shares(self, group: str) -> None:
-        for who in self.random.sample(CLASSIC, 2):
-            self.happens(f"share {group} {who} {who}=t-{self.random.randrange(4)}")
+        for name in self.random.sample(CLASSIC, 2):
+            self.happens(f"share {group} {name} {name}=t-{self.random.randrange(4)}")
 
     def leaves(self, group: str) -> None:
         self.happens(f"leave {group} {self.random.choice(CLASSIC)}")
 
     def enters(self, group: str) -> None:
         """Join a member of the consumer protocol, which upgrades a classic group."""
-        who = self.random.choice(CONSUMERS)
-        instance = " instance=i" if who in STATIC else ""
+        name = self.random.choice(CONSUMERS)
+        instance = " instance=i" if name in STATIC else ""
         to = self.random.choice(["topics=t", "topics=t,tt", "regex=t+", "regex=tt"])
-        self.happens(f"enter {group} {who} {to}{instance}")
+        self.happens(f"enter {group} {name} {to}{instance}")
 
     def settles(self, group: str) -> None:
-        for who in CONSUMERS:
-            self.happens(f"settle {group} {who}")
+        for name in CONSUMERS:
+            self.happens(f"settle {group} {name}")
 
     def changes(self, group: str) -> None:
         to = self.random.choice(["topics=t regex=", "topics=tt", "regex=t+", "regex="])
@@ -109,8 +109,8 @@ class History:
 
     def quits(self, group: str) -> None:
         """Remove a member; without consumer members a group with classic members is downgraded."""
-        who = self.random.choice(CONSUMERS)
-        self.happens(f"quit {group} {who}{self.random.choice(['', ' for=while']) if who in STATIC else ''}")
+        name = self.random.choice(CONSUMERS)
+        self.happens(f"quit {group} {name}{self.random.choice(['', ' for=while']) if name in STATIC else ''}")
 
     def all_quit(self, group: str) -> None:
         self.happens(f"quit {group} {' '.join(CONSUMERS)}")

@@ -72,7 +72,7 @@ class NewClient(Client):
     def __init__(self, world: World, name: str, instance: str | None) -> None:
         super().__init__(world, name, instance)
         self.epoch = 0
-        self.told: set[int] = set()
+        self.assigned: set[int] = set()
 
     def act(self) -> None:
         if self.is_busy:
@@ -91,24 +91,24 @@ class NewClient(Client):
             topic_partitions=owned,
         )
         self.is_busy = True
-        self.world.send(self.name, request, 1, ConsumerGroupHeartbeatResponse, self._hear)
+        self.world.send(self.name, request, 1, ConsumerGroupHeartbeatResponse, self._on_response)
 
-    def _hear(self, answer: ConsumerGroupHeartbeatResponse) -> None:
+    def _on_response(self, answer: ConsumerGroupHeartbeatResponse) -> None:
         self.is_busy = False
         if answer.error_code in AGAIN:
             return
         if answer.error_code:
-            self.epoch, self.using, self.told = 0, set(), set()
+            self.epoch, self.using, self.assigned = 0, set(), set()
             return
         self.epoch = answer.member_epoch
         if answer.assignment is not None:
             names = self.world.harness.broker.view.names
             assert all(names[Uuid(one.topic_id)] == TOPIC for one in answer.assignment.topic_partitions)
-            self.told = {index for one in answer.assignment.topic_partitions for index in one.partitions}
-            self.using |= self.told
+            self.assigned = {index for one in answer.assignment.topic_partitions for index in one.partitions}
+            self.using |= self.assigned
 
     def obey(self) -> None:
-        self.using &= self.told
+        self.using &= self.assigned
 
     def leave(self) -> None:
         self.using = set()
@@ -269,14 +269,14 @@ class History:
 
     def _stop(self) -> None:
         """Let a client leave or die; the next process of a static member may use the other protocol."""
-        gone = self.clients.pop(self.random.randrange(len(self.clients)))
-        self.world.hang_up(gone.name)
+        stopped = self.clients.pop(self.random.randrange(len(self.clients)))
+        self.world.hang_up(stopped.name)
         if self.random.random() < 0.7:
-            gone.leave()
+            stopped.leave()
             self._settle()
-        if gone.instance is not None and self.random.random() < 0.5:
+        if stopped.instance is not None and self.random.random() < 0.5:
             self.names += 1
-            self.clients.append(self.random.choice(self.kinds)(self.world, f"c{self.names}", gone.instance))
+            self.clients.append(self.random.choice(self.kinds)(self.world, f"c{self.names}", stopped.instance))
 
     def _kill(self) -> None:
         before = self._kept()

@@ -228,13 +228,13 @@ def test_an_administrator_removes_members_of_either_protocol(broker: Consumers) 
     broker.join("s", "t", instance_id="i")
     old = Classic(broker)
     old.join()
-    gone = [
+    removed = [
         MemberIdentity(member_id="n"),
         MemberIdentity(member_id="", group_instance_id="i"),
         MemberIdentity(member_id="", group_instance_id="nobody"),
         MemberIdentity(member_id="x", group_instance_id="i"),
         MemberIdentity(member_id="x"),
     ]
-    answer = broker.ask(LeaveGroupRequest(group_id=GROUP, members=gone), 5, LeaveGroupResponse)
+    answer = broker.ask(LeaveGroupRequest(group_id=GROUP, members=removed), 5, LeaveGroupResponse)
     assert [one.error_code for one in answer.members] == [0, 0, 25, 82, 25]
     assert [member.member_id for member in describe_classic(broker).members] == [old.id]

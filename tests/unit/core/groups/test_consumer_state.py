@@ -192,12 +192,12 @@ def test_member_assignment_may_precede_its_subscription() -> None:
     """In a partly compacted log the subscription record may follow the assignment record."""
     state = GroupState(GROUP)
     current = records.current(GROUP, "a", CurrentAssignment(2, 1))
-    said = records.said(GROUP, "a", ConsumerMemberMetadata(topics=frozenset({"t"})))
+    record = records.said(GROUP, "a", ConsumerMemberMetadata(topics=frozenset({"t"})))
     state.apply(current.key, current.value)
     assert not state.topics()
-    state.apply(said.key, said.value)
+    state.apply(record.key, record.value)
     assert state.subscriptions == {(frozenset({"t"}), ""): 1}
-    state.apply(said.key, None)
+    state.apply(record.key, None)
     assert vars(state) == vars(GroupState(GROUP))
 
 

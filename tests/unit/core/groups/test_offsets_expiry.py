@@ -72,30 +72,30 @@ def test_expired_offsets_are_removed_at_the_next_check(harness: Harness) -> None
 
 
 def test_expiry_checks_some_groups_at_a_time(harness: Harness) -> None:
-    looks = Expiry(harness.configs, at_once=2)
-    list(looks.tick(harness.broker.groups.shards, harness.now))
+    expiry = Expiry(harness.configs, at_once=2)
+    list(expiry.tick(harness.broker.groups.shards, harness.now))
     for name in "abcd":
         GroupOffsets(harness, name).commit({A: 1}, 4, retention_ms=SECOND_MS)
     harness.pass_time(MINUTE_MS)
     left = []
     for _ in range(4):
-        list(looks.tick(harness.broker.groups.shards, harness.now))
+        list(expiry.tick(harness.broker.groups.shards, harness.now))
         left.append(len(groups(harness)))
     assert left == [3, 2, 1, 0]
 
 
 def test_expiry_skips_a_shard_that_was_resigned(harness: Harness) -> None:
-    looks = Expiry(harness.configs, at_once=2)
-    list(looks.tick(harness.broker.groups.shards, harness.now))
+    expiry = Expiry(harness.configs, at_once=2)
+    list(expiry.tick(harness.broker.groups.shards, harness.now))
     for name in "abcd":
         GroupOffsets(harness, name).commit({A: 1}, 4, retention_ms=SECOND_MS)
     harness.pass_time(MINUTE_MS)
-    list(looks.tick(harness.broker.groups.shards, harness.now))
+    list(expiry.tick(harness.broker.groups.shards, harness.now))
     assert len(groups(harness)) == 3
     harness.restart()
     harness.settle()
     for _ in range(4):
-        list(looks.tick(harness.broker.groups.shards, harness.now))
+        list(expiry.tick(harness.broker.groups.shards, harness.now))
     assert len(groups(harness)) == 3, "another coordinator has the shards now"
 
 

@@ -39,19 +39,19 @@ class History:
         for producer in self.producers.values():
             assert producer.begin().error_code == NONE
         self.offset = 0
-        self.told: list[tuple[Place, int | None, object]] = []  # With the producer's transaction: True if it committed.
+        self.changes: list[tuple[Place, int | None, object]] = []  # With the producer; True if it has committed.
         self.open: dict[str, list[int]] = {}  # List positions of pending offsets, by producer.
 
     def commit(self, group: str, name: Name, producer: str) -> None:
         self.offset += 1
         assert self.groups[group].commit({name: self.offset}) == {name: NONE}
-        self.told.append(((group, name), self.offset, True))
+        self.changes.append(((group, name), self.offset, True))
 
     def commit_in(self, group: str, name: Name, producer: str) -> None:
         self.offset += 1
         assert self.groups[group].commit_in(self.producers[producer], {name: self.offset}) == {name: NONE}
-        self.open.setdefault(producer, []).append(len(self.told))
-        self.told.append(((group, name), self.offset, producer))
+        self.open.setdefault(producer, []).append(len(self.changes))
+        self.changes.append(((group, name), self.offset, producer))
 
     def _end(self, producer: str, *, commit: bool) -> None:
         places = self.open.pop(producer, None)
@@ -59,8 +59,8 @@ class History:
             return
         assert self.producers[producer].end(commit=commit) == NONE
         for position in places:
-            place, offset, _ = self.told[position]
-            self.told[position] = (place, offset, commit)
+            place, offset, _ = self.changes[position]
+            self.changes[position] = (place, offset, commit)
 
     def end(self, group: str, name: Name, producer: str) -> None:
         self._end(producer, commit=True)
@@ -71,11 +71,11 @@ class History:
     def forget(self, group: str, name: Name, producer: str) -> None:
         code = self.groups[group].forget(name)
         assert code in ({name: NONE}, ErrorCode.GROUP_ID_NOT_FOUND)
-        self.told.append(((group, name), None, True))
+        self.changes.append(((group, name), None, True))
 
     def delete(self, group: str, name: Name, producer: str) -> None:
         assert self.groups[group].delete() in (NONE, ErrorCode.GROUP_ID_NOT_FOUND)
-        self.told += [((group, one), None, True) for one in NAMES]
+        self.changes += [((group, one), None, True) for one in NAMES]
 
     def restart(self, group: str, name: Name, producer: str) -> None:
         self.harness.restart()
@@ -98,15 +98,15 @@ class History:
                 assert group in groups(self.harness)
 
     def _truth(self, place: Place) -> int | None:
-        counts = (offset for told, offset, state in reversed(self.told) if told == place and state is True)
+        counts = (offset for changed, offset, state in reversed(self.changes) if changed == place and state is True)
         return next(counts, None)
 
     def _is_open(self, place: Place) -> bool:
         """Return whether the offset is pending; a deletion removes pending offsets."""
-        for told, offset, state in reversed(self.told):
-            if told == place and offset is None:
+        for changed, offset, state in reversed(self.changes):
+            if changed == place and offset is None:
                 return False
-            if told == place and not isinstance(state, bool):
+            if changed == place and not isinstance(state, bool):
                 return True
         return False
 

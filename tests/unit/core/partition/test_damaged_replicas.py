@@ -79,7 +79,7 @@ def rounds(led: Led, count: int = 2) -> int:
     return led.harness.broker.replicas.changes - before
 
 
-def tells(led: Led, leader: BrokerId, epoch: int, isr: tuple[BrokerId, ...]) -> None:
+def update_metadata(led: Led, leader: BrokerId, epoch: int, isr: tuple[BrokerId, ...]) -> None:
     """Send UpdateMetadata with an ISR."""
     known = led.harness.broker.view.brokers
     state = LeaderAndIsr(leader, LeaderEpoch(epoch), isr, controller_epoch=led.controller.epoch)
@@ -105,7 +105,7 @@ def test_damaged_leader_is_truncated_after_another_is_elected(
     assert led.produced(waiting)[0] is ErrorCode.KAFKA_STORAGE_ERROR
     assert led.controller.leads("t", replicas=ALL_THREE) == STORAGE_ERROR
     assert rounds(led, 10) == 0, "the controller has not elected another one yet"
-    tells(led, OTHER, 1, (OTHER, THIRD))
+    update_metadata(led, OTHER, 1, (OTHER, THIRD))
     assert rounds(led, 10) == 1
     assert T0 not in led.harness.broker.partitions
     follows(led, 1)
@@ -132,7 +132,7 @@ def test_replica_that_cannot_quarantine_its_damage_stays_offline(led: Led, caplo
     obstacle.mkdir()
     assert rounds(led) == 1
     assert led.controller.leads("t", replicas=ALL_THREE) == STORAGE_ERROR
-    tells(led, OTHER, 1, (OTHER, THIRD))
+    update_metadata(led, OTHER, 1, (OTHER, THIRD))
     assert rounds(led, 200) == 0
     assert not partition_of(led).is_online
     assert Path(log.active.path).read_bytes() == before
@@ -146,12 +146,12 @@ def test_replica_that_cannot_quarantine_its_damage_stays_offline(led: Led, caplo
 
 def test_damaged_follower_is_truncated_after_it_left_the_isr(led: Led) -> None:
     follows(led, 1)
-    tells(led, OTHER, 1, ALL_THREE)
+    update_metadata(led, OTHER, 1, ALL_THREE)
     damage(led, 4)
     assert rounds(led) == 1
     assert led.controller.leads("t", leader=OTHER, epoch=1, replicas=ALL_THREE) == STORAGE_ERROR
     assert rounds(led, 10) == 0
-    tells(led, OTHER, 2, (OTHER, THIRD))
+    update_metadata(led, OTHER, 2, (OTHER, THIRD))
     assert rounds(led, 10) == 1
     follows(led, 2)
     assert partition_of(led).log.end_offset == 4
@@ -162,7 +162,7 @@ def test_last_replica_in_sync_is_not_truncated(led: Led) -> None:
     damage(led, 4)
     assert rounds(led) == 1
     assert led.controller.leads("t", replicas=ALL_THREE) == STORAGE_ERROR
-    tells(led, NO_BROKER, 1, (US,))
+    update_metadata(led, NO_BROKER, 1, (US,))
     assert rounds(led, 10) == 1
     assert led.controller.leads("t", epoch=2, replicas=(US,)) == {}
     assert partition_of(led).log.end_offset == RECORDS

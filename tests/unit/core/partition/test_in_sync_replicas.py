@@ -56,7 +56,7 @@ class Leader:
     def shrink(self) -> LeaderAndIsr | None:
         return self.in_sync.shrink(Offset(self.end), self.now)
 
-    def told(self, new: LeaderAndIsr, replicas: tuple[BrokerId, ...] = REPLICAS) -> bool:
+    def apply_state(self, new: LeaderAndIsr, replicas: tuple[BrokerId, ...] = REPLICAS) -> bool:
         return self.in_sync.apply_leader_and_isr(new, replicas, Offset(self.end), self.now)
 
 
@@ -326,7 +326,7 @@ def test_outdated_proposal_is_pending_until_the_new_state_arrives(error: ErrorCo
     leader, proposal = joining()
     assert not leader.in_sync.altered(proposal, error)
     assert leader.in_sync.pending == proposal
-    assert leader.told(state(LEADER, version=6))
+    assert leader.apply_state(state(LEADER, version=6))
     assert leader.in_sync.pending is None and leader.in_sync.maximal_isr == (LEADER,)
 
 
@@ -352,7 +352,7 @@ def test_retried_proposal_keeps_its_broker_epochs() -> None:
 
 def test_late_response_to_another_proposal_changes_nothing() -> None:
     leader, proposal = joining()
-    leader.told(state(LEADER, version=6))
+    leader.apply_state(state(LEADER, version=6))
     leader.fetch(THIRD, 100)
     other = leader.expand(THIRD)
     for error in ErrorCode:
@@ -367,7 +367,7 @@ def test_repeated_state_leaves_a_proposal_pending() -> None:
     """It may precede the proposal, and the second replica may be elected already."""
     leader, proposal = joining()
     leader.end = 200
-    assert leader.told(state(LEADER))
+    assert leader.apply_state(state(LEADER))
     assert leader.in_sync.pending == proposal
     assert leader.advanced() == 100
 
@@ -375,7 +375,7 @@ def test_repeated_state_leaves_a_proposal_pending() -> None:
 @pytest.mark.parametrize("old", [state(LEADER, THIRD, version=4), state(LEADER, THIRD, version=9, epoch=6)])
 def test_older_state_is_ignored(old: LeaderAndIsr) -> None:
     leader, proposal = joining()
-    assert not leader.told(old)
+    assert not leader.apply_state(old)
     assert leader.in_sync.pending == proposal and leader.in_sync.committed == state(LEADER)
 
 
@@ -383,7 +383,7 @@ def test_high_watermark_ignores_replicas_removed_by_the_controller() -> None:
     leader = Leader(LEADER, SECOND, THIRD)
     leader.fetch(SECOND, 100)
     del leader.eligible[THIRD]
-    leader.told(state(LEADER, SECOND, version=6))
+    leader.apply_state(state(LEADER, SECOND, version=6))
     assert leader.advanced() == 100
 
 
@@ -392,7 +392,7 @@ def test_leader_keeps_follower_state_in_the_next_epoch() -> None:
     leader.fetch(SECOND, 100)
     leader.fetch(THIRD, 100)
     leader.end, leader.now = 150, LAG_MS
-    assert leader.told(state(LEADER, SECOND, version=6, epoch=8))
+    assert leader.apply_state(state(LEADER, SECOND, version=6, epoch=8))
     assert leader.advanced() == 100, "what followers have stays known"
     leader.now += LAG_MS
     assert leader.shrink() is None, "who is in the ISR was caught up when the epoch began"
@@ -406,7 +406,7 @@ def test_leader_that_missed_an_epoch_resets_follower_state() -> None:
     """Another broker may have led in between, and the followers may have truncated to its log."""
     leader = Leader(LEADER, SECOND)
     leader.fetch(SECOND, 50)
-    leader.told(state(LEADER, SECOND, version=7, epoch=9))
+    leader.apply_state(state(LEADER, SECOND, version=7, epoch=9))
     assert leader.advanced() == 0
     leader.fetch(SECOND, 50)
     assert leader.advanced() == 50
@@ -415,7 +415,7 @@ def test_leader_that_missed_an_epoch_resets_follower_state() -> None:
 def test_replicas_are_added_and_removed() -> None:
     leader = Leader(LEADER, SECOND)
     leader.fetch(SECOND, 90)
-    assert leader.told(state(LEADER, SECOND, version=6), (LEADER, SECOND, STRANGER))
+    assert leader.apply_state(state(LEADER, SECOND, version=6), (LEADER, SECOND, STRANGER))
     assert leader.fetch(STRANGER, 80)
     with pytest.raises(Refused):
         leader.fetch(THIRD, 80)

@@ -82,9 +82,9 @@ def test_validation_keeps_the_records() -> None:
     configs = configs_of(compression_type="lz4", cleanup_policy="compact")
     for codec in Codec:
         raw = batch(LARGE, codec)
-        looked = ingress.validate_records(NAME, configs, Batch.checked(bytearray(raw)), NOW)
-        assert looked.codec is Codec.LZ4
-        assert decode(Batch.verified(looked.view)) == decode(Batch.verified(raw))
+        validated = ingress.validate_records(NAME, configs, Batch.checked(bytearray(raw)), NOW)
+        assert validated.codec is Codec.LZ4
+        assert decode(Batch.verified(validated.view)) == decode(Batch.verified(raw))
 
 
 @pytest.mark.parametrize("compression", ["uncompressed", "gzip", "lz4"])
@@ -120,10 +120,10 @@ def test_small_batch_with_large_content_is_validated_on_a_thread(codec: Codec) -
 def test_wrong_maximum_timestamp_is_corrected(codec: Codec) -> None:
     for wrong in (T0 - 9, T0 + 9, T0 + 10**12):  # The last timestamp is out of bounds, and no record has it.
         raw = headed(batch(codec=codec), max_timestamp=wrong)
-        looked = ingress.validate_records(
+        validated = ingress.validate_records(
             NAME, VALIDATED, ingress.checked(partition_of(VALIDATED), bytearray(raw), NOW), NOW
         )
-        assert Batch.verified(looked.view).max_timestamp == T0
+        assert Batch.verified(validated.view).max_timestamp == T0
 
 
 def test_oversized_record_is_refused_if_compressed() -> None:

@@ -18,14 +18,14 @@ def at(steady: int) -> Moment:
     return Moment(TimestampMs(0), steady)
 
 
-class Told:
+class Story:
     """A record of sent notifications and their times; time passes in steps of 100 ms."""
 
     def __init__(self) -> None:
         self.timers = Timers()
         self.now = BEGIN
         self.notifications = IsrNotifications(self.timers, at(self.now))
-        self.told: list[tuple[int, list[TopicPartition]]] = []
+        self.sent: list[tuple[int, list[TopicPartition]]] = []
 
     def change(self, *partitions: TopicPartition) -> None:
         self.notifications.changed(partitions, at(self.now))
@@ -35,45 +35,45 @@ class Told:
             self.now += 100
             self.timers.tick(at(self.now))
             if self.notifications.are_due:
-                self.told.append((self.now - BEGIN, self.notifications.take_changed_partitions(at(self.now))))
+                self.sent.append((self.now - BEGIN, self.notifications.take_changed_partitions(at(self.now))))
 
 
 def test_changes_are_collected_until_a_quiet_period() -> None:
-    story = Told()
+    story = Story()
     story.pass_time(1000)
     story.change(PARTITIONS[0])
     story.pass_time(3000)
     story.change(PARTITIONS[1], PARTITIONS[0])
     story.pass_time(30_000)
-    assert story.told == [(10_000, PARTITIONS[:2])]
+    assert story.sent == [(10_000, PARTITIONS[:2])]
     assert story.timers.next_due() is None, "nobody looks while nothing changes"
 
 
 def test_first_change_after_a_quiet_minute_is_sent_immediately() -> None:
-    story = Told()
+    story = Story()
     story.pass_time(DELAY_MS_MAX + 1000)
     story.change(PARTITIONS[0])
     story.pass_time(CHECK_MS)
-    assert story.told == [(62_500, PARTITIONS[:1])]
+    assert story.sent == [(62_500, PARTITIONS[:1])]
 
 
 def test_permanent_changes_are_sent_every_minute() -> None:
-    story = Told()
+    story = Story()
     for _ in range(150):
         story.change(PARTITIONS[0])
         story.pass_time(1000)
-    assert [when for when, _ in story.told] == [62_500, 125_000]
+    assert [when for when, _ in story.sent] == [62_500, 125_000]
 
 
 def test_failed_notification_is_sent_at_the_next_check() -> None:
-    story = Told()
+    story = Story()
     story.change(PARTITIONS[0])
     story.pass_time(7500)
-    ((when, taken),) = story.told
+    ((when, taken),) = story.sent
     story.change(PARTITIONS[1])
     story.notifications.put_back(taken, at(story.now))
     story.pass_time(CHECK_MS)
-    assert story.told[1:] == [(when + CHECK_MS, PARTITIONS[:2])]
+    assert story.sent[1:] == [(when + CHECK_MS, PARTITIONS[:2])]
 
 
 STEPS = st.lists(
@@ -84,8 +84,8 @@ STEPS = st.lists(
 @given(STEPS)
 def test_notifications_follow_kafkas_rule(steps: list[TopicPartition | int]) -> None:
     """Kafka checks at fixed times, with or without changes."""
-    story, expected = Told(), []
-    now = last_change = last_told = BEGIN
+    story, expected = Story(), []
+    now = last_change = last_sent = BEGIN
     changed: dict[TopicPartition, None] = {}
     for step in steps:
         if isinstance(step, TopicPartition):
@@ -96,9 +96,9 @@ def test_notifications_follow_kafkas_rule(steps: list[TopicPartition | int]) -> 
         story.pass_time(step)
         for _ in range(0, step, 100):
             now += 100
-            is_due = last_change + LINGER_MS < now or last_told + DELAY_MS_MAX < now
+            is_due = last_change + LINGER_MS < now or last_sent + DELAY_MS_MAX < now
             if now % CHECK_MS == 0 and changed and is_due:
                 expected.append((now - BEGIN, list(changed)))
                 changed.clear()
-                last_told = now
-    assert story.told == expected
+                last_sent = now
+    assert story.sent == expected

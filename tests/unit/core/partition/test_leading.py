@@ -62,10 +62,10 @@ def test_lagging_follower_delays_commits_until_its_removal(led: Led) -> None:
     led.time_passes(LAG_MS_MAX - 2000, OTHER)
     assert led.harness.broker.alter_partition.take_proposals() == []
     led.time_passes(4000, OTHER)
-    asked = led.proposed()
-    assert asked.proposal.isr == (US, OTHER)
+    pending = led.proposed()
+    assert pending.proposal.isr == (US, OTHER)
     assert led.is_waiting(waiting), "the controller may elect the third still"
-    led.answers(asked)
+    led.answers(pending)
     assert led.high_watermark == 1
     assert led.leading.in_sync is not None
     assert led.leading.in_sync.committed.isr == (US, OTHER)
@@ -84,12 +84,12 @@ def test_follower_that_caught_up_joins_and_delays_commits(led: Led) -> None:
     led.fetches(THIRD, offset=0)
     assert led.harness.broker.alter_partition.take_proposals() == [], "it is not there yet"
     led.fetches(THIRD)
-    asked = led.proposed()
-    assert set(asked.proposal.isr) == set(ALL_THREE)
+    pending = led.proposed()
+    assert set(pending.proposal.isr) == set(ALL_THREE)
     led.produce(b"b", LEADER)
     led.fetches(OTHER)
     assert led.high_watermark == 1, "the controller may have taken it in"
-    led.answers(asked, ErrorCode.INELIGIBLE_REPLICA)
+    led.answers(pending, ErrorCode.INELIGIBLE_REPLICA)
     led.time_passes(LAG_MS_MAX + 2000, OTHER)
     assert led.high_watermark == 2
 
@@ -98,13 +98,13 @@ def test_failed_proposal_is_retried(led: Led) -> None:
     led.fetches(OTHER, THIRD)
     led.produce()
     led.time_passes(LAG_MS_MAX + 2000, OTHER)
-    asked = led.proposed()
+    pending = led.proposed()
     for error in (ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNKNOWN_SERVER_ERROR):
-        led.answers(asked, error)
+        led.answers(pending, error)
         assert led.harness.broker.alter_partition.take_proposals() == []
         led.harness.pass_time(RETRY_MS)
-        asked = led.proposed()
-    led.answers(asked)
+        pending = led.proposed()
+    led.answers(pending)
     assert led.high_watermark == 1
 
 
@@ -122,8 +122,8 @@ def test_controller_state_replaces_a_pending_proposal(led: Led) -> None:
     led.fetches(OTHER, THIRD)
     waiting = led.produce()
     led.time_passes(LAG_MS_MAX + 2000, OTHER)
-    asked = led.proposed()
-    led.answers(asked, ErrorCode.INVALID_UPDATE_VERSION)
+    pending = led.proposed()
+    led.answers(pending, ErrorCode.INVALID_UPDATE_VERSION)
     assert led.is_waiting(waiting)
     assert led.controller.leads("t", epoch=1, replicas=(US, OTHER)) == {}
     led.fetches(OTHER)

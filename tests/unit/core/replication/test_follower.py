@@ -112,22 +112,22 @@ class Case:
         return self.partition.positions.high_watermark
 
     def fetched(self, what: Fetched) -> bool:
-        asked = self.following.next
-        assert isinstance(asked, Fetch)
-        has_risen = self.following.fetched(asked, what, T0)
+        query = self.following.next
+        assert isinstance(query, Fetch)
+        has_risen = self.following.fetched(query, what, T0)
         if self.partition.is_online:
             check(self.log)
         return has_risen
 
     def epoch_ended(self, what: EpochEnd, error: ErrorCode = ErrorCode.NONE) -> None:
-        asked = self.following.next
-        assert isinstance(asked, OffsetsForLeaderEpoch)
-        self.following.epoch_ended(asked, error, what, T0)
+        query = self.following.next
+        assert isinstance(query, OffsetsForLeaderEpoch)
+        self.following.epoch_ended(query, error, what, T0)
 
     def leader_offsets(self, start: int, end: int, error: ErrorCode = ErrorCode.NONE) -> None:
-        asked = self.following.next
-        assert isinstance(asked, LeaderOffsets)
-        self.following.leader_offsets(asked, error, Offset(start), Offset(end), T0)
+        query = self.following.next
+        assert isinstance(query, LeaderOffsets)
+        self.following.leader_offsets(query, error, Offset(start), Offset(end), T0)
 
 
 def end(epoch: int, offset: int) -> EpochEnd:
@@ -538,21 +538,21 @@ def test_fenced_follower_sends_no_requests() -> None:
 
 def test_repeated_response_is_applied_once() -> None:
     case = Case()
-    asked = case.following.next
-    assert isinstance(asked, Fetch)
+    query = case.following.next
+    assert isinstance(query, Fetch)
     for _ in range(2):
-        case.following.fetched(asked, answer(sent(0, 1, 3)), T0)
+        case.following.fetched(query, answer(sent(0, 1, 3)), T0)
     assert case.log.end_offset == 1
 
 
 def test_response_to_a_former_follower_is_ignored() -> None:
     case = Case()
     before = case.following
-    asked = before.next
-    assert isinstance(asked, Fetch)
+    query = before.next
+    assert isinstance(query, Fetch)
     case.partition.follow(case.partition.info._replace(leader_epoch=LeaderEpoch(EPOCH + 1)))
     assert before.is_over
-    before.fetched(asked, answer(sent(0, 1, 3)), T0)
+    before.fetched(query, answer(sent(0, 1, 3)), T0)
     assert case.log.end_offset == 0
 
 

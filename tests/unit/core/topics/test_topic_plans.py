@@ -90,8 +90,8 @@ def test_new_partitions_are_placed_from_the_first_replica_on() -> None:
         return [one.leader for one in planner().more_partitions(brokers.topics[TopicName("t")], 6, None, brokers)]
 
     assert grown() == [1, 2, 4, 1]
-    for gone, leaders in ((2, [4, 1, 4, 1]), (4, [1, 1, 1, 1])):
-        brokers.brokers = {number: each for number, each in brokers.brokers.items() if number != gone}
+    for removed, leaders in ((2, [4, 1, 4, 1]), (4, [1, 1, 1, 1])):
+        brokers.brokers = {number: each for number, each in brokers.brokers.items() if number != removed}
         assert grown() == leaders
 
 

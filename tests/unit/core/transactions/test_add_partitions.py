@@ -29,7 +29,7 @@ def question(name: str = "p", epoch: int = 0, *, adds: bool = True) -> Question:
     return Question(name, ProducerIdAndEpoch(ProducerId(7), ProducerEpoch(epoch)), adds)
 
 
-def ask(
+def add_partitions(
     elsewhere: CoordinatedElsewhere, about: Question, *partitions: TopicPartition, retries: bool = False
 ) -> Promise[Codes]:
     additions = elsewhere.leader.broker.transactions.additions
@@ -39,8 +39,8 @@ def ask(
 def test_coordinators_without_verification_get_no_request(tmp_path: Path) -> None:
     """Kafka's brokers do not verify with coordinators before 3.5 either."""
     elsewhere = CoordinatedElsewhere(tmp_path, inter_broker_protocol_version="3.4")
-    assert ask(elsewhere, question(adds=False), T0, T1).value == dict.fromkeys((T0, T1), ErrorCode.NONE)
-    assert ask(elsewhere, question(adds=True)).value == {T0: ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    assert add_partitions(elsewhere, question(adds=False), T0, T1).value == dict.fromkeys((T0, T1), ErrorCode.NONE)
+    assert add_partitions(elsewhere, question(adds=True)).value == {T0: ErrorCode.COORDINATOR_NOT_AVAILABLE}
     assert elsewhere.asked() == []
 
 
@@ -48,10 +48,10 @@ def test_coordinators_without_verification_get_no_request(tmp_path: Path) -> Non
 
 
 def test_additions_during_a_request_are_batched_into_the_next(elsewhere: CoordinatedElsewhere) -> None:
-    first = ask(elsewhere, question("a"), T0)
+    first = add_partitions(elsewhere, question("a"), T0)
     effect = elsewhere.asked_alone()
     assert effect.broker == TWO
-    others = [ask(elsewhere, question(name), T0, T1) for name in "bcd"]
+    others = [add_partitions(elsewhere, question(name), T0, T1) for name in "bcd"]
     assert elsewhere.asked() == []
     elsewhere.hears(effect, ErrorCode.NONE)
     assert first.value == {T0: ErrorCode.NONE}
@@ -66,15 +66,15 @@ def test_additions_during_a_request_are_batched_into_the_next(elsewhere: Coordin
 
 
 def test_each_coordinator_gets_its_own_request(elsewhere: CoordinatedElsewhere) -> None:
-    ask(elsewhere, question("a"))
+    add_partitions(elsewhere, question("a"))
     assert elsewhere.asked_alone().broker == TWO
     elsewhere.is_coordinated_by(THREE)
-    ask(elsewhere, question("b"))
+    add_partitions(elsewhere, question("b"))
     assert elsewhere.asked_alone().broker == THREE
 
 
 def test_equal_additions_are_sent_once_and_answered_both(elsewhere: CoordinatedElsewhere) -> None:
-    both = [ask(elsewhere, question(), T0, T1), ask(elsewhere, question(), T1, T2)]
+    both = [add_partitions(elsewhere, question(), T0, T1), add_partitions(elsewhere, question(), T1, T2)]
     effect = elsewhere.asked_alone()
     assert effect.transactions == [(question(), [T0, T1, T2])]
     elsewhere.hears(effect, ErrorCode.NONE)
@@ -82,7 +82,9 @@ def test_equal_additions_are_sent_once_and_answered_both(elsewhere: CoordinatedE
 
 
 def test_response_for_another_epoch_of_the_transaction_is_ignored(elsewhere: CoordinatedElsewhere) -> None:
-    old, verified, new = [ask(elsewhere, one) for one in (question(), question(adds=False), question(epoch=1))]
+    old, verified, new = [
+        add_partitions(elsewhere, one) for one in (question(), question(adds=False), question(epoch=1))
+    ]
     for promise, about in ((old, question()), (verified, question(adds=False)), (new, question(epoch=1))):
         effect = elsewhere.asked_alone()
         assert effect.transactions == [(about, [T0])]
@@ -95,7 +97,7 @@ def test_huge_addition_is_split_and_does_not_delay_others(
 ) -> None:
     monkeypatch.setattr(addition_queue, "PARTITIONS_PER_REQUEST_MAX", 2)
     many = [name_of("t", index) for index in range(5)]
-    huge, small = ask(elsewhere, question("huge"), *many), ask(elsewhere, question("small"))
+    huge, small = add_partitions(elsewhere, question("huge"), *many), add_partitions(elsewhere, question("small"))
     sizes = []
     while effects := elsewhere.asked():
         (effect,) = effects
@@ -111,12 +113,12 @@ def test_full_queue_refuses_additions_with_load_in_progress(
     elsewhere: CoordinatedElsewhere, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(addition_queue, "WAITING_MAX", 3)
-    in_flight = ask(elsewhere, question("a"), T0, T1, T2)
+    in_flight = add_partitions(elsewhere, question("a"), T0, T1, T2)
     effect = elsewhere.asked_alone()
-    waiting = ask(elsewhere, question("b"), T0, T1)
-    refused = ask(elsewhere, question("c"), T0, T1)
+    waiting = add_partitions(elsewhere, question("b"), T0, T1)
+    refused = add_partitions(elsewhere, question("c"), T0, T1)
     assert refused.value == dict.fromkeys((T0, T1), ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-    fits = ask(elsewhere, question("d"), T0)
+    fits = add_partitions(elsewhere, question("d"), T0)
     elsewhere.hears(effect, ErrorCode.NONE)
     elsewhere.hears(elsewhere.asked_alone(), ErrorCode.NONE)
     for promise in (in_flight, waiting, fits):
@@ -127,9 +129,9 @@ def test_full_queue_refuses_additions_with_load_in_progress(
 
 
 def test_second_completion_of_a_request_does_nothing(elsewhere: CoordinatedElsewhere) -> None:
-    first = ask(elsewhere, question())
+    first = add_partitions(elsewhere, question())
     effect = elsewhere.asked_alone()
-    second = ask(elsewhere, question())
+    second = add_partitions(elsewhere, question())
     elsewhere.hears(effect, LOST)
     assert first.value == {T0: ErrorCode.NETWORK_EXCEPTION}
     elsewhere.hears(effect, ErrorCode.NONE)
@@ -152,7 +154,7 @@ def test_second_completion_of_a_request_does_nothing(elsewhere: CoordinatedElsew
 def test_failed_request_returns_the_error_code_of_apache_kafka(
     elsewhere: CoordinatedElsewhere, refused: ErrorCode, adds: bool, told: ErrorCode
 ) -> None:
-    promise = ask(elsewhere, question(adds=adds))
+    promise = add_partitions(elsewhere, question(adds=adds))
     elsewhere.hears(elsewhere.asked_alone(), Refused(refused, "why"))
     assert promise.value == {T0: told}
 
@@ -162,7 +164,7 @@ def test_each_change_of_a_coordinators_failure_is_logged_once(
 ) -> None:
     denied = Refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "no right")
     for outcome in (LOST, denied, denied, ErrorCode.NONE, denied):
-        ask(elsewhere, question())
+        add_partitions(elsewhere, question())
         elsewhere.hears(elsewhere.asked_alone(), outcome)
     levels = [one.levelno for one in caplog.records if "AddPartitionsToTxn request to broker" in one.message]
     assert levels == [logging.WARNING, logging.ERROR, logging.ERROR]
@@ -174,14 +176,14 @@ def test_each_change_of_a_coordinators_failure_is_logged_once(
 @pytest.mark.parametrize("leader", [NO_BROKER, THREE])
 def test_missing_coordinator_is_reported_immediately(elsewhere: CoordinatedElsewhere, leader: int) -> None:
     elsewhere.is_coordinated_by(THREE if leader == THREE else NO_BROKER, alive=(US, TWO))
-    assert ask(elsewhere, question()).value == {T0: ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    assert add_partitions(elsewhere, question()).value == {T0: ErrorCode.COORDINATOR_NOT_AVAILABLE}
     assert elsewhere.asked() == []
 
 
 def test_additions_queued_for_a_dead_broker_are_refused(elsewhere: CoordinatedElsewhere) -> None:
-    sent = ask(elsewhere, question())
+    sent = add_partitions(elsewhere, question())
     in_flight = elsewhere.asked_alone()
-    waiting = ask(elsewhere, question("b"))
+    waiting = add_partitions(elsewhere, question("b"))
     elsewhere.is_coordinated_by(THREE, alive=(US, THREE))
     elsewhere.passes(1000)
     assert waiting.value == {T0: ErrorCode.COORDINATOR_NOT_AVAILABLE}
@@ -191,9 +193,9 @@ def test_additions_queued_for_a_dead_broker_are_refused(elsewhere: CoordinatedEl
 
 
 def test_additions_queued_too_long_are_refused_and_not_sent(elsewhere: CoordinatedElsewhere) -> None:
-    ask(elsewhere, question())
+    add_partitions(elsewhere, question())
     in_flight = elsewhere.asked_alone()
-    waiting = ask(elsewhere, question("b"))
+    waiting = add_partitions(elsewhere, question("b"))
     for _ in range(31):
         elsewhere.passes(1000)
     assert waiting.value == {T0: ErrorCode.NETWORK_EXCEPTION}
@@ -205,7 +207,7 @@ def test_refused_addition_with_a_part_in_flight_completes_once(
     elsewhere: CoordinatedElsewhere, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(addition_queue, "PARTITIONS_PER_REQUEST_MAX", 1)
-    promise = ask(elsewhere, question(), T0, T1)
+    promise = add_partitions(elsewhere, question(), T0, T1)
     in_flight = elsewhere.asked_alone()
     elsewhere.is_coordinated_by(THREE, alive=(US, THREE))
     elsewhere.passes(1000)
@@ -215,20 +217,20 @@ def test_refused_addition_with_a_part_in_flight_completes_once(
 
 
 def test_addition_is_retried_while_the_previous_transaction_ends(elsewhere: CoordinatedElsewhere) -> None:
-    promise = ask(elsewhere, question(), T0, T1, retries=True)
-    asked = 0
+    promise = add_partitions(elsewhere, question(), T0, T1, retries=True)
+    sent = 0
     while promise.value is None:
         for effect in elsewhere.asked():
-            asked += 1
+            sent += 1
             assert names(effect) == [T0, T1]
             elsewhere.hears(effect, {("p", T0): ErrorCode.CONCURRENT_TRANSACTIONS, ("p", T1): ErrorCode.NONE})
         elsewhere.passes(5)
-    assert asked == 6, "now, and each 20 ms until 100"
+    assert sent == 6, "now, and each 20 ms until 100"
     assert promise.value[T0] is ErrorCode.CONCURRENT_TRANSACTIONS
 
 
 def test_retry_is_sent_to_the_current_coordinator(elsewhere: CoordinatedElsewhere) -> None:
-    promise = ask(elsewhere, question(), retries=True)
+    promise = add_partitions(elsewhere, question(), retries=True)
     elsewhere.hears(elsewhere.asked_alone(), ErrorCode.CONCURRENT_TRANSACTIONS)
     elsewhere.is_coordinated_by(THREE)
     elsewhere.passes(20)
@@ -239,6 +241,6 @@ def test_retry_is_sent_to_the_current_coordinator(elsewhere: CoordinatedElsewher
 
 
 def test_verification_without_addition_is_not_retried(elsewhere: CoordinatedElsewhere) -> None:
-    promise = ask(elsewhere, question(adds=False))
+    promise = add_partitions(elsewhere, question(adds=False))
     elsewhere.hears(elsewhere.asked_alone(), ErrorCode.CONCURRENT_TRANSACTIONS)
     assert promise.value == {T0: ErrorCode.CONCURRENT_TRANSACTIONS}

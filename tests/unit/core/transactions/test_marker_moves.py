@@ -77,8 +77,8 @@ def test_partition_moved_to_another_broker_is_marked_there(elsewhere: Elsewhere)
 
 
 def delete(elsewhere: Elsewhere, topic: str, partitions: int) -> None:
-    told = PartitionMetadata(LeaderAndIsr(LEADER_DURING_DELETE, LeaderEpoch(0), (), controller_epoch=1), (TWO,), ())
-    states = {name_of(topic, index): told for index in range(partitions)}
+    metadata = PartitionMetadata(LeaderAndIsr(LEADER_DURING_DELETE, LeaderEpoch(0), (), controller_epoch=1), (TWO,), ())
+    states = {name_of(topic, index): metadata for index in range(partitions)}
     brokers = tuple(elsewhere.harness.broker.view.brokers.values())
     assert elsewhere.controller.says(UpdateMetadata(states, {}, brokers, False)) == {}
 

@@ -25,8 +25,8 @@ from support.kept import committed_offsets, pending
 from support.logs import T0
 
 EPOCH = ProducerEpoch(0)
-NOBODY = -1
-GROUPS, TOPICS, PARTITIONS, PRODUCERS = ("g", "h"), ("t", "u"), (0, 1), (NOBODY, 1, 2)
+NO_PRODUCER = -1
+GROUPS, TOPICS, PARTITIONS, PRODUCERS = ("g", "h"), ("t", "u"), (0, 1), (NO_PRODUCER, 1, 2)
 PLACES = [(group, topic, partition) for group in GROUPS for topic in TOPICS for partition in PARTITIONS]
 
 
@@ -35,7 +35,7 @@ class Record(NamedTuple):
 
     place: GroupTopicPartition
     offset: int | None
-    producer: int = NOBODY
+    producer: int = NO_PRODUCER
 
 
 class End(NamedTuple):
@@ -49,7 +49,7 @@ Log = Sequence[Record | End]
 
 places = st.sampled_from(PLACES)
 records = st.builds(Record, places, st.integers(0, 1 << 40), st.sampled_from(PRODUCERS))
-tombstones = st.builds(Record, places, st.none(), st.just(NOBODY))
+tombstones = st.builds(Record, places, st.none(), st.just(NO_PRODUCER))
 ends = st.builds(End, st.sampled_from([1, 2]), st.booleans())
 logs = st.lists(st.one_of(records, records, tombstones, ends), max_size=60)
 
@@ -161,13 +161,13 @@ def test_tombstones_delete_the_offsets_of_a_group_or_topic(log: Log, group: str,
     for places in (offsets.places_of_group(group), *offsets.places_of_topics(names)):
         for tombstone in tombstones_of(places):
             assert isinstance(tombstone.key, OffsetCommitKey) and tombstone.value is None
-            offsets.replay(tombstone.key, None, NOBODY)
+            offsets.replay(tombstone.key, None, NO_PRODUCER)
     for producer in (1, 2):
         offsets.end_transaction(producer, is_commit=True)
-    gone = {place for place in PLACES if place[0] == group or place[1] in topics}
-    assert held(offsets).keys().isdisjoint(gone)
+    deleted = {place for place in PLACES if place[0] == group or place[1] in topics}
+    assert held(offsets).keys().isdisjoint(deleted)
     assert not any(map(offsets.has_pending_of, GROUPS))
-    left = {place: offset for place, offset in before.items() if place not in gone}
+    left = {place: offset for place, offset in before.items() if place not in deleted}
     assert held(offsets).items() >= {(p, o) for p, o in left.items() if not any(_is_txn_of(log, p))}
 
 
@@ -194,7 +194,7 @@ def test_values_shared_by_many_offsets_are_stored_once() -> None:
         assert isinstance(decoded, OffsetCommitKey) and data is not None
         kept = decode_value(decoded, data)
         assert isinstance(kept, OffsetCommitValue)
-        offsets.replay(decoded, kept, NOBODY)
+        offsets.replay(decoded, kept, NO_PRODUCER)
     first, *others = offsets.of_group("g")["t"].values()
     for other in others:
         assert other.metadata is first.metadata
