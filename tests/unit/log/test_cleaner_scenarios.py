@@ -449,9 +449,9 @@ def test_lookups_by_time_are_right_after_compaction() -> None:
     compact(log, T0)
     seen = committed(log)
     for one in (log, reopened(disk, log), without_indexes(disk, log)):
-        for wanted in range(T0 - 5, T0 + 1_000, 7):
-            expected = next(((kept.timestamp, kept.offset) for kept in seen if kept.timestamp >= wanted), None)
-            found = lookup_timestamp(one, TimestampMs(wanted))
+        for timestamp in range(T0 - 5, T0 + 1_000, 7):
+            expected = next(((kept.timestamp, kept.offset) for kept in seen if kept.timestamp >= timestamp), None)
+            found = lookup_timestamp(one, TimestampMs(timestamp))
             assert (found and (found.timestamp, found.offset)) == expected
         greatest = lookup_timestamp(one, None)
         assert greatest is not None

@@ -261,7 +261,7 @@ def fail_one(operation: Callable[[World], None], number: int, error: int) -> Non
     world = begun_again(world)
     later_rounds(world)
     assert everything(world.directory) == after
-    once_more(world, operation, gives_up=bool(number % 2))
+    once_more(world, operation, deletes_topic=bool(number % 2))
     go_on(world, everything(world.directory))
     check_leftovers(world)
     check_same_after_restart(world)
@@ -310,12 +310,12 @@ def later_rounds(world: World) -> None:
         reap(world, TimestampMs(now))
 
 
-def once_more(world: World, operation: Callable[[World], None], *, gives_up: bool) -> None:
+def once_more(world: World, operation: Callable[[World], None], *, deletes_topic: bool) -> None:
     """Request a log again that could not be created, or delete its topic in between."""
     name = {make: NEW, delete_and_make_again: T}.get(operation)
     if name is None or name in world.directory.logs:
         return
-    if gives_up and world.directory.has(name):
+    if deletes_topic and world.directory.has(name):
         world.directory.delete(name, T0)
         later_rounds(world)
     else:
@@ -383,7 +383,7 @@ def test_operation_survives_a_disk_that_fails_for_a_while(operation: Callable[[W
         check_restarts(world, operation, before, after)
         world = begun_again(world)
         later_rounds(world)
-        once_more(world, operation, gives_up=bool(number % 2))
+        once_more(world, operation, deletes_topic=bool(number % 2))
         go_on(world, everything(world.directory))
         check_leftovers(world)
         check_same_after_restart(world)

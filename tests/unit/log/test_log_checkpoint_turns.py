@@ -62,12 +62,12 @@ def test_checkpoints_take_turns(tmp_path: Path) -> None:
 
 
 def test_a_clock_set_back_does_not_keep_files_longer(tmp_path: Path) -> None:
-    reaper, gone = Reaper(RealDisk()), tmp_path / "gone"
-    gone.touch()
-    reaper.add_file(str(gone), TimestampMs(NOW + 1000))
+    reaper, path = Reaper(RealDisk()), tmp_path / "gone"
+    path.touch()
+    reaper.add_file(str(path), TimestampMs(NOW + 1000))
     assert reaper.reap(NOW) == 0
     hour_ms = 3_600_000
     assert reaper.reap(TimestampMs(NOW - hour_ms)) == 0
     assert reaper.reap(TimestampMs(NOW - hour_ms + 999)) == 0
     assert reaper.reap(TimestampMs(NOW - hour_ms + 1000)) == 1
-    assert not gone.exists()
+    assert not path.exists()

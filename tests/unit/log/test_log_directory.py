@@ -169,8 +169,8 @@ def test_deleted_log_is_renamed_and_removed_later() -> None:
     piece = log.read(Offset(0), 100, Offset(1))
     directory.delete(long, T0)
     assert long not in directory.logs
-    (gone,) = (name for name in names(disk) if name.endswith("-delete"))
-    assert len(gone) <= 255
+    (renamed,) = (name for name in names(disk) if name.endswith("-delete"))
+    assert len(renamed) <= 255
     assert directory.begin_reap(TimestampMs(T0 + CONFIG.file_delete_delay_ms - 1)) is None
     reap = directory.begin_reap(TimestampMs(T0 + CONFIG.file_delete_delay_ms))
     assert reap is not None

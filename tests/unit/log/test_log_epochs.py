@@ -64,8 +64,8 @@ def test_end_offset_of_an_epoch(asked: int, expected: tuple[int, int]) -> None:
 
 
 def test_empty_cache_returns_undefined() -> None:
-    for asked in (-2, -1, 0):
-        assert epochs().end_offset_for(LeaderEpoch(asked), Offset(9)) == (-1, -1)
+    for epoch in (-2, -1, 0):
+        assert epochs().end_offset_for(LeaderEpoch(epoch), Offset(9)) == (-1, -1)
     assert epochs().earliest == epochs().latest == -1
 
 

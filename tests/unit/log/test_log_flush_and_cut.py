@@ -332,14 +332,14 @@ def test_lowered_recovery_point_is_reported_before_the_truncation() -> None:
     for _ in range(3):
         put(log, b"a", b"b")
     flush_now(log)
-    told: list[tuple[int, int]] = []
-    log.on_recovery_point_lowered = lambda offset: told.append((offset, log.segments[-1].size))
+    reported: list[tuple[int, int]] = []
+    log.on_recovery_point_lowered = lambda offset: reported.append((offset, log.segments[-1].size))
     size = log.size
     truncate_to(log, Offset(3), T0)
-    assert told == [(2, size)]
+    assert reported == [(2, size)]
     put(log, b"c", epoch=1)
     truncate_to(log, Offset(2), T0)
-    assert told == [(2, size)], "not below the recovery point"
+    assert reported == [(2, size)], "not below the recovery point"
 
 
 # ---------------------------------------------------------------- retention

@@ -129,12 +129,12 @@ def test_timestamp_lookups_match_kafka(data: Path) -> None:
     directory = open_directory(data)
     for name, log in directory.logs.items():
         records = EXPECTED[name.topic]
-        for wanted in {record.timestamp + delta for record in records for delta in (-1, 0, 1)}:
-            found = lookup_timestamp(log, TimestampMs(wanted))
+        for timestamp in {record.timestamp + delta for record in records for delta in (-1, 0, 1)}:
+            found = lookup_timestamp(log, TimestampMs(timestamp))
             if name.topic == "control":  # Markers have timestamps too, and are not in the list of records.
                 assert found is not None
                 continue
-            first = next((r for r in records if r.timestamp >= wanted), None)
+            first = next((r for r in records if r.timestamp >= timestamp), None)
             assert (found[:2] if found else None) == ((first.timestamp, first.offset) if first else None)
     directory.close(NOW)
 

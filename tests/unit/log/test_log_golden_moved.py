@@ -89,8 +89,8 @@ def test_every_offset_is_read_from_its_next_record(tmp_path: Path, version: str)
     for topic in (*COMPACTED, "segments", "cut"):
         log, records = log_of(directory, topic), found.records[f"{topic}-0"]
         for offset in range(log.start_offset, records[-1][0] + 1):
-            wanted = next(record for record in records if record[0] >= offset)
-            assert next(records_from(log, Offset(offset))) == wanted
+            expected = next(record for record in records if record[0] >= offset)
+            assert next(records_from(log, Offset(offset))) == expected
     directory.close(NOW)
 
 
@@ -99,10 +99,10 @@ def test_timestamp_lookups_match_kafka(tmp_path: Path, version: str) -> None:
     directory, found = opened(unpack(version, tmp_path)), found_in(version)
     for topic in ("segments", "cut", "every.codec", "stamped"):
         log, records = log_of(directory, topic), found.records[f"{topic}-0"]
-        for wanted in {record[2] + delta for record in records for delta in (-1, 0, 1)}:
-            first = next((record for record in records if record[2] >= wanted), None)
-            told = lookup_timestamp(log, TimestampMs(wanted))
-            assert (told[:2] if told else None) == ((first[2], first[0]) if first else None)
+        for timestamp in {record[2] + delta for record in records for delta in (-1, 0, 1)}:
+            first = next((record for record in records if record[2] >= timestamp), None)
+            entry = lookup_timestamp(log, TimestampMs(timestamp))
+            assert (entry[:2] if entry else None) == ((first[2], first[0]) if first else None)
     directory.close(NOW)
 
 
@@ -123,8 +123,8 @@ def test_producers_and_transactions_match_kafkas(tmp_path: Path, version: str, h
     assert (numbered.last_sequence, numbered.epoch, numbered.first_offset) == (59, 0, -1)
     log = log_of(directory, "transactions")
     assert sorted(one.first_offset for one in log.producers) == [-1, 12]
-    (told,) = log.aborted(Offset(0), log.read(Offset(0), 150, log.end_offset), log.end_offset)
-    assert (told.first_offset, told.last_offset) == (0, 1)
+    (aborted,) = log.aborted(Offset(0), log.read(Offset(0), 150, log.end_offset), log.end_offset)
+    assert (aborted.first_offset, aborted.last_offset) == (0, 1)
     directory.close(NOW)
 
 

@@ -138,11 +138,11 @@ def test_lookup_finds_the_first_record_whatever_is_known(seed: int) -> None:
     log = reopened(disk, log, cleanly=draw.random() < 0.7)
     advance_start(log, Offset(draw.randrange(len(times))))
     for _ in range(60):
-        wanted = TimestampMs(T0 + draw.randrange(-10, 900))
+        timestamp = TimestampMs(T0 + draw.randrange(-10, 900))
         end = Offset(draw.randrange(log.start_offset, log.end_offset + 1))
         inside = [(offset, time) for offset, time in enumerate(times) if log.start_offset <= offset < end]
-        first = next((offset for offset, time in inside if time >= wanted), None)
-        assert searched(log, wanted, end) == first
+        first = next((offset for offset, time in inside if time >= timestamp), None)
+        assert searched(log, timestamp, end) == first
         largest = max(inside, key=lambda one: (one[1], -one[0]), default=(0, NO_TIMESTAMP))
         assert searched(log, None, end) == (largest[0] if largest[1] >= 0 else None)
 

@@ -40,22 +40,22 @@ def test_index_agrees_with_scan(data: st.DataObject, size: int) -> None:
     entries = [(BASE + 3 + number * step, 100 + number * stride * 10) for number in range(size)]
     index = offset_index(SimDisk(), entries, written=data.draw(st.integers(0, size)))
     for _ in range(8):
-        wanted = data.draw(st.integers(BASE, BASE + size * step + 10))
-        assert index.at_or_before(Offset(wanted))[1] == max((p for o, p in entries if o <= wanted), default=0)
+        offset = data.draw(st.integers(BASE, BASE + size * step + 10))
+        assert index.at_or_before(Offset(offset))[1] == max((p for o, p in entries if o <= offset), default=0)
         position = data.draw(st.integers(0, 200 + size * stride * 10))
         assert index.border_at_or_below(position) == max((p for _, p in entries if p <= position), default=0)
 
 
 @settings(deadline=None, max_examples=60)
 @given(st.lists(st.integers(0, 10**9), unique=True, max_size=400).map(sorted), st.integers(0, 10**9))
-def test_time_index_agrees_with_scan(timestamps: list[int], wanted: int) -> None:
+def test_time_index_agrees_with_scan(timestamps: list[int], target: int) -> None:
     disk = SimDisk()
     index = TimeIndex(disk, "/t", BASE, 0)
     index.clear()
     for number, timestamp in enumerate(timestamps):
         index.maybe_add(TimestampMs(timestamp), Offset(BASE + number * 2))
-    before = bisect_right(timestamps, wanted - 1)
-    assert index.entry_before(TimestampMs(wanted))[1] == (BASE + (before - 1) * 2 if before else BASE)
+    before = bisect_right(timestamps, target - 1)
+    assert index.entry_before(TimestampMs(target))[1] == (BASE + (before - 1) * 2 if before else BASE)
     if timestamps:
         assert index.last_entry() == (timestamps[-1], BASE + (len(timestamps) - 1) * 2)
 

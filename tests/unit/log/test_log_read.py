@@ -279,8 +279,8 @@ def test_lookup_finds_the_first_record_at_or_after_a_timestamp() -> None:
     for state in (log, reopened(log, disk)):
         for number in range(0, 800, 13):
             base = number + number // 2
-            for wanted in (T0 + number * 10, T0 + number * 10 - 8):
-                found = lookup_timestamp(state, TimestampMs(wanted))
+            for timestamp in (T0 + number * 10, T0 + number * 10 - 8):
+                found = lookup_timestamp(state, TimestampMs(timestamp))
                 assert found is not None
                 assert (found.timestamp, found.offset, found.leader_epoch) == (T0 + number * 10, base, 0)
         assert lookup_timestamp(state, TimestampMs(T0 + 8000)) is None
@@ -291,8 +291,8 @@ def test_timestamps_need_not_ascend() -> None:
     for at in (50, 10, 90, 20, 90):
         put(log, b"x", at=T0 + at)
     times = {0: 0, 10: 0, 50: 0, 51: 2, 90: 2}
-    for wanted, offset in times.items():
-        found = lookup_timestamp(log, TimestampMs(T0 + wanted))
+    for timestamp, offset in times.items():
+        found = lookup_timestamp(log, TimestampMs(T0 + timestamp))
         assert found is not None
         assert found.offset == offset
     newest = lookup_timestamp(log, None)
@@ -348,9 +348,9 @@ def test_lookup_refuses_records_beyond_the_decompressed_limit(codec: Codec) -> N
     if codec is Codec.NONE:
         assert lookup_timestamp(log, TimestampMs(T0 + 5)) == before
         return
-    for wanted in (TimestampMs(T0 + 5), None):
+    for timestamp in (TimestampMs(T0 + 5), None):
         with pytest.raises(Refused, match="a record decompresses to more than") as refused:
-            lookup_timestamp(log, wanted)
+            lookup_timestamp(log, timestamp)
         assert refused.value.code is ErrorCode.INVALID_RECORD
 
 

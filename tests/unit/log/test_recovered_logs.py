@@ -78,8 +78,8 @@ def test_outdated_checkpoints_lose_nothing(point: int, start: int) -> None:
     assert log.recovery_point == min(point, BATCHES), "it passes no end, and moves with a sync, not with a scan"
     assert (log.start_offset, log.end_offset) == (start, BATCHES)
     assert [one for one in offsets(log) if one >= start] == list(range(start, BATCHES))
-    told = [problem for problem in directory.problems if "is below the recovery point" in problem]
-    assert bool(told) == (point > BATCHES)
+    reported = [problem for problem in directory.problems if "is below the recovery point" in problem]
+    assert bool(reported) == (point > BATCHES)
     flush_now(log)
     assert log.recovery_point == BATCHES
     directory.close(T0)

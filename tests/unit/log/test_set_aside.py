@@ -347,9 +347,9 @@ def test_missing_first_segments_are_detected_without_a_trace(place: tuple[Disk, 
     disk, path = place
     directory, log = filled(disk, path)
     assert directory.close(T0) == []
-    gone = log.segments[:count]
-    before = content(disk, gone[0].path)
-    for segment in gone:
+    missing = log.segments[:count]
+    before = content(disk, missing[0].path)
+    for segment in missing:
         remove(disk, path, segment.base_offset)
     sentence = missed(path, log, count)
     for clean in (True, False, True):  # However it is started and stopped.
@@ -364,7 +364,7 @@ def test_missing_first_segments_are_detected_without_a_trace(place: tuple[Disk, 
         else:
             again.abandon()
     if count == 1:
-        disk.create(gone[0].path).write(0, before)
+        disk.create(missing[0].path).write(0, before)
         healed = opened(disk, path)
         assert (healed.offline, stored(healed.logs[T])) == ({}, stored(log))
         assert healed.close(T0) == []

@@ -44,7 +44,7 @@ def raw(*values: bytes, at: int = T0) -> bytearray:
 
 
 class Incoming:
-    """One batch on its way into a log: the front is written, and each call of `come` brings more."""
+    """One batch on its way into a log: the front is written, and each call of `receive` adds more."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Incoming:
         *,
         epoch: int = 0,
         now: int = T0,
-        does_hear: bool = True,
+        can_withdraw: bool = True,
     ) -> None:
         announced = Batch.announced(memoryview(bytearray(data[:front])), len(data))
         assert announced is not None
@@ -65,11 +65,11 @@ class Incoming:
         self.rest = bytes(data[front:])
         self.at = 0
         self.read_back: list[bytes] = []
-        if does_hear:
+        if can_withdraw:
             arrival.withdraw = self._withdraw
         assert arrival.left == len(self.rest)
 
-    def come(self, size: int | None = None) -> Incoming:
+    def receive(self, size: int | None = None) -> Incoming:
         piece = self.rest[self.at :] if size is None else self.rest[self.at : self.at + size]
         if piece:
             self.arrival.file.write(self.arrival.position + self.at, piece)
@@ -180,7 +180,7 @@ class Twins:
         incoming, data = self.incoming()
         before = everything(self.whole) if self.whole.size < 100_000 else None
         while incoming.at < len(incoming.rest):
-            incoming.come(self.random.randint(1, 5000))
+            incoming.receive(self.random.randint(1, 5000))
             if before is not None:
                 assert everything(self.arriving) == before, "nothing of it counts yet"
         incoming.end()
@@ -189,13 +189,13 @@ class Twins:
 
     def forget(self) -> None:
         incoming, _ = self.incoming()
-        incoming.come(self.random.randint(0, 12_000)).forget()
+        incoming.receive(self.random.randint(0, 12_000)).forget()
         incoming.forget()
         self.follow_rolls()
 
     def interrupt(self) -> None:
         incoming, _ = self.incoming()
-        incoming.come(self.random.randint(0, 12_000))
+        incoming.receive(self.random.randint(0, 12_000))
         self.follow_rolls()
         self.append()
         assert incoming.was_withdrawn
@@ -203,11 +203,11 @@ class Twins:
 
     def interrupt_by_another(self) -> None:
         first, _ = self.incoming()
-        first.come(self.random.randint(0, 12_000))
+        first.receive(self.random.randint(0, 12_000))
         self.follow_rolls()
         second, data = self.incoming()
         assert first.was_withdrawn
-        second.come().end()
+        second.receive().end()
         self.append_to_whole(data)
 
     def pass_time(self) -> None:
@@ -227,7 +227,7 @@ class Twins:
         self.both(lambda log: advance_start(log, start))
         self.both(lambda log: delete_old_segments(log, TimestampMs(self.now), log.end_offset))
 
-    def look(self) -> None:
+    def read(self) -> None:
         log = self.whole
         offset = Offset(self.random.randint(log.start_offset, log.end_offset))
         size = self.random.choice([1, 300, 5000, 1 << 20])
@@ -255,8 +255,8 @@ class Twins:
         assert files(self.disk, self.paths[0]) == files(self.disk, self.paths[1])
 
 
-WHAT_HAPPENS = (
-    [Twins.append, Twins.arrive, Twins.look, Twins.pass_time] * 4
+STEPS = (
+    [Twins.append, Twins.arrive, Twins.read, Twins.pass_time] * 4
     + [Twins.forget, Twins.interrupt, Twins.interrupt_by_another, Twins.flush] * 2
     + [Twins.truncate, Twins.retain, Twins.reopen]
 )
@@ -276,7 +276,7 @@ def test_directory_equals_that_of_ordinary_appends(seed: int, tmp_path: Path) ->
     disk: Disk = RealDisk() if seed % 2 else SimDisk()
     twins = Twins(disk, str(tmp_path) if seed % 2 else "/d", config, random)
     for _ in range(80):
-        random.choice(WHAT_HAPPENS)(twins)
+        random.choice(STEPS)(twins)
         twins.check()
     for log in twins.logs:
         close_log(log, TimestampMs(twins.now))
@@ -286,7 +286,7 @@ def test_directory_equals_that_of_ordinary_appends(seed: int, tmp_path: Path) ->
 def test_offsets_and_epoch_are_stamped() -> None:
     log = new_log()
     put(log, b"first", epoch=3)
-    Incoming(log, raw(b"a" * 500, b"b" * 500), 400, epoch=4).come().end()
+    Incoming(log, raw(b"a" * 500, b"b" * 500), 400, epoch=4).receive().end()
     assert (log.end_offset, stored(log), log.epochs.entries) == (3, [(0, 0), (1, 2)], [(3, 0), (4, 1)])
     found = Batch.trusted(memoryview(log.read(Offset(1), 9999, Offset(3)).read()))
     assert (found.base_offset, found.leader_epoch, found.is_intact) == (1, 4, True)
@@ -297,7 +297,7 @@ def test_streaming_append_rolls_at_its_start_not_its_end() -> None:
     put(log, b"x" * 1500)
     incoming = Incoming(log, raw(b"y" * 1500))
     assert [segment.base_offset for segment in log.segments] == [0, 1]
-    incoming.come().end()
+    incoming.receive().end()
     assert [segment.base_offset for segment in log.segments] == [0, 1]
     assert stored(log) == [(0, 0), (1, 1)]
 
@@ -317,7 +317,7 @@ def test_withdrawn_append_leaves_no_trace(come: int, tmp_path: Path) -> None:
         put(log, b"before")
         state = (log.end_offset, log.size, log.appended_bytes, log.epochs.entries.copy(), files(disk, directory))
         incoming = Incoming(log, raw(b"x" * 3000), 100, epoch=7)
-        incoming.come(come).forget()
+        incoming.receive(come).forget()
         entries = log.epochs.entries
         assert (log.end_offset, log.size, log.appended_bytes, entries, files(disk, directory)) == state
         assert not incoming.was_withdrawn
@@ -328,7 +328,7 @@ def test_withdrawn_append_leaves_no_trace(come: int, tmp_path: Path) -> None:
 INTERRUPTIONS: dict[str, Callable[[Log], object]] = {
     "append": lambda log: put(log, b"another"),
     "append_as_follower": lambda log: log.append_as_follower([stamped(log, b"another")], T0),
-    "begin_arrival": lambda log: Incoming(log, raw(b"z" * 500)).come().end(),
+    "begin_arrival": lambda log: Incoming(log, raw(b"z" * 500)).receive().end(),
     "roll": lambda log: log.roll(T0),
     "truncate_to": lambda log: truncate_to(log, Offset(1), T0),
     "truncate_to the end": lambda log: truncate_to(log, log.end_offset, T0),
@@ -354,7 +354,7 @@ def test_any_change_of_the_log_end_withdraws_the_append_once(name: str, come: in
     for log in logs:
         put(log, b"one")
         put(log, b"two")
-    incoming = Incoming(logs[1], raw(b"x" * 3000), 300).come(come)
+    incoming = Incoming(logs[1], raw(b"x" * 3000), 300).receive(come)
     for log in logs:
         interrupt(log)
     assert incoming.was_withdrawn
@@ -365,7 +365,7 @@ def test_any_change_of_the_log_end_withdraws_the_append_once(name: str, come: in
         logs = [Log.open(disk, DIRECTORY, config, T0, clean_shutdown=True) for disk in disks]
     for log in logs:
         put(log, b"after")
-        Incoming(log, raw(b"y" * 3000)).come().end()
+        Incoming(log, raw(b"y" * 3000)).receive().end()
     assert files(disks[0]) == files(disks[1])
     assert stored(logs[0]) == stored(logs[1])
     assert all(log.lost_bytes == 0 for log in logs)
@@ -376,7 +376,7 @@ def test_other_operations_do_not_withdraw_the_append() -> None:
     put(log, b"one")
     log.roll(T0)
     put(log, b"two")
-    incoming = Incoming(log, raw(b"x" * 3000)).come(1000)
+    incoming = Incoming(log, raw(b"x" * 3000)).receive(1000)
     flush_now(log, T0)
     assert (log.recovery_point, begin_flush(log).is_empty) == (2, True)
     assert not needs_flush(log, T0)
@@ -386,21 +386,21 @@ def test_other_operations_do_not_withdraw_the_append() -> None:
     assert lookup_timestamp(log, None) == (T0, 1, 0)
     log.config = replace(log.config, max_message_bytes=100)
     assert begin_arrival(log, announced(b"y" * 3000), LeaderEpoch(0), T0) is None
-    incoming.come().end()
+    incoming.receive().end()
     assert not incoming.was_withdrawn
     assert stored(log) == [(1, 1), (2, 2)]
 
 
 def test_append_without_a_listener_is_withdrawn_too() -> None:
     log = new_log()
-    Incoming(log, raw(b"x" * 3000), does_hear=False).come(100)
+    Incoming(log, raw(b"x" * 3000), can_withdraw=False).receive(100)
     put(log, b"another")
     assert stored(log) == [(0, 0)]
 
 
 def test_withdrawn_append_cannot_end() -> None:
     log = new_log()
-    incoming = Incoming(log, raw(b"x" * 3000)).come()
+    incoming = Incoming(log, raw(b"x" * 3000)).receive()
     put(log, b"another")
     with pytest.raises(AssertionError):
         incoming.end()
@@ -439,7 +439,7 @@ def test_largest_allowed_batch_can_be_streamed() -> None:
     size = len(raw(b"x" * 3000))
     log = new_log(LogConfig(max_message_bytes=size, segment_bytes=size))
     for _ in range(2):
-        Incoming(log, raw(b"x" * 3000)).come().end()
+        Incoming(log, raw(b"x" * 3000)).receive().end()
     assert [segment.base_offset for segment in log.segments] == [0, 1]
 
 
@@ -459,7 +459,7 @@ def test_front_on_a_full_disk_is_undone(room: int) -> None:
     assert failed.value.is_full
     assert files(disk) == before
     disk.room = None
-    Incoming(log, raw(b"y" * 3000)).come().end()
+    Incoming(log, raw(b"y" * 3000)).receive().end()
     assert stored(log) == [(0, 0), (1, 1)]
 
 
@@ -468,10 +468,10 @@ def test_piece_on_a_full_disk_withdraws_the_append() -> None:
     log = new_log(disk=disk)
     put(log, b"before")
     before = files(disk)
-    incoming = Incoming(log, raw(b"x" * 3000)).come(1000)
+    incoming = Incoming(log, raw(b"x" * 3000)).receive(1000)
     disk.room = 500
     with pytest.raises(DiskFailed):
-        incoming.come()
+        incoming.receive()
     incoming.forget()
     assert files(disk) == before
     disk.room = None
@@ -486,7 +486,7 @@ def test_failed_truncation_of_a_withdrawn_append_is_repaired(
     """The withdrawn data is longer than the batch in its place."""
     disk, other = SimDisk(), SimDisk()
     log, twin = new_log(disk=disk), new_log(disk=other)
-    incoming = Incoming(log, raw(b"x" * 3000)).come(2000)
+    incoming = Incoming(log, raw(b"x" * 3000)).receive(2000)
 
     def truncate(file: SimFile, size: int) -> None:
         raise DiskFailed(errno.ENOSPC, "no room even for that", file.path)
@@ -501,7 +501,7 @@ def test_failed_truncation_of_a_withdrawn_append_is_repaired(
         if is_by_append:
             put(each, b"short")
         else:
-            Incoming(each, raw(b"short")).come().end()
+            Incoming(each, raw(b"short")).receive().end()
     assert files(disk) == files(other)
 
 
@@ -516,7 +516,7 @@ def test_kill_during_a_streaming_append_recovers_the_log(come: int, is_front_dur
     incoming = Incoming(log, data, len(data) - 2940)
     if is_front_durable:
         flush_now(log)
-    incoming.come(come)
+    incoming.receive(come)
     survivor = disk.kill()
     again = Log.open(survivor, DIRECTORY, CONFIG, T0, recovery_point=log.recovery_point)
     assert stored(again) == ([(0, 0)] if come < 2940 else [(0, 0), (1, 1)])
@@ -539,7 +539,7 @@ def test_power_failure_restores_no_withdrawn_or_partial_append(seed: int) -> Non
     data = raw(random.randbytes(5000))
     incoming = Incoming(log, data, random.randint(HEADER_BYTES, 3000))
     while incoming.at < len(incoming.rest) // 2:
-        incoming.come(random.randint(1, 1500))
+        incoming.receive(random.randint(1, 1500))
         if random.random() < 0.3:
             flush_now(log)
     after: list[tuple[int, int]] = []
@@ -566,7 +566,7 @@ def test_streaming_append_can_be_cut_off_at_any_byte_on_real_files(tmp_path: Pat
     put(log, b"before")
     size = log.size
     data = raw(b"x" * 500)
-    Incoming(log, data, 70).come(len(data) - 71)
+    Incoming(log, data, 70).receive(len(data) - 71)
     for cut in range(size, size + len(data), 37):
         target = tmp_path / "target"
         shutil.rmtree(target, ignore_errors=True)

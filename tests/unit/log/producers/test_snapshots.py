@@ -245,8 +245,10 @@ def test_older_snapshot_restores_the_state(disk: SimDisk, clean: bool, lost: str
     if clean:
         close_log(log, T)
     all_of_them = there(disk).offsets
-    gone = {"none": [], "the last": all_of_them[-1:], "all but the first": all_of_them[1:]}.get(lost, all_of_them)
-    for offset in gone:
+    lost_offsets = {"none": [], "the last": all_of_them[-1:], "all but the first": all_of_them[1:]}.get(
+        lost, all_of_them
+    )
+    for offset in lost_offsets:
         path = f"{DIRECTORY}/{offset:020d}.snapshot"
         if lost == "all damaged":
             disk.open(path).write(3, b"\xee")
