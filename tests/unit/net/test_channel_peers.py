@@ -36,65 +36,65 @@ LOGGER = "odradek.net.channels.channel"
 TIMEOUT_MS = 100  # Timeout for peers that never respond.
 
 
-async def says_nothing(asked: Asked, writer: Writer) -> None:
-    await asked.until_closed()
+async def sends_nothing(request: Asked, writer: Writer) -> None:
+    await request.until_closed()
 
 
-async def closes(asked: Asked, writer: Writer) -> None:
+async def closes(request: Asked, writer: Writer) -> None:
     writer.close()
 
 
-async def resets(asked: Asked, writer: Writer) -> None:
+async def resets(request: Asked, writer: Writer) -> None:
     reset(writer)
 
 
-async def closes_in_the_middle(asked: Asked, writer: Writer) -> None:
-    writer.write(asked.frame()[:-3])
+async def closes_in_the_middle(request: Asked, writer: Writer) -> None:
+    writer.write(request.frame()[:-3])
     writer.close()
 
 
-async def closes_in_the_length(asked: Asked, writer: Writer) -> None:
-    writer.write(asked.frame()[:2])
+async def closes_in_the_length(request: Asked, writer: Writer) -> None:
+    writer.write(request.frame()[:2])
     writer.close()
 
 
-async def answers_half(asked: Asked, writer: Writer) -> None:
-    writer.write(asked.frame()[:-3])
-    await asked.until_closed()
+async def answers_half(request: Asked, writer: Writer) -> None:
+    writer.write(request.frame()[:-3])
+    await request.until_closed()
 
 
-async def dribbles(asked: Asked, writer: Writer) -> None:
+async def dribbles(request: Asked, writer: Writer) -> None:
     """Send one byte at a time of a response that takes hours."""
-    writer.write((1 << 20).to_bytes(4) + asked.correlation_id.to_bytes(4))
+    writer.write((1 << 20).to_bytes(4) + request.correlation_id.to_bytes(4))
     while not writer.is_closing():
         writer.write(b"x")
         await writer.drain()
         await asyncio.sleep(0.005)
 
 
-async def answers_another(asked: Asked, writer: Writer) -> None:
-    frame = asked.frame()
-    writer.write(frame[:4] + (asked.correlation_id + 1).to_bytes(4) + frame[8:])
+async def answers_another(request: Asked, writer: Writer) -> None:
+    frame = request.frame()
+    writer.write(frame[:4] + (request.correlation_id + 1).to_bytes(4) + frame[8:])
 
 
-async def announces_a_lot(asked: Asked, writer: Writer) -> None:
+async def announces_a_lot(request: Asked, writer: Writer) -> None:
     writer.write((100 * 1024 * 1024 + 1).to_bytes(4) + bytes(100))
 
 
-async def speaks_http(asked: Asked, writer: Writer) -> None:
+async def sends_http(request: Asked, writer: Writer) -> None:
     writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
 
 
-async def announces_less_than_nothing(asked: Asked, writer: Writer) -> None:
+async def announces_less_than_nothing(request: Asked, writer: Writer) -> None:
     writer.write(b"\xff" * 100)
 
 
-async def announces_too_little(asked: Asked, writer: Writer) -> None:
+async def announces_too_little(request: Asked, writer: Writer) -> None:
     writer.write((3).to_bytes(4) + bytes(100))
 
 
-async def cuts_the_body(asked: Asked, writer: Writer) -> None:
-    frame = asked.frame()
+async def cuts_the_body(request: Asked, writer: Writer) -> None:
+    frame = request.frame()
     writer.write((len(frame) - 4 - 8).to_bytes(4) + frame[4:-8])
 
 
@@ -107,7 +107,7 @@ class Bad(NamedTuple):
 LOST, OVER, INVALID = FailureReason.CONNECTION_LOST, FailureReason.TIMED_OUT, FailureReason.INVALID_RESPONSE
 CLOSED_TEXT, OVER_TEXT = "the connection was closed", f"no response within {TIMEOUT_MS} ms"
 BAD = [
-    Bad(says_nothing, OVER, OVER_TEXT),
+    Bad(sends_nothing, OVER, OVER_TEXT),
     Bad(closes, LOST, CLOSED_TEXT),
     Bad(resets, LOST, "connection reset by peer"),
     Bad(closes_in_the_middle, LOST, CLOSED_TEXT),
@@ -116,7 +116,7 @@ BAD = [
     Bad(dribbles, OVER, OVER_TEXT),
     Bad(answers_another, INVALID, "correlation id 2 does not match the oldest request in flight"),
     Bad(announces_a_lot, INVALID, "a response of 104857601 bytes exceeds the limit of 104857600 bytes"),
-    Bad(speaks_http, INVALID, "a response of 1213486160 bytes"),
+    Bad(sends_http, INVALID, "a response of 1213486160 bytes"),
     Bad(announces_less_than_nothing, INVALID, "a response of -1 bytes"),
     Bad(announces_too_little, INVALID, "a response of 3 bytes"),
     Bad(cuts_the_body, INVALID, "AllocateProducerIdsResponse is truncated"),
@@ -136,8 +136,8 @@ IN_FLIGHT = pytest.mark.parametrize("in_flight_max", [1, 3])
 @IN_FLIGHT
 def test_each_request_fails_once_with_the_reason(bad: Bad, in_flight_max: int) -> None:
     async def work() -> None:
-        async def at_first(asked: Asked, writer: Writer) -> None:
-            await (answer if asked.connection else bad.behave)(asked, writer)
+        async def at_first(request: Asked, writer: Writer) -> None:
+            await (answer if request.connection else bad.behave)(request, writer)
 
         async with Peer(at_first) as peer:
             channel = channel_to(peer, request_timeout_ms=timeout_ms(bad), in_flight_max=in_flight_max)
@@ -163,8 +163,8 @@ def test_requests_are_resent_until_they_are_answered(
     caplog.set_level(logging.INFO, LOGGER)
 
     async def work() -> None:
-        async def at_first(asked: Asked, writer: Writer) -> None:
-            await (answer if asked.connection > 1 else bad.behave)(asked, writer)
+        async def at_first(request: Asked, writer: Writer) -> None:
+            await (answer if request.connection > 1 else bad.behave)(request, writer)
 
         async with Peer(at_first) as peer:
             channel = channel_to(peer, retries=True, request_timeout_ms=timeout_ms(bad), in_flight_max=in_flight_max)
@@ -172,7 +172,7 @@ def test_requests_are_resent_until_they_are_answered(
             sent.send(5)
             assert await sent.all() == list(range(5))
             for connection in range(peer.connections):
-                numbers = [asked.number for asked in peer.asked if asked.connection == connection]
+                numbers = [request.number for request in peer.asked if request.connection == connection]
                 assert numbers == sorted(numbers)
             lines = [record for record in caplog.records if record.name == LOGGER]
             first = lines[0].getMessage()
@@ -186,11 +186,11 @@ def test_requests_are_resent_until_they_are_answered(
 
 def test_unrequested_response_closes_the_connection() -> None:
     async def work() -> None:
-        async def twice(asked: Asked, writer: Writer) -> None:
-            await answer(asked, writer)
-            if asked.connection == 0:
+        async def twice(request: Asked, writer: Writer) -> None:
+            await answer(request, writer)
+            if request.connection == 0:
                 await asyncio.sleep(0.02)
-                writer.write(asked.frame()[:3])  # The rest of its announced length is not awaited.
+                writer.write(request.frame()[:3])  # The rest of its announced length is not awaited.
 
         async with Peer(twice) as peer:
             channel = channel_to(peer)
@@ -244,8 +244,8 @@ def test_peer_that_reads_all_requests_first_gets_all() -> None:
     async def work() -> None:
         seen: list[Asked] = []
 
-        async def reads_all(asked: Asked, writer: Writer) -> None:
-            seen.append(asked)
+        async def reads_all(request: Asked, writer: Writer) -> None:
+            seen.append(request)
             await asyncio.sleep(0.001)
             if len(seen) == 300:
                 for one in seen:
@@ -268,7 +268,7 @@ def test_peer_that_reads_all_requests_first_gets_all() -> None:
 
 
 FUZZED = [closes, resets, closes_in_the_middle, closes_in_the_length, answers_half, answers_another, cuts_the_body]
-FUZZED += [announces_a_lot, speaks_http, announces_less_than_nothing, says_nothing]
+FUZZED += [announces_a_lot, sends_http, announces_less_than_nothing, sends_nothing]
 
 
 class Whims:
@@ -278,12 +278,12 @@ class Whims:
         self._random = Random(seed)
         self.has_enough = False
 
-    async def __call__(self, asked: Asked, writer: Writer) -> None:
+    async def __call__(self, request: Asked, writer: Writer) -> None:
         random = self._random
         if random.random() < 0.1 and not self.has_enough:
-            await random.choice(FUZZED)(asked, writer)
+            await random.choice(FUZZED)(request, writer)
             return
-        frame = asked.frame()
+        frame = request.frame()
         if random.random() < 0.3:
             cut = random.randrange(len(frame))
             writer.write(frame[:cut])
@@ -330,12 +330,12 @@ def test_a_large_response_is_received_whole() -> None:
     async def work() -> None:
         size = 5_000_000
 
-        async def padded(asked: Asked, writer: Writer) -> None:
-            frame = asked.frame()
+        async def padded(request: Asked, writer: Writer) -> None:
+            frame = request.frame()
             writer.write((len(frame) - 4 + size).to_bytes(4) + frame[4:] + bytes(size))
-            await answer_next(asked, writer)
+            await answer_next(request, writer)
 
-        async def answer_next(asked: Asked, writer: Writer) -> None:
+        async def answer_next(request: Asked, writer: Writer) -> None:
             await writer.drain()
 
         async with Peer(padded) as peer:

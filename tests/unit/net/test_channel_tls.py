@@ -46,7 +46,7 @@ def parsed(texts: Mapping[str, str]) -> TlsConfig:
     return TlsConfig.parse({f"ssl.{key}": value for key, value in texts.items()})
 
 
-def asks_client(directory: Path, authority: Authority) -> dict[str, str]:
+def client_auth_settings(directory: Path, authority: Authority) -> dict[str, str]:
     (directory / "clients.pem").write_text(authority.pem)
     return {
         "client.auth": "required",
@@ -75,7 +75,7 @@ async def failure(peer: Peer, tls: Contexts | None) -> FailedRequest:
 def test_requests_are_answered_under_tls(
     authority: Authority, tmp_path: Path, shows_own: bool, in_flight_max: int
 ) -> None:
-    texts = asks_client(tmp_path, authority) if shows_own else {}
+    texts = client_auth_settings(tmp_path, authority) if shows_own else {}
     context = server(tmp_path, authority.known(), **texts)
     tls = client(tmp_path, authority, authority.known("broker-1") if shows_own else None)
 
@@ -122,7 +122,9 @@ def test_certificate_of_another_host_is_refused(authority: Authority, tmp_path: 
 @pytest.mark.parametrize("shows_own", [False, True])
 def test_broker_requires_a_client_certificate(authority: Authority, tmp_path: Path, shows_own: bool) -> None:
     """A TLS 1.3 client considers the handshake complete before the peer has checked the client's certificate."""
-    texts = {"keystore.type": "PEM", "keystore.location": str(tmp_path / "key.pem")} | asks_client(tmp_path, authority)
+    texts = {"keystore.type": "PEM", "keystore.location": str(tmp_path / "key.pem")} | client_auth_settings(
+        tmp_path, authority
+    )
     (tmp_path / "key.pem").write_text(authority.known().pem)
     overrides = {f"ssl_{key.replace('.', '_')}": value for key, value in texts.items()}
     tls = client(tmp_path, authority, authority.known("broker-1") if shows_own else None)
@@ -215,12 +217,12 @@ def test_peer_stalled_in_the_handshake_is_closed(
 
 
 def test_request_is_resent_after_a_lost_tls_connection(authority: Authority, tmp_path: Path) -> None:
-    async def at_first(asked, writer) -> None:  # type: ignore[no-untyped-def]
-        if asked.connection < 2:
-            writer.write(asked.frame()[:-2])
+    async def at_first(request, writer) -> None:  # type: ignore[no-untyped-def]
+        if request.connection < 2:
+            writer.write(request.frame()[:-2])
             writer.transport.abort()
         else:
-            writer.write(asked.frame())
+            writer.write(request.frame())
 
     async def work() -> None:
         async with Peer(at_first, context=server(tmp_path, authority.known())) as peer:

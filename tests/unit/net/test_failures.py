@@ -70,7 +70,7 @@ def faulty(directory: Path, failure: str) -> Iterator[tuple[subprocess.Popen[str
         process.communicate(timeout=180)
 
 
-def ask(client: RawClient) -> int:
+def list_offset(client: RawClient) -> int:
     part = ListOffsetsPartition(partition_index=0, timestamp=-1)
     request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=[part])])
     return client.ask(request, 7, ListOffsetsResponse).topics[0].partitions[0].error_code
@@ -79,7 +79,7 @@ def ask(client: RawClient) -> int:
 @pytest.mark.parametrize("failure", ["at-once", "unencodable"])
 def test_failed_request_gets_an_error_response(tmp_path: Path, failure: str) -> None:
     with faulty(tmp_path, failure) as (process, port), RawClient(port) as client:
-        assert ask(client) == ErrorCode.UNKNOWN_SERVER_ERROR
+        assert list_offset(client) == ErrorCode.UNKNOWN_SERVER_ERROR
         assert client.ask(MetadataRequest(topics=[]), 12, MetadataResponse).brokers
         process.terminate()
         assert process.wait(180) == 0
@@ -103,7 +103,7 @@ def test_a_broken_invariant_in_a_change_ends_the_process(tmp_path: Path) -> None
 def test_failed_parked_response_closes_its_connection(tmp_path: Path) -> None:
     with faulty(tmp_path, "late") as (process, port), RawClient(port) as client, RawClient(port) as other:
         with pytest.raises(Closed):
-            ask(client)
+            list_offset(client)
         other.ping()
         process.terminate()
         assert process.wait(180) == 0
@@ -113,7 +113,7 @@ def test_failed_parked_response_closes_its_connection(tmp_path: Path) -> None:
 def test_a_broken_invariant_ends_the_process_uncleanly(tmp_path: Path, failure: str) -> None:
     with faulty(tmp_path, failure) as (process, port), RawClient(port) as client:
         with pytest.raises(Closed):
-            ask(client)
+            list_offset(client)
         assert process.wait(180) == 1
         assert process.stderr is not None
         assert "AssertionError: broken" in process.stderr.read()

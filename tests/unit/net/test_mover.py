@@ -467,10 +467,10 @@ def test_many_concurrent_transfers_with_cancellations(mover: Moving, tmp_path: P
 
 def test_transfers_beyond_the_slots_are_refused(mover: Moving, file: Held) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = 2 * SLOTS + 200
-    if hard != resource.RLIM_INFINITY and hard < wanted:
-        pytest.skip(f"{wanted} files can't be open here")
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
+    needed = 2 * SLOTS + 200
+    if hard != resource.RLIM_INFINITY and hard < needed:
+        pytest.skip(f"{needed} files can't be open here")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, needed), hard))
     copies: list[int] = []
     try:
         with pair() as (ours, theirs):
@@ -530,7 +530,7 @@ def test_mover_can_be_stopped_amid_transfers(file: Held) -> None:
 
 
 def test_no_descriptor_is_left_open(tmp_path: Path) -> None:
-    def come_and_go() -> None:
+    def start_and_stop() -> None:
         moving = Moving()
         file = Held(tmp_path / "file")
         with pair() as (ours, theirs), pair() as (others, _):
@@ -543,18 +543,18 @@ def test_no_descriptor_is_left_open(tmp_path: Path) -> None:
             moving.store(ours.fileno(), file, 0, 4, 0, 0, nothing)  # Stopping closes this one too.
             moving.end()
 
-    come_and_go()
+    start_and_stop()
     gc.collect()
     before = descriptors()
     for _ in range(20):
-        come_and_go()
+        start_and_stop()
     gc.collect()
     until(lambda: descriptors() <= before)
 
 
 def test_cancelled_transfer_is_not_reported(file: Held) -> None:
     """Not even if it ended together with the transfer whose end caused the cancellation."""
-    told: list[Transfer] = []
+    reported: list[Transfer] = []
 
     async def work() -> None:
         movers = Movers(asyncio.get_running_loop(), THREADS)
@@ -562,7 +562,7 @@ def test_cancelled_transfer_is_not_reported(file: Held) -> None:
             transfers: list[Transfer] = []
 
             def ended(transfer: Transfer) -> None:
-                told.append(transfer)
+                reported.append(transfer)
                 for one in transfers:
                     if one is not transfer:
                         movers.cancel(one)
@@ -574,10 +574,10 @@ def test_cancelled_transfer_is_not_reported(file: Held) -> None:
             theirs.sendall(b"one")
             third.sendall(b"two")
             until(lambda: content(file) == b"onetwo")  # The loop gets both ends at once.
-            while not told:
+            while not reported:
                 await asyncio.sleep(0)
             await asyncio.sleep(0.01)
         movers.stop()
 
     asyncio.run(work())
-    assert len(told) == 1
+    assert len(reported) == 1

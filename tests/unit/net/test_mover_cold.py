@@ -82,7 +82,7 @@ def answer(peer: socket.socket, size: int) -> bytes:
     return bytes(got[4:-3])
 
 
-def check_that_hot_ones_end(mover: Moving, file: Held, ends: Ends, data: bytes) -> None:
+def check_that_hot_transfers_end(mover: Moving, file: Held, ends: Ends, data: bytes) -> None:
     """Check as many sends as there are threads, and as many stores."""
     os.pwrite(file.fileno(), data, 0)
     for _ in range(2 * THREADS):
@@ -109,7 +109,7 @@ def test_hot_transfers_do_not_wait_for_cold_ones(
         ours, theirs = ends.pair()
         peers[begin(mover, ours, slow, position, MIB)] = position, theirs
     slow.wait_for_reads()
-    check_that_hot_ones_end(mover, file, ends, data[: 2 * MIB])
+    check_that_hot_transfers_end(mover, file, ends, data[: 2 * MIB])
     assert not any(mover.moved(transfer) for transfer in peers)
     slow.let_go()
     got: list[tuple[int, bytes]] = []
@@ -136,7 +136,7 @@ def test_hot_transfers_do_not_wait_for_those_that_become_cold(
             peers[begin(mover, ours, slow, 0, size)] = got
             readers.enter_context(beside(partial(read, theirs, size + 7, got)))
         slow.wait_for_reads()
-        check_that_hot_ones_end(mover, file, ends, data[:MIB])
+        check_that_hot_transfers_end(mover, file, ends, data[:MIB])
         assert all(mover.moved(transfer) <= hot_bytes + MIB for transfer in peers)
         until(lambda: all(mover.moved(transfer) > hot_bytes - MIB for transfer in peers))
         slow.let_go()
@@ -231,15 +231,17 @@ def test_mover_can_be_stopped_during_a_wait_for_the_disk(slow: SlowFile, ends: E
 
 def test_mover_can_be_resized_during_a_wait_for_the_disk(slow: SlowFile, file: Held, ends: Ends, data: bytes) -> None:
     os.pwrite(file.fileno(), data[:MIB], 0)
-    told: list[Transfer] = []
+    reported: list[Transfer] = []
 
     def send(movers: Movers, file: Held | SlowFile, position: int) -> socket.socket:
         ours, theirs = ends.pair()
-        assert movers.send(ours.fileno(), b"head", file, position, MIB, after=b"end", is_quiet=False, done=told.append)
+        assert movers.send(
+            ours.fileno(), b"head", file, position, MIB, after=b"end", is_quiet=False, done=reported.append
+        )
         return theirs
 
-    async def until_told(count: int) -> None:
-        while len(told) < count:
+    async def wait_for_reports(count: int) -> None:
+        while len(reported) < count:
             await asyncio.sleep(0.01)
 
     async def work() -> None:
@@ -250,15 +252,15 @@ def test_mover_can_be_resized_during_a_wait_for_the_disk(slow: SlowFile, file: H
         movers.resize(1)
         hot = send(movers, file, 0)
         assert await asyncio.to_thread(answer, hot, MIB) == data[:MIB]
-        await until_told(1)
+        await wait_for_reports(1)
         slow.let_go()
         for number, peer in enumerate(peers):
             assert await asyncio.to_thread(answer, peer, MIB) == data[number * MIB : (number + 1) * MIB]
-        await until_told(1 + len(peers))
+        await wait_for_reports(1 + len(peers))
         movers.stop()
 
     asyncio.run(work())
-    assert not any(transfer.error for transfer in told)
+    assert not any(transfer.error for transfer in reported)
 
 
 # ---------------------------------------------------------------- a disk as it is

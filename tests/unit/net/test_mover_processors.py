@@ -43,7 +43,7 @@ def on(processor: int, work: Callable[[], object]) -> None:
     assert done, "it failed"
 
 
-def ask_from(processor: int, theirs: socket.socket) -> None:
+def send_request_from(processor: int, theirs: socket.socket) -> None:
     on(processor, lambda: theirs.sendall(b"?"))
 
 
@@ -67,7 +67,7 @@ def test_thread_of_the_peers_processor_sends_unless_the_loop_is_there(
 ) -> None:
     mover = Moving(GROUPS, running=[thread])
     with tcp_pair() as (ours, theirs):
-        ask_from(processor, theirs)
+        send_request_from(processor, theirs)
         send_from(loops, mover, ours, file)
         mover.wait()
     mover.end()
@@ -78,7 +78,7 @@ def test_busy_thread_leaves_transfers_to_others(file: Held) -> None:
     pairs = [tcp_pair() for _ in range(6)]
     for one in pairs:
         ours, theirs = one.__enter__()
-        ask_from(HERE, theirs)
+        send_request_from(HERE, theirs)
         send_from(THERE, mover, ours, file)
     assert len(mover.wait()) == 1, "the others wait for a thread that does not run"
     for one in pairs:
@@ -89,7 +89,7 @@ def test_busy_thread_leaves_transfers_to_others(file: Held) -> None:
 def test_peer_of_an_unknown_processor_is_served(file: Held) -> None:
     mover = Moving([{1022}, {1023, 5000}])
     with tcp_pair() as (ours, theirs):
-        ask_from(HERE, theirs)
+        send_request_from(HERE, theirs)
         begun = mover.send(ours.fileno(), b"", file, 0, 1000, b"", False, nothing)
         assert mover.wait() == [begun]
     mover.end()

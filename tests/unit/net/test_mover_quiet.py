@@ -31,11 +31,11 @@ def test_successful_quiet_transfer_wakes_no_thread(mover: Moving, file: Held) ->
         assert not mover.has_news(0)
         read(theirs, 1000, bytearray())
 
-        asked = mover.send(ours.fileno(), b"", file, 0, MIB, b"", True, nothing)
-        assert asked is not None
-        assert not mover.check_ended(asked)  # From here on the test waits for it.
+        transfer = mover.send(ours.fileno(), b"", file, 0, MIB, b"", True, nothing)
+        assert transfer is not None
+        assert not mover.check_ended(transfer)  # From here on the test waits for it.
         with beside(lambda: read(theirs, MIB, bytearray())):
-            assert mover.wait() == [asked]
+            assert mover.wait() == [transfer]
 
 
 def test_query_does_not_wait_for_the_sending_thread(mover: Moving, file: Held) -> None:

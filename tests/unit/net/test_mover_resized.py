@@ -31,37 +31,37 @@ async def until_so(is_so: Callable[[], bool]) -> None:
 
 def test_running_transfers_continue_after_a_resize(file: Held) -> None:
     others = threads()
-    told: list[Transfer] = []
+    reported: list[Transfer] = []
 
     async def work() -> None:
         movers = Movers(asyncio.get_running_loop(), 3)
         with pair() as (ours, theirs), pair() as (second, second_peer), pair() as (third, third_peer):
-            old = movers.store(ours.fileno(), file, 0, 6, crc=0, tail_bytes=0, done=told.append)
-            left = movers.store(second.fileno(), file, 100, 6, crc=0, tail_bytes=0, done=told.append)
+            old = movers.store(ours.fileno(), file, 0, 6, crc=0, tail_bytes=0, done=reported.append)
+            left = movers.store(second.fileno(), file, 100, 6, crc=0, tail_bytes=0, done=reported.append)
             assert old is not None and left is not None
-            first_ones = threads(*others)
+            first_threads = threads(*others)
             theirs.sendall(b"abc")
             until(lambda: movers.moved(old) == 3)
             movers.resize(1)
             assert movers.moved(old) == 3
-            new = movers.store(third.fileno(), file, 6, 3, crc=0, tail_bytes=0, done=told.append)
+            new = movers.store(third.fileno(), file, 6, 3, crc=0, tail_bytes=0, done=reported.append)
             assert new is not None
-            assert len(threads(*others, *first_ones)) < len(first_ones)
+            assert len(threads(*others, *first_threads)) < len(first_threads)
             third_peer.sendall(b"ghi")
-            await until_so(lambda: told == [new])
+            await until_so(lambda: reported == [new])
             theirs.sendall(b"def")
-            await until_so(lambda: told == [new, old])
+            await until_so(lambda: reported == [new, old])
             assert os.pread(file.fileno(), 9, 0) == b"abcdefghi"
-            assert first_ones <= threads(*others), "one of theirs has not ended"
+            assert first_threads <= threads(*others), "one of theirs has not ended"
             second_peer.sendall(b"jk")
             until(lambda: movers.moved(left) == 2)
             assert movers.cancel(left) == 2
-            await until_so(lambda: not first_ones & threads(*others))
+            await until_so(lambda: not first_threads & threads(*others))
         movers.stop()
         assert not threads(*others)
 
     asyncio.run(work())
-    assert len(told) == 2
+    assert len(reported) == 2
 
 
 def test_idle_old_mover_ends_immediately(file: Held) -> None:

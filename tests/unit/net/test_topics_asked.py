@@ -21,15 +21,15 @@ from support.in_memory import US, Harness
 
 pytestmark = pytest.mark.waits
 
-OTHER, GONE = BrokerId(US + 1), BrokerId(US + 2)
+OTHER, DEAD = BrokerId(US + 1), BrokerId(US + 2)
 NAME = TopicName("t")
 TOPIC = TopicInfo(NAME, Uuid(bytes(16)), (PartitionInfo(US, LeaderEpoch(0), (US,), (US,)),))
-TOLD = "failed to create topics: no response from the controller"
+FAILED = "failed to create topics: no response from the controller"
 
 
-async def made(asked: Asked, writer: Writer) -> None:
+async def made(request: Asked, writer: Writer) -> None:
     response = CreateTopicsResponse(topics=[CreatableTopicResult(name=NAME, error_code=0, error_message=None)])
-    writer.write(framed(asked.correlation_id, b"\0" + encode(response, asked.version)))
+    writer.write(framed(request.correlation_id, b"\0" + encode(response, request.version)))
     await writer.drain()
 
 
@@ -42,13 +42,13 @@ def test_silent_controller_is_reported_once(tmp_path: Path, caplog: pytest.LogCa
             view = harness.broker.view
             view.brokers = {**view.brokers, OTHER: BrokerInfo(OTHER, (peer.endpoint,))}
             channels = BrokerChannels(loop, f"broker-{US}", view, "PLAINTEXT", None)
-            asks = BrokerRequests(SimpleNamespace(loop=loop), harness.broker, channels)  # type: ignore[arg-type]
+            requests = BrokerRequests(SimpleNamespace(loop=loop), harness.broker, channels)  # type: ignore[arg-type]
             counts = []
-            for controller in (GONE, GONE, GONE, OTHER, GONE, GONE):
+            for controller in (DEAD, DEAD, DEAD, OTHER, DEAD, DEAD):
                 answered: asyncio.Future[Changed] = loop.create_future()
-                asks.create_topics(controller, CreateTopics(1, (TOPIC,)), answered.set_result)
+                requests.create_topics(controller, CreateTopics(1, (TOPIC,)), answered.set_result)
                 assert (await answered).refused.keys() == (set() if controller == OTHER else {NAME})
-                counts.append(caplog.text.count(TOLD))
+                counts.append(caplog.text.count(FAILED))
             channels.close()
             return counts
 

@@ -31,20 +31,20 @@ def at(peer: Peer, listener: str = "PLAINTEXT") -> Endpoint:
     return Endpoint(listener, HOST, peer.port)
 
 
-class Asking:
+class Requester:
     """One broker's channels, and the responses in order."""
 
     def __init__(self, brokers: Mapping[BrokerId, tuple[Endpoint, ...]], listener: str = "PLAINTEXT") -> None:
         self.view = ClusterView("cluster")
         self.channels = BrokerChannels(asyncio.get_running_loop(), f"broker-{US}", self.view, listener, None)
         self.outcomes: list[int | ErrorCode] = []
-        self.tell(brokers)
+        self.set_brokers(brokers)
 
-    def tell(self, brokers: Mapping[BrokerId, tuple[Endpoint, ...]]) -> None:
+    def set_brokers(self, brokers: Mapping[BrokerId, tuple[Endpoint, ...]]) -> None:
         self.view.brokers = {broker: BrokerInfo(broker, endpoints) for broker, endpoints in brokers.items()}
         self.channels.close_gone()
 
-    def ask(self, broker: BrokerId, number: int) -> None:
+    def send(self, broker: BrokerId, number: int) -> None:
         before = len(self.outcomes)
         self.channels.send_request(broker, request(number), self._ended)
         assert len(self.outcomes) == before, "never at once"
@@ -60,15 +60,15 @@ class Asking:
 def test_each_broker_has_its_own_channel() -> None:
     async def work() -> None:
         async with Peer() as one, Peer() as two:
-            asking = Asking({OTHER: (at(one),), THIRD: (at(two),)})
+            requester = Requester({OTHER: (at(one),), THIRD: (at(two),)})
             for number in range(6):
-                asking.ask(OTHER if number % 2 else THIRD, number)
-            assert sorted(await asking.answered(6), key=int) == list(range(6))
-            assert [asked.number for asked in one.asked] == [1, 3, 5]
-            assert [asked.number for asked in two.asked] == [0, 2, 4]
+                requester.send(OTHER if number % 2 else THIRD, number)
+            assert sorted(await requester.answered(6), key=int) == list(range(6))
+            assert [received.number for received in one.asked] == [1, 3, 5]
+            assert [received.number for received in two.asked] == [0, 2, 4]
             assert one.connections == two.connections == 1
-            assert {asked.client_id for asked in one.asked} == {"broker-1"}
-            asking.channels.close()
+            assert {received.client_id for received in one.asked} == {"broker-1"}
+            requester.channels.close()
 
     run(work)
 
@@ -77,15 +77,15 @@ def test_channel_uses_the_inter_broker_listener() -> None:
     async def work() -> None:
         async with Peer() as inner, Peer() as outer:
             named = {OTHER: (at(outer), at(inner, INTERNAL)), THIRD: (at(outer),)}
-            asking = Asking(named, INTERNAL)
-            asking.ask(OTHER, 1)
-            assert await asking.answered(1) == [1]
+            requester = Requester(named, INTERNAL)
+            requester.send(OTHER, 1)
+            assert await requester.answered(1) == [1]
             assert inner.connections == 1
             assert outer.connections == 0
-            asking.ask(THIRD, 2)  # It has no such listener.
-            assert await asking.answered(2) == [1, 2]
+            requester.send(THIRD, 2)  # It has no such listener.
+            assert await requester.answered(2) == [1, 2]
             assert outer.connections == 1
-            asking.channels.close()
+            requester.channels.close()
 
     run(work)
 
@@ -93,13 +93,13 @@ def test_channel_uses_the_inter_broker_listener() -> None:
 def test_request_to_an_unknown_broker_fails() -> None:
     async def work() -> None:
         async with Peer() as peer:
-            asking = Asking({OTHER: (), THIRD: (at(peer),)})
-            asking.ask(OTHER, 1)  # Its endpoint is unknown.
-            asking.ask(BrokerId(-1), 2)
-            asking.ask(THIRD, 3)
-            gone = ErrorCode.BROKER_NOT_AVAILABLE
-            assert await asking.answered(3) == [gone, gone, 3]
-            asking.channels.close()
+            requester = Requester({OTHER: (), THIRD: (at(peer),)})
+            requester.send(OTHER, 1)  # Its endpoint is unknown.
+            requester.send(BrokerId(-1), 2)
+            requester.send(THIRD, 3)
+            unavailable = ErrorCode.BROKER_NOT_AVAILABLE
+            assert await requester.answered(3) == [unavailable, unavailable, 3]
+            requester.channels.close()
 
     run(work)
 
@@ -107,31 +107,31 @@ def test_request_to_an_unknown_broker_fails() -> None:
 def test_next_request_retries_an_unreachable_broker() -> None:
     async def work() -> None:
         port = free_port()
-        asking = Asking({OTHER: (Endpoint("PLAINTEXT", HOST, port),)})
-        asking.ask(OTHER, 1)
-        assert await asking.answered(1) == [ErrorCode.NETWORK_EXCEPTION]
+        requester = Requester({OTHER: (Endpoint("PLAINTEXT", HOST, port),)})
+        requester.send(OTHER, 1)
+        assert await requester.answered(1) == [ErrorCode.NETWORK_EXCEPTION]
         async with Peer(port=port):
-            asking.ask(OTHER, 2)
-            assert await asking.answered(2) == [ErrorCode.NETWORK_EXCEPTION, 2]
-            asking.channels.close()
+            requester.send(OTHER, 2)
+            assert await requester.answered(2) == [ErrorCode.NETWORK_EXCEPTION, 2]
+            requester.channels.close()
 
     run(work)
 
 
 def test_moved_broker_gets_requests_at_its_new_endpoint() -> None:
-    async def silent(asked: Asked, writer: Writer) -> None:
+    async def silent(received: Asked, writer: Writer) -> None:
         """Read all requests and never respond."""
 
     async def work() -> None:
         async with Peer(silent) as before, Peer() as after:
-            asking = Asking({OTHER: (at(before),)})
-            asking.ask(OTHER, 1)
+            requester = Requester({OTHER: (at(before),)})
+            requester.send(OTHER, 1)
             await until(lambda: before.asked)
-            asking.tell({OTHER: (at(after),)})
+            requester.set_brokers({OTHER: (at(after),)})
             await until(lambda: not before.open)
-            asking.ask(OTHER, 2)
-            assert sorted(await asking.answered(2)) == [2, ErrorCode.NETWORK_EXCEPTION]
-            asking.channels.close()
+            requester.send(OTHER, 2)
+            assert sorted(await requester.answered(2)) == [2, ErrorCode.NETWORK_EXCEPTION]
+            requester.channels.close()
 
     run(work)
 
@@ -139,50 +139,50 @@ def test_moved_broker_gets_requests_at_its_new_endpoint() -> None:
 def test_channel_to_a_removed_broker_is_closed() -> None:
     async def work() -> None:
         async with Peer() as one, Peer() as two:
-            asking = Asking({OTHER: (at(one),), THIRD: (at(two),)})
-            asking.ask(OTHER, 1)
-            asking.ask(THIRD, 2)
-            assert sorted(await asking.answered(2)) == [1, 2]
-            asking.tell({THIRD: (at(two),)})
+            requester = Requester({OTHER: (at(one),), THIRD: (at(two),)})
+            requester.send(OTHER, 1)
+            requester.send(THIRD, 2)
+            assert sorted(await requester.answered(2)) == [1, 2]
+            requester.set_brokers({THIRD: (at(two),)})
             await until(lambda: not one.open)
             assert two.open
-            asking.ask(OTHER, 3)
-            assert (await asking.answered(3))[-1] == ErrorCode.BROKER_NOT_AVAILABLE
-            asking.channels.close()
+            requester.send(OTHER, 3)
+            assert (await requester.answered(3))[-1] == ErrorCode.BROKER_NOT_AVAILABLE
+            requester.channels.close()
 
     run(work)
 
 
 def test_close_fails_waiting_requests() -> None:
-    async def never(asked: Asked, writer: Writer) -> None:
-        if asked.number == 1:
-            await answer(asked, writer)
+    async def never(received: Asked, writer: Writer) -> None:
+        if received.number == 1:
+            await answer(received, writer)
 
     async def work() -> None:
         async with Peer(never) as peer:
-            asking = Asking({OTHER: (at(peer),)})
+            requester = Requester({OTHER: (at(peer),)})
             for number in (1, 2, 3):
-                asking.ask(OTHER, number)
+                requester.send(OTHER, number)
             await until(lambda: len(peer.asked) == 2)
-            asking.channels.close()
+            requester.channels.close()
             lost = ErrorCode.NETWORK_EXCEPTION
-            assert await asking.answered(3) == [1, lost, lost]
+            assert await requester.answered(3) == [1, lost, lost]
 
     run(work)
 
 
 def test_requests_beyond_the_queue_limit_are_refused() -> None:
-    async def silent(asked: Asked, writer: Writer) -> None:
+    async def silent(received: Asked, writer: Writer) -> None:
         """Read all requests and never respond."""
 
     async def work() -> None:
         async with Peer(silent) as peer:
-            asking = Asking({OTHER: (at(peer),)})
-            room = asking.channels._config.queued_max
+            requester = Requester({OTHER: (at(peer),)})
+            room = requester.channels._config.queued_max
             for number in range(room + 5):
-                asking.ask(OTHER, number)
-            assert await asking.answered(5) == [ErrorCode.NETWORK_EXCEPTION] * 5
-            asking.channels.close()
-            assert len(await asking.answered(room + 5)) == room + 5
+                requester.send(OTHER, number)
+            assert await requester.answered(5) == [ErrorCode.NETWORK_EXCEPTION] * 5
+            requester.channels.close()
+            assert len(await requester.answered(room + 5)) == room + 5
 
     run(work)

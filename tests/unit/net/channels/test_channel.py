@@ -32,7 +32,7 @@ pytestmark = pytest.mark.waits
 LOGGER = "odradek.net.channels.channel"
 
 
-async def nothing(asked: Asked, writer: Writer) -> None:
+async def nothing(request: Asked, writer: Writer) -> None:
     """Read all requests and never respond."""
 
 
@@ -47,9 +47,9 @@ def test_requests_are_sent_in_order_over_one_connection(in_flight_max: int) -> N
             assert await sent.all() == list(range(20))
             sent.send(20)
             assert await sent.all() == list(range(40))
-            assert [asked.number for asked in peer.asked] == list(range(40))
-            assert len({asked.correlation_id for asked in peer.asked}) == 40
-            assert {asked.client_id for asked in peer.asked} == {"broker-1"}
+            assert [request.number for request in peer.asked] == list(range(40))
+            assert len({request.correlation_id for request in peer.asked}) == 40
+            assert {request.client_id for request in peer.asked} == {"broker-1"}
             assert peer.connections == 1
             channel.close()
 
@@ -229,9 +229,9 @@ def test_closed_retrying_channel_reports_nothing_more(in_flight_max: int) -> Non
 @pytest.mark.parametrize("retries", [False, True])
 def test_channel_can_be_closed_while_connecting_or_backing_off(retries: bool) -> None:
     async def work() -> None:
-        nobody = Endpoint("PLAINTEXT", HOST, free_port())
+        unused = Endpoint("PLAINTEXT", HOST, free_port())
         for turns in range(10):
-            channel = Channel(asyncio.get_running_loop(), nobody, config(retries=retries), name="broker 2")
+            channel = Channel(asyncio.get_running_loop(), unused, config(retries=retries), name="broker 2")
             sent = Sent(channel)
             sent.send(2)
             for _ in range(turns):
@@ -317,7 +317,7 @@ def test_backoff_doubles_up_to_its_bound_and_resets_after_a_response() -> None:
 
 
 def test_request_during_a_backoff_waits_for_its_end() -> None:
-    async def closes(asked: Asked, writer: Writer) -> None:
+    async def closes(request: Asked, writer: Writer) -> None:
         writer.close()
 
     async def work() -> None:
@@ -394,7 +394,7 @@ def test_connection_to_a_peer_that_does_not_accept_times_out() -> None:
 def test_connection_to_itself_is_refused() -> None:
     """TCP simultaneous open: a client that connects from the destination port is its own peer."""
 
-    class Told:
+    class Owner:
         def __init__(self) -> None:
             self.lost_by: list[FailedRequest] = []
 
@@ -408,7 +408,7 @@ def test_connection_to_itself_is_refused() -> None:
             self.lost_by.append(failed)
 
     async def work() -> None:
-        loop, owner = asyncio.get_running_loop(), Told()
+        loop, owner = asyncio.get_running_loop(), Owner()
         mirror = socket.socket()
         mirror.bind((HOST, 0))
         mirror.connect(mirror.getsockname())
@@ -420,8 +420,8 @@ def test_connection_to_itself_is_refused() -> None:
 
 
 def test_next_request_replaces_a_lost_idle_connection(caplog: pytest.LogCaptureFixture) -> None:
-    async def once(asked: Asked, writer: Writer) -> None:
-        await answer(asked, writer)
+    async def once(request: Asked, writer: Writer) -> None:
+        await answer(request, writer)
         writer.close()
 
     async def work() -> None:
@@ -442,7 +442,7 @@ def test_next_request_replaces_a_lost_idle_connection(caplog: pytest.LogCaptureF
 # Versions.
 
 
-def asks_versions(behave: Callable[[Asked, Writer], Any], check: Callable[[Peer, Sent], Any], **keywords: Any) -> None:
+def check_versions(behave: Callable[[Asked, Writer], Any], check: Callable[[Peer, Sent], Any], **keywords: Any) -> None:
     async def work() -> None:
         async with Peer(behave) as peer:
             channel = channel_to(peer, asks_versions=True, **keywords)
@@ -457,30 +457,30 @@ def asks_versions(behave: Callable[[Asked, Writer], Any], check: Callable[[Peer,
 def test_api_versions_are_requested_once_per_connection() -> None:
     async def check(peer: Peer, sent: Sent) -> None:
         assert await sent.all() == [0, 1, 2]
-        assert [(asked.api_key, asked.version) for asked in peer.asked] == [(18, 3)] + [(67, 0)] * 3
+        assert [(request.api_key, request.version) for request in peer.asked] == [(18, 3)] + [(67, 0)] * 3
         assert peer.asked[0].software() == "odradek"
 
-    asks_versions(answer, check)
+    check_versions(answer, check)
 
 
 def test_api_versions_falls_back_to_version_0() -> None:
-    async def old(asked: Asked, writer: Writer) -> None:
-        if asked.api_key == 18 and asked.version:
-            writer.write(asked.versions_frame(error=35, version=0))
+    async def old(request: Asked, writer: Writer) -> None:
+        if request.api_key == 18 and request.version:
+            writer.write(request.versions_frame(error=35, version=0))
         else:
-            await answer(asked, writer)
+            await answer(request, writer)
 
     async def check(peer: Peer, sent: Sent) -> None:
         assert await sent.all() == [0, 1, 2]
-        assert [(asked.api_key, asked.version) for asked in peer.asked] == [(18, 3), (18, 0)] + [(67, 0)] * 3
+        assert [(request.api_key, request.version) for request in peer.asked] == [(18, 3), (18, 0)] + [(67, 0)] * 3
 
-    asks_versions(old, check)
+    check_versions(old, check)
 
 
 @pytest.mark.parametrize("retries", [False, True])
 def test_unsupported_version_fails_with_a_reason(retries: bool) -> None:
-    async def older(asked: Asked, writer: Writer) -> None:
-        writer.write(asked.versions_frame(highest=-1))
+    async def older(request: Asked, writer: Writer) -> None:
+        writer.write(request.versions_frame(highest=-1))
 
     async def check(peer: Peer, sent: Sent) -> None:
         assert [one.reason for one in await sent.all() if isinstance(one, FailedRequest)] == [
@@ -489,19 +489,19 @@ def test_unsupported_version_fails_with_a_reason(retries: bool) -> None:
         assert set(sent.texts()) == {"the broker does not support AllocateProducerIds; versions 0 to 0 are required"}
         assert peer.connections == 1
 
-    asks_versions(older, check, retries=retries)
+    check_versions(older, check, retries=retries)
 
 
 def test_refused_api_versions_fails_all_requests() -> None:
-    async def refusing(asked: Asked, writer: Writer) -> None:
-        writer.write(asked.versions_frame(error=42))
+    async def refusing(request: Asked, writer: Writer) -> None:
+        writer.write(request.versions_frame(error=42))
 
     async def check(peer: Peer, sent: Sent) -> None:
         assert [one.reason for one in await sent.all() if isinstance(one, FailedRequest)] == [
             FailureReason.INVALID_RESPONSE
         ] * 3
 
-    asks_versions(refusing, check)
+    check_versions(refusing, check)
 
 
 # Brokers.

@@ -40,28 +40,28 @@ LOGGER = "odradek.net.channels.controller_channels"
 T0 = TopicPartition(TopicName("t"), 0)
 
 
-async def obey(asked: Asked, writer: Writer) -> None:
+async def obey(request: Asked, writer: Writer) -> None:
     """Respond with success."""
-    writer.write(framed(asked.correlation_id, b"\0" + done(asked)))
+    writer.write(framed(request.correlation_id, b"\0" + done(request)))
     await writer.drain()
 
 
-def done(asked: Asked, error: int = 0) -> bytes:
-    if asked.api_key == LEADER_AND_ISR:
-        return encode(LeaderAndIsrResponse(error_code=error, topics=[]), asked.version)
-    if asked.api_key == STOP_REPLICA:
+def done(request: Asked, error: int = 0) -> bytes:
+    if request.api_key == LEADER_AND_ISR:
+        return encode(LeaderAndIsrResponse(error_code=error, topics=[]), request.version)
+    if request.api_key == STOP_REPLICA:
         failed = StopReplicaPartitionError(topic_name="t", partition_index=0, error_code=56)
-        return encode(StopReplicaResponse(error_code=error, partition_errors=[failed]), asked.version)
-    assert asked.api_key == UPDATE_METADATA
-    return encode(UpdateMetadataResponse(error_code=error), asked.version)
+        return encode(StopReplicaResponse(error_code=error, partition_errors=[failed]), request.version)
+    assert request.api_key == UPDATE_METADATA
+    return encode(UpdateMetadataResponse(error_code=error), request.version)
 
 
-async def refuse(asked: Asked, writer: Writer) -> None:
-    writer.write(framed(asked.correlation_id, b"\0" + done(asked, ErrorCode.STALE_BROKER_EPOCH)))
+async def refuse(request: Asked, writer: Writer) -> None:
+    writer.write(framed(request.correlation_id, b"\0" + done(request, ErrorCode.STALE_BROKER_EPOCH)))
     await writer.drain()
 
 
-async def silent(asked: Asked, writer: Writer) -> None:
+async def silent(request: Asked, writer: Writer) -> None:
     """Read all requests and never respond."""
 
 
@@ -81,33 +81,38 @@ def stop(broker: BrokerId = OTHER, epoch: int = 10) -> ControlRequest:
     return ControlRequest(broker, epoch, US, 5, StopReplicas({T0: LeaderEpoch(-2)}, deletes=True))
 
 
-class Telling:
+class Sender:
     """The channels of a controller, and the results that its thread receives."""
 
     def __init__(self) -> None:
-        self.heard: list[events.Answered] = []
+        self.results: list[events.Answered] = []
         versions = versions_of(protocol(NEWEST))
         loop = asyncio.get_running_loop()
-        self.channels = ControllerChannels(loop, US, "PLAINTEXT", self.heard.append, versions=versions, tls=None)
+        self.channels = ControllerChannels(loop, US, "PLAINTEXT", self.results.append, versions=versions, tls=None)
 
     async def answered(self, *requests: ControlRequest) -> None:
-        await until(lambda: len(self.heard) >= len(requests))
-        assert [event.request for event in self.heard] == list(requests)
+        await until(lambda: len(self.results) >= len(requests))
+        assert [event.request for event in self.results] == list(requests)
 
 
 def test_requests_are_sent_in_order_and_responses_are_received() -> None:
     async def work() -> None:
         async with Peer(obey) as peer:
-            telling = Telling()
-            told = [update(), become(), update(), stop()]
-            for request in told:
-                telling.channels.send(request, live(OTHER, peer.port))
-            await telling.answered(*told)
-            assert [asked.api_key for asked in peer.asked] == [6, 4, 6, 5]
-            assert [asked.version for asked in peer.asked] == [8, 7, 8, 4]
-            assert [dict(event.errors) for event in telling.heard] == [{}, {}, {}, {T0: ErrorCode.KAFKA_STORAGE_ERROR}]
+            sender = Sender()
+            requests = [update(), become(), update(), stop()]
+            for request in requests:
+                sender.channels.send(request, live(OTHER, peer.port))
+            await sender.answered(*requests)
+            assert [request.api_key for request in peer.asked] == [6, 4, 6, 5]
+            assert [request.version for request in peer.asked] == [8, 7, 8, 4]
+            assert [dict(event.errors) for event in sender.results] == [
+                {},
+                {},
+                {},
+                {T0: ErrorCode.KAFKA_STORAGE_ERROR},
+            ]
             assert peer.connections == 1
-            telling.channels.close()
+            sender.channels.close()
 
     run(work)
 
@@ -115,50 +120,50 @@ def test_requests_are_sent_in_order_and_responses_are_received() -> None:
 def test_slow_broker_delays_no_other() -> None:
     async def work() -> None:
         async with Peer(silent) as slow, Peer(obey) as quick:
-            telling = Telling()
+            sender = Sender()
             for number in range(5):
-                telling.channels.send(update(OTHER), live(OTHER, slow.port))
-                telling.channels.send(update(THIRD), live(THIRD, quick.port))
-                await until(lambda number=number: len(telling.heard) > number)
-            assert {event.request.broker for event in telling.heard} == {THIRD}
+                sender.channels.send(update(OTHER), live(OTHER, slow.port))
+                sender.channels.send(update(THIRD), live(THIRD, quick.port))
+                await until(lambda number=number: len(sender.results) > number)
+            assert {event.request.broker for event in sender.results} == {THIRD}
             assert len(slow.asked) == 1
-            telling.channels.close()
+            sender.channels.close()
 
     run(work)
 
 
 @pytest.mark.parametrize("answers_first", [False, True])
 def test_request_is_resent_until_the_broker_responds(answers_first: bool) -> None:
-    async def breaks(asked: Asked, writer: Writer) -> None:
-        if asked.connection >= 3:
-            await obey(asked, writer)
-        elif answers_first and asked.connection == 1:
-            await obey(asked, writer)
+    async def breaks(request: Asked, writer: Writer) -> None:
+        if request.connection >= 3:
+            await obey(request, writer)
+        elif answers_first and request.connection == 1:
+            await obey(request, writer)
             reset(writer)
         else:
             reset(writer)
 
     async def work() -> None:
         async with Peer(breaks) as peer:
-            telling = Telling()
-            told = [become(), update(), stop()]
-            for request in told:
-                telling.channels.send(request, live(OTHER, peer.port))
-            await telling.answered(*told)
-            telling.channels.close()
+            sender = Sender()
+            requests = [become(), update(), stop()]
+            for request in requests:
+                sender.channels.send(request, live(OTHER, peer.port))
+            await sender.answered(*requests)
+            sender.channels.close()
 
     run(work)
 
 
 def test_broker_that_starts_later_gets_its_requests() -> None:
     async def work() -> None:
-        port, telling = free_port(), Telling()
-        telling.channels.send(become(), live(OTHER, port))
-        telling.channels.send(update(), live(OTHER, port))
+        port, sender = free_port(), Sender()
+        sender.channels.send(become(), live(OTHER, port))
+        sender.channels.send(update(), live(OTHER, port))
         await asyncio.sleep(0.05)
         async with Peer(obey, port=port):
-            await telling.answered(become(), update())
-            telling.channels.close()
+            await sender.answered(become(), update())
+            sender.channels.close()
 
     run(work)
 
@@ -166,16 +171,16 @@ def test_broker_that_starts_later_gets_its_requests() -> None:
 def test_re_registered_broker_gets_no_requests_for_its_old_epoch() -> None:
     async def work() -> None:
         async with Peer(silent) as before, Peer(obey) as after:
-            telling = Telling()
-            telling.channels.send(update(epoch=10), live(OTHER, before.port, 10))
-            telling.channels.send(become(epoch=10), live(OTHER, before.port, 10))
+            sender = Sender()
+            sender.channels.send(update(epoch=10), live(OTHER, before.port, 10))
+            sender.channels.send(become(epoch=10), live(OTHER, before.port, 10))
             await until(lambda: before.asked)
-            telling.channels.keep({OTHER: live(OTHER, after.port, 11)})
-            telling.channels.send(update(epoch=11), live(OTHER, after.port, 11))
-            await telling.answered(update(epoch=11))
+            sender.channels.keep({OTHER: live(OTHER, after.port, 11)})
+            sender.channels.send(update(epoch=11), live(OTHER, after.port, 11))
+            await sender.answered(update(epoch=11))
             await until(lambda: not before.open)
             assert len(before.asked) == len(after.asked) == 1
-            telling.channels.close()
+            sender.channels.close()
 
     run(work)
 
@@ -183,18 +188,18 @@ def test_re_registered_broker_gets_no_requests_for_its_old_epoch() -> None:
 def test_live_broker_keeps_its_channel() -> None:
     async def work() -> None:
         async with Peer(obey) as one, Peer(obey) as two:
-            telling = Telling()
+            sender = Sender()
             alive = {OTHER: live(OTHER, one.port), THIRD: live(THIRD, two.port)}
-            for broker, meant in alive.items():
-                telling.channels.send(update(broker), meant)
-            await until(lambda: len(telling.heard) == 2)
+            for broker, broker_info in alive.items():
+                sender.channels.send(update(broker), broker_info)
+            await until(lambda: len(sender.results) == 2)
             del alive[THIRD]
-            telling.channels.keep(alive)
+            sender.channels.keep(alive)
             await until(lambda: not two.open)
-            telling.channels.send(update(), alive[OTHER])
-            await until(lambda: len(telling.heard) == 3)
+            sender.channels.send(update(), alive[OTHER])
+            await until(lambda: len(sender.results) == 3)
             assert one.connections == 1
-            telling.channels.close()
+            sender.channels.close()
 
     run(work)
 
@@ -202,13 +207,13 @@ def test_live_broker_keeps_its_channel() -> None:
 def test_dead_broker_is_not_an_error(caplog: pytest.LogCaptureFixture) -> None:
     async def work() -> None:
         async with Peer(silent) as peer:
-            telling = Telling()
+            sender = Sender()
             for _ in range(3):
-                telling.channels.send(update(), live(OTHER, peer.port))
+                sender.channels.send(update(), live(OTHER, peer.port))
             await until(lambda: peer.asked)
-            telling.channels.keep({})
+            sender.channels.keep({})
             await until(lambda: not peer.open)
-            assert not telling.heard
+            assert not sender.results
 
     with caplog.at_level(logging.INFO, LOGGER):
         run(work)
@@ -221,12 +226,12 @@ def test_refused_request_is_not_resent(behaviour: Behaviour, caplog: pytest.LogC
 
     async def work() -> None:
         async with Peer(behaviour) as peer:
-            telling = Telling()
-            telling.channels.send(update(), live(OTHER, peer.port))
-            telling.channels.send(become(), live(OTHER, peer.port))
+            sender = Sender()
+            sender.channels.send(update(), live(OTHER, peer.port))
+            sender.channels.send(become(), live(OTHER, peer.port))
             await until(lambda: len(peer.asked) == 2 and len(caplog.records) >= 2)
-            assert not telling.heard
-            telling.channels.close()
+            assert not sender.results
+            sender.channels.close()
 
     with caplog.at_level(logging.WARNING, LOGGER):
         run(work)

@@ -32,10 +32,10 @@ LOOPS = {"uvloop": uvloop.new_event_loop, "asyncio": asyncio.new_event_loop}
 class Counting(socket.socket):
     """A listening socket that counts its accept calls."""
 
-    asked = 0
+    accepts = 0
 
     def _accept(self) -> tuple[int, Any]:
-        self.asked += 1
+        self.accepts += 1
         accepted: tuple[int, Any] = super()._accept()  # type: ignore[misc]
         return accepted
 
@@ -164,15 +164,15 @@ def _in_a_house(check: Callable[[House], None], new_loop: Callable[[], asyncio.A
 def test_connection_without_a_free_descriptor_is_closed_immediately(
     new_loop: Callable[[], asyncio.AbstractEventLoop],
 ) -> None:
-    alone(_is_told_at_once, new_loop)
+    alone(_is_closed_immediately, new_loop)
 
 
-def _is_told_at_once(house: House) -> None:
+def _is_closed_immediately(house: House) -> None:
     clients = house.connected(WAITING)
-    asked_in_turn: dict[int, int] = {}
+    accepts_by_turn: dict[int, int] = {}
 
     def is_over() -> bool:
-        asked_in_turn[house.turn] = house.listening.asked
+        accepts_by_turn[house.turn] = house.listening.accepts
         return house.turn == 50
 
     with ExitStack() as limits:
@@ -181,8 +181,8 @@ def _is_told_at_once(house: House) -> None:
         house.run_until(is_over)
     assert house.turned_away == WAITING
     assert not house.entered
-    assert house.listening.asked <= 2 * WAITING + 2, "each time without a descriptor, and with the spare one"
-    assert asked_in_turn[10] == asked_in_turn[50], "when nobody waits, nobody is asked for"
+    assert house.listening.accepts <= 2 * WAITING + 2, "each time without a descriptor, and with the spare one"
+    assert accepts_by_turn[10] == accepts_by_turn[50], "when nobody waits, nobody is asked for"
     for one in clients:
         assert one.recv(1) == b""
     with closing(house.connected(1)[0]):
@@ -202,15 +202,15 @@ def _does_not_spin(house: House) -> None:
     os.close(spare)
     house.door._spare = None  # As if a log had taken it first.
     doors.PAUSE_SECONDS = 3600  # type: ignore[misc]
-    told: list[logging.LogRecord] = []
-    doors.log.addFilter(told.append)  # type: ignore[arg-type]
+    logged: list[logging.LogRecord] = []
+    doors.log.addFilter(logged.append)  # type: ignore[arg-type]
     with ExitStack() as limits:
         house.loop.call_soon(limits.enter_context, no_descriptor_left())
         house.run_until(lambda: house.turn == 50)
-    assert house.listening.asked == 1
+    assert house.listening.accepts == 1
     assert not house.entered
     assert not house.turned_away
-    assert "accepting no connections" in told[0].getMessage()
+    assert "accepting no connections" in logged[0].getMessage()
     house.door._watch()  # At the end of the time.
     house.run_until(lambda: len(house.entered) == 1)
     assert house.door._spare is not None
@@ -219,8 +219,8 @@ def _does_not_spin(house: House) -> None:
 
 def test_failed_accept_does_not_affect_other_connections(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     def accept(one: Counting) -> tuple[int, Any]:
-        one.asked += 1
-        if one.asked == 1:
+        one.accepts += 1
+        if one.accepts == 1:
             raise ConnectionAbortedError(103, "it has gone")
         accepted: tuple[int, Any] = socket.socket._accept(one)  # type: ignore[attr-defined]
         return accepted
@@ -228,7 +228,7 @@ def test_failed_accept_does_not_affect_other_connections(house: House, monkeypat
     monkeypatch.setattr(Counting, "_accept", accept)
     with closing(house.connected(1)[0]):
         house.run_until(lambda: len(house.entered) == 1)
-    assert house.listening.asked == 3
+    assert house.listening.accepts == 3
 
 
 def test_closed_acceptor_refuses_connections(house: House) -> None:

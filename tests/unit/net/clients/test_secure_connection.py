@@ -64,7 +64,7 @@ class Door:
         self.loop = Shell()
         self.entrance = ListenerTls(contexts)
         self.inside: set[object] = set()
-        self.made: list[Told] = []
+        self.made: list[RecordingProtocol] = []
 
     def admitted(self, connection: object, address: str) -> None:
         self.inside.add(connection)
@@ -76,11 +76,11 @@ class Door:
         return int(self.loop.loop.time() * 1000)
 
     def accepted(self) -> SecureFront:
-        self.made.append(Told())
+        self.made.append(RecordingProtocol())
         return SecureFront(self, self.entrance, self.made[-1])  # type: ignore[arg-type]  # Shell has what it takes.
 
 
-class Told(asyncio.BufferedProtocol):
+class RecordingProtocol(asyncio.BufferedProtocol):
     """A connection that records its input, in a buffer of another size than any record."""
 
     def __init__(self) -> None:
@@ -172,13 +172,13 @@ async def ended(thread: threading.Thread) -> None:
 
 
 def test_data_and_end_of_stream_arrive(contexts: Contexts, outer: ssl.SSLContext) -> None:
-    said = os.urandom(1_000_000)
+    sent = os.urandom(1_000_000)
 
     async def work(door: Door, port: int) -> None:
-        with talking(port, outer, lambda stream: stream.sendall(said)) as thread:
+        with talking(port, outer, lambda stream: stream.sendall(sent)) as thread:
             await ended(thread)
             await until(lambda: door.made[0].calls == ["made", "lost"])
-            assert door.made[0].received == said
+            assert door.made[0].received == sent
             assert not door.inside
 
     run(contexts, work)
@@ -186,9 +186,9 @@ def test_data_and_end_of_stream_arrive(contexts: Contexts, outer: ssl.SSLContext
 
 def test_one_byte_records_take_short_turns(contexts: Contexts, outer: ssl.SSLContext) -> None:
     """Each takes nearly as long as one of 16 KiB, and one read of a socket may return 10,000."""
-    said = os.urandom(40_000)
+    data = os.urandom(40_000)
 
-    def say(stream: ssl.SSLSocket) -> None:
+    def send(stream: ssl.SSLSocket) -> None:
         incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         session = outer.wrap_bio(incoming, outgoing, server_hostname="localhost")
         plain = socket.create_connection(stream.getpeername(), SECONDS_MAX)
@@ -199,18 +199,18 @@ def test_one_byte_records_take_short_turns(contexts: Contexts, outer: ssl.SSLCon
             except ssl.SSLWantReadError:
                 plain.sendall(outgoing.read())
                 incoming.write(plain.recv(65_536))
-        for byte in said:
+        for byte in data:
             session.write(bytes([byte]))
         plain.sendall(outgoing.read())
         plain.close()
 
     async def work(door: Door, port: int) -> None:
-        with talking(port, outer, say) as thread:
+        with talking(port, outer, send) as thread:
             await ended(thread)
             await until(lambda: len(door.made) == 2 and door.made[1].calls == ["made", "lost"])
-            assert door.made[1].received == said
+            assert door.made[1].received == data
             assert max(door.made[1].sizes) <= secure.RECORDS_PER_TURN
-            assert len(set(door.made[1].turns)) >= len(said) / secure.RECORDS_PER_TURN / 2
+            assert len(set(door.made[1].turns)) >= len(data) / secure.RECORDS_PER_TURN / 2
 
     run(contexts, work)
 
@@ -232,11 +232,11 @@ def test_responses_arrive_in_order_from_memory_and_files(
     content = os.urandom(3_000_000)
     (tmp_path / "log").write_bytes(content)
     file = RealDisk().open(str(tmp_path / "log"))
-    heard = bytearray()
+    received = bytearray()
 
     def listen(stream: ssl.SSLSocket) -> None:
         while data := stream.recv(30_000):
-            heard.extend(data)
+            received.extend(data)
 
     async def work(door: Door, port: int) -> None:
         with talking(port, outer, listen) as thread:
@@ -249,17 +249,17 @@ def test_responses_arrive_in_order_from_memory_and_files(
             await ended(thread)
 
     run(contexts, work)
-    assert heard == b"front" + content[10:2_500_010] + b"end" + b"x" * 200_000 + content[:100] + b"last"
+    assert received == b"front" + content[10:2_500_010] + b"end" + b"x" * 200_000 + content[:100] + b"last"
 
 
 def test_encryption_is_paced_by_a_slow_reader(contexts: Contexts, outer: ssl.SSLContext, tmp_path: Path) -> None:
     size = 64 * 1024 * 1024
     (tmp_path / "log").write_bytes(bytes(size))
     file = RealDisk().open(str(tmp_path / "log"))
-    goes_on, received = threading.Event(), []
+    may_continue, received = threading.Event(), []
 
     def listen(stream: ssl.SSLSocket) -> None:
-        goes_on.wait(SECONDS_MAX)
+        may_continue.wait(SECONDS_MAX)
         total = 0
         while total < size:
             total += len(stream.recv(1 << 20))
@@ -277,7 +277,7 @@ def test_encryption_is_paced_by_a_slow_reader(contexts: Contexts, outer: ssl.SSL
                 await asyncio.sleep(0.1)
             assert outbox.is_backed_up
             assert sent < size / 2
-            goes_on.set()
+            may_continue.set()
             await ended(thread)
             assert not outbox.is_backed_up
             assert drained
@@ -287,24 +287,24 @@ def test_encryption_is_paced_by_a_slow_reader(contexts: Contexts, outer: ssl.SSL
 
 
 def test_peer_that_ignores_tls_responses_is_disconnected(contexts: Contexts, outer: ssl.SSLContext) -> None:
-    may_end, goes_on = threading.Event(), threading.Event()
+    may_end, may_continue = threading.Event(), threading.Event()
 
-    def ask(stream: ssl.SSLSocket) -> None:
-        goes_on.wait(SECONDS_MAX)
+    def send(stream: ssl.SSLSocket) -> None:
+        may_continue.wait(SECONDS_MAX)
         stream.sendall(b"more")
         may_end.wait(SECONDS_MAX)
 
     async def work(door: Door, port: int) -> None:
-        with talking(port, outer, ask) as thread:
+        with talking(port, outer, send) as thread:
             await until(lambda: bool(door.made and door.made[0].calls))
-            told = door.made[0]
-            outbox = outbox_of(told.transport, door.loop, lambda: None)  # type: ignore[arg-type]
+            recording = door.made[0]
+            outbox = outbox_of(recording.transport, door.loop, lambda: None)  # type: ignore[arg-type]
             outbox.put([b"x" * 60_000_000])
             assert outbox.is_backed_up
             # Like the state after a peer's key updates, for which Python has no call.
-            told.transport._session._to_send += b"y" * (secure.UNSENT_BYTES_MAX + 1)
-            goes_on.set()
-            await until(lambda: told.calls == ["made", "lost"])
+            recording.transport._session._to_send += b"y" * (secure.UNSENT_BYTES_MAX + 1)
+            may_continue.set()
+            await until(lambda: recording.calls == ["made", "lost"])
             may_end.set()
             await ended(thread)
 
@@ -313,17 +313,17 @@ def test_peer_that_ignores_tls_responses_is_disconnected(contexts: Contexts, out
 
 def test_paused_connection_gets_all_data_later(contexts: Contexts, outer: ssl.SSLContext) -> None:
     async def work(door: Door, port: int) -> None:
-        said = os.urandom(500_000)
-        with talking(port, outer, lambda stream: (stream.sendall(said), stream.recv(1))) as thread:  # type: ignore[arg-type,return-value,func-returns-value]
+        sent = os.urandom(500_000)
+        with talking(port, outer, lambda stream: (stream.sendall(sent), stream.recv(1))) as thread:  # type: ignore[arg-type,return-value,func-returns-value]
             await until(lambda: bool(door.made and door.made[0].calls))
-            told = door.made[0]
-            told.transport.pause_reading()
-            before = len(told.received)
+            recording = door.made[0]
+            recording.transport.pause_reading()
+            before = len(recording.received)
             await asyncio.sleep(0.1)
-            assert len(told.received) == before
-            told.transport.resume_reading()
-            await until(lambda: told.received == said)
-            told.transport.close()
+            assert len(recording.received) == before
+            recording.transport.resume_reading()
+            await until(lambda: recording.received == sent)
+            recording.transport.close()
             await ended(thread)
 
     run(contexts, work)
@@ -340,7 +340,7 @@ def test_handshake_times_out(
         for reader, _ in streams:
             assert await reader.read() == b""
         await until(lambda: not door.inside)
-        assert [told.calls for told in door.made] == [[], [], []], "the connection behind never knew of it"
+        assert [recording.calls for recording in door.made] == [[], [], []], "the connection behind never knew of it"
 
     run(contexts, work)
     lines = [record.getMessage() for record in caplog.records if record.name == secure.__name__]
@@ -352,13 +352,13 @@ def test_handshake_times_out(
 
 def test_alert_arrives_while_the_peer_keeps_sending(contexts: Contexts, known: Known) -> None:
     stranger = ssl.create_default_context()  # It trusts the system's authorities.
-    said: list[str] = []
+    errors: list[str] = []
 
     def refuse(port: int) -> None:
         try:
             stranger.wrap_socket(socket.create_connection(("127.0.0.1", port)), server_hostname="localhost")
         except ssl.SSLCertVerificationError as error:
-            said.append(error.verify_message)
+            errors.append(error.verify_message)
 
     async def work(door: Door, port: int) -> None:
         await asyncio.to_thread(refuse, port)
@@ -370,4 +370,4 @@ def test_alert_arrives_while_the_peer_keeps_sending(contexts: Contexts, known: K
         await until(lambda: not door.inside)
 
     run(contexts, work)
-    assert len(said) == 1
+    assert len(errors) == 1

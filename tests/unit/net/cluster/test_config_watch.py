@@ -35,7 +35,7 @@ class Two(NamedTuple):
         seen = self.watching.watch._seen
         return 0 if seen is None else len(seen.names)
 
-    def heard(self, texts: dict[str, str], topic: str = "t") -> None:
+    def wait_for_config(self, texts: dict[str, str], topic: str = "t") -> None:
         self.watching.until(lambda: self.watching.set_on(topic) == texts)
 
 
@@ -54,7 +54,7 @@ def two(tmp_path: Path) -> Iterator[Two]:
         tree.close()
 
 
-def told(caplog: pytest.LogCaptureFixture, part: str) -> list[str]:
+def logged(caplog: pytest.LogCaptureFixture, part: str) -> list[str]:
     return [record.getMessage() for record in caplog.records if part in record.getMessage()]
 
 
@@ -70,14 +70,14 @@ def test_changes_of_another_broker_are_applied(two: Two, caplog: pytest.LogCaptu
     assert (found.retention_ms, found.segment_bytes, found.retention_bytes) == (5, 2_000_000, 77)
     assert watching.in_force > before
     writer.alter({T: [("retention.ms", DELETE, "")], ALL: [("log.segment.bytes", DELETE, "")]})
-    two.heard({})
+    two.wait_for_config({})
     watching.until(lambda: watching.value("log.segment.bytes") == 1 << 30)
     assert watching.log_config().segment_bytes == 1 << 30
     # Both the author and the reader of a change log it; both run here.
-    assert len(told(caplog, "topic t changed: retention.ms=5")) == 2
-    assert len(told(caplog, "all brokers changed: log.segment.bytes=2000000")) == 2
-    assert len(told(caplog, "broker 1 changed: log.retention.bytes=77")) == 2
-    assert len(told(caplog, "all brokers changed: log.segment.bytes removed")) == 2
+    assert len(logged(caplog, "topic t changed: retention.ms=5")) == 2
+    assert len(logged(caplog, "all brokers changed: log.segment.bytes=2000000")) == 2
+    assert len(logged(caplog, "broker 1 changed: log.retention.bytes=77")) == 2
+    assert len(logged(caplog, "all brokers changed: log.segment.bytes removed")) == 2
 
 
 def test_many_notifications_of_a_topic_cause_one_read(two: Two) -> None:
@@ -87,7 +87,7 @@ def test_many_notifications_of_a_topic_cause_one_read(two: Two) -> None:
     for _ in range(999):
         writer.notice(layout.encode_config_change("topics/t"))
     line.read.clear()
-    two.heard({"retention.ms": "5"})
+    two.wait_for_config({"retention.ms": "5"})
     watching.until(lambda: two.seen() == 1000)
     readings = len(watching.readings) - before
     assert line.read.count(TOPIC_T) <= readings
@@ -95,7 +95,7 @@ def test_many_notifications_of_a_topic_cause_one_read(two: Two) -> None:
     assert OWN not in line.read
     line.read.clear()
     writer.alter({T: [("retention.ms", SET, "6")]})
-    two.heard({"retention.ms": "6"})
+    two.wait_for_config({"retention.ms": "6"})
     assert len([path for path in line.read if path.startswith(f"{layout.CONFIG_CHANGES}/")]) == 1
 
 
@@ -109,7 +109,7 @@ def test_own_notifications_change_nothing(two: Two, caplog: pytest.LogCaptureFix
     assert watching.in_force == in_force
     assert watching.log_config() is configs  # Not even set again.
     assert all(reading is not None and reading.broker is None for reading in watching.readings)
-    assert len(told(caplog, " changed: ")) == 3
+    assert len(logged(caplog, " changed: ")) == 3
     assert not [record for record in caplog.records if record.levelno > logging.INFO]
 
 
@@ -120,7 +120,7 @@ def test_mixed_burst_of_changes_ends_in_the_state_of_the_tree(two: Two) -> None:
         watching.hear()
         watching.alter_here({T: [("segment.ms", SET, str(number + 1))]})
     writer.alter({T: [("retention.ms", SET, "1000")], ALL: [("log.retention.bytes", SET, "1000")]})
-    two.heard({"retention.ms": "1000", "segment.ms": "50"})
+    two.wait_for_config({"retention.ms": "1000", "segment.ms": "50"})
     watching.until(lambda: watching.value("log.retention.bytes") == 1000)
     assert watching.log_config().segment_ms == 50
 
@@ -183,10 +183,10 @@ def test_unreadable_notification_is_skipped_with_one_log_line(
 ) -> None:
     path = two.writer.notice(notice)
     two.writer.alter({T: [("retention.ms", SET, "5")]})
-    two.heard({"retention.ms": "5"})
+    two.wait_for_config({"retention.ms": "5"})
     two.writer.alter({T: [("retention.ms", SET, "6")]})
-    two.heard({"retention.ms": "6"})
-    (line,) = told(caplog, path)
+    two.wait_for_config({"retention.ms": "6"})
+    (line,) = logged(caplog, path)
     assert f"failed to read {path}: " in line and len(line) < 1000
 
 
@@ -195,7 +195,7 @@ def test_notifications_of_other_entities_are_ignored(two: Two, caplog: pytest.Lo
     two.line.read.clear()
     two.writer.notice(layout.encode_config_change(entity))
     two.writer.alter({T: [("retention.ms", SET, "5")]})
-    two.heard({"retention.ms": "5"})
+    two.wait_for_config({"retention.ms": "5"})
     assert not caplog.records
     assert OWN not in two.line.read
 
@@ -203,30 +203,30 @@ def test_notifications_of_other_entities_are_ignored(two: Two, caplog: pytest.Lo
 def test_notifications_of_old_brokers_are_read(two: Two) -> None:
     two.writer.put(TOPIC_T, layout.encode_config({"retention.ms": "5"}))
     two.writer.notice(encode({"version": 1, "entity_type": "topics", "entity_name": "t"}))
-    two.heard({"retention.ms": "5"})
+    two.wait_for_config({"retention.ms": "5"})
 
 
 def test_topic_with_an_unreadable_znode_keeps_its_configuration(two: Two, caplog: pytest.LogCaptureFixture) -> None:
     two.watching.know(*two.writer.make("u"))
     two.writer.alter({T: [("retention.ms", SET, "5")]})
-    two.heard({"retention.ms": "5"})
+    two.wait_for_config({"retention.ms": "5"})
     two.writer.put(TOPIC_T, b"garbage")
     two.writer.notice(layout.encode_config_change("topics/t"))
     two.writer.alter({ConfigOwner(True, "u"): [("retention.ms", SET, "6")]})
-    two.heard({"retention.ms": "6"}, "u")
+    two.wait_for_config({"retention.ms": "6"}, "u")
     assert two.watching.set_on() == {"retention.ms": "5"}
     (line,) = [record for record in caplog.records if record.levelno >= logging.ERROR]
     assert f"kept the previous configuration of topic t: failed to read {TOPIC_T}" in line.getMessage()
     two.writer.put(TOPIC_T, layout.encode_config({"retention.ms": "7"}))
     two.writer.notice(layout.encode_config_change("topics/t"))
-    two.heard({"retention.ms": "7"})
+    two.wait_for_config({"retention.ms": "7"})
 
 
 def test_invalid_topic_value_is_ignored(two: Two) -> None:
     texts = {"retention.ms": "soon", "segment.bytes": "2000000", "of.another": "kind"}
     two.writer.put(TOPIC_T, layout.encode_config(texts))
     two.writer.notice(layout.encode_config_change("topics/t"))
-    two.heard(texts)
+    two.wait_for_config(texts)
     assert two.watching.log_config().segment_bytes == 2_000_000
     assert two.watching.log_config().retention_ms == WEEK_MS
 
@@ -237,12 +237,12 @@ def test_notifications_deleted_before_the_read_are_detected(two: Two) -> None:
         two.writer.alter(
             {T: [("retention.ms", SET, str(number))], ALL: [("log.retention.bytes", SET, str(number))]}, now=FAR
         )
-        two.heard({"retention.ms": str(number)})
-        two.watching.until(lambda wanted=number: two.watching.value("log.retention.bytes") == wanted)  # type: ignore[misc]
+        two.wait_for_config({"retention.ms": str(number)})
+        two.watching.until(lambda expected=number: two.watching.value("log.retention.bytes") == expected)  # type: ignore[misc]
     assert two.writer.tree.children(layout.CONFIG_CHANGES) == []
     two.line.read.clear()
     two.writer.alter({T: [("retention.ms", SET, "9")]})
-    two.heard({"retention.ms": "9"})
+    two.wait_for_config({"retention.ms": "9"})
     assert OWN not in two.line.read  # The count is right again: not everything is read.
 
 
@@ -254,9 +254,9 @@ def test_deleted_notification_folder_may_be_recreated(two: Two) -> None:
     two.watching.until(lambda: two.watching.watch._seen == NO_FOLDER)
     tree.create(layout.CONFIG_CHANGES)
     two.writer.alter({T: [("retention.ms", SET, "5")]})
-    two.heard({"retention.ms": "5"})
+    two.wait_for_config({"retention.ms": "5"})
     two.writer.alter({T: [("retention.ms", SET, "6")]})
-    two.heard({"retention.ms": "6"})
+    two.wait_for_config({"retention.ms": "6"})
 
 
 def test_invalid_broker_value_is_reported_once_and_skipped(two: Two, caplog: pytest.LogCaptureFixture) -> None:
@@ -269,17 +269,17 @@ def test_invalid_broker_value_is_reported_once_and_skipped(two: Two, caplog: pyt
     for number in range(3):
         two.writer.alter({ALL: [("log.segment.bytes", SET, str(2_000_000 + number))]})
         two.watching.until(
-            lambda wanted=2_000_000 + number: two.watching.value("log.segment.bytes") == wanted  # type: ignore[misc]
+            lambda expected=2_000_000 + number: two.watching.value("log.segment.bytes") == expected  # type: ignore[misc]
         )
-    assert len(told(caplog, "ignored invalid dynamic configuration: Invalid value soon for configuration")) == 1
-    assert len(told(caplog, "ignored invalid dynamic configuration: num.partitions")) == 1
+    assert len(logged(caplog, "ignored invalid dynamic configuration: Invalid value soon for configuration")) == 1
+    assert len(logged(caplog, "ignored invalid dynamic configuration: num.partitions")) == 1
 
 
 def test_conflicting_broker_values_change_nothing(two: Two, caplog: pytest.LogCaptureFixture) -> None:
     lags = {"log.cleaner.min.compaction.lag.ms": "10", "log.cleaner.max.compaction.lag.ms": "5"}
     two.writer.put(OWN, layout.encode_config({**lags, "log.retention.bytes": "77"}))
     two.writer.notice(layout.encode_config_change("brokers/1"))
-    two.watching.until(lambda: bool(told(caplog, "ignored the dynamic configuration")))
+    two.watching.until(lambda: bool(logged(caplog, "ignored the dynamic configuration")))
     assert two.watching.value("log.retention.bytes") == -1
     two.writer.put(OWN, layout.encode_config({"log.retention.bytes": "77"}))
     two.writer.notice(layout.encode_config_change("brokers/1"))
@@ -292,12 +292,12 @@ def test_broker_with_an_unreadable_znode_keeps_its_configuration(two: Two, caplo
     two.writer.put(OWN, b"garbage")
     two.writer.notice(layout.encode_config_change("brokers/1"))
     two.writer.notice(layout.encode_config_change("brokers/<default>"))
-    two.watching.until(lambda: bool(told(caplog, f"ignored {OWN}")))
+    two.watching.until(lambda: bool(logged(caplog, f"ignored {OWN}")))
     two.writer.put(layout.config(layout.BROKER_CONFIGS, "<default>"), layout.encode_config({"log.roll.ms": "9"}))
     two.writer.notice(layout.encode_config_change("brokers/<default>"))
     two.watching.until(lambda: two.watching.log_config().segment_ms == 9)
     assert two.watching.value("log.retention.bytes") == 77
-    assert len(told(caplog, f"ignored {OWN}")) == 1
+    assert len(logged(caplog, f"ignored {OWN}")) == 1
 
 
 def test_passwords_are_decrypted(two: Two, caplog: pytest.LogCaptureFixture) -> None:
@@ -306,7 +306,7 @@ def test_passwords_are_decrypted(two: Two, caplog: pytest.LogCaptureFixture) -> 
     configs = two.watching.harness.configs
     two.watching.until(lambda: configs.secret(PASSWORD) == Secret("open-sesame"))
     assert "sesame" not in caplog.text
-    assert len(told(caplog, f"{PASSWORD}=***")) == 2
+    assert len(logged(caplog, f"{PASSWORD}=***")) == 2
 
 
 def test_unreadable_certificates_keep_the_previous_ones(two: Two, caplog: pytest.LogCaptureFixture) -> None:
@@ -319,7 +319,7 @@ def test_unreadable_certificates_keep_the_previous_ones(two: Two, caplog: pytest
     assert configs.value(LOCATION) == "/x"
     two.writer.alter({ALL: [("log.segment.bytes", SET, "2000000")]})
     two.watching.until(lambda: two.watching.value("log.segment.bytes") == 2_000_000)
-    assert len(told(caplog, "ignored the certificates of the dynamic configuration: there is no store there")) == 1
+    assert len(logged(caplog, "ignored the certificates of the dynamic configuration: there is no store there")) == 1
     two.watching.unreadable = ""
     two.writer.alter({ALL: [("log.segment.bytes", SET, "3000000")]})
     two.watching.until(lambda: configs.value(LOCATION) == "/y")
@@ -333,34 +333,34 @@ def test_unreachable_tree_is_reported_once_and_read_again(two: Two, caplog: pyte
     assert two.watching.read() is not None
     assert two.watching.set_on() == {"retention.ms": "5"}
     assert two.watching.value("log.retention.bytes") == 9
-    assert len(told(caplog, "failed to read changed configurations (will retry): nobody there")) == 1
+    assert len(logged(caplog, "failed to read changed configurations (will retry): nobody there")) == 1
 
 
 def test_expired_session_reads_nothing(two: Two, caplog: pytest.LogCaptureFixture) -> None:
     two.line.failure = SessionExpired(detail="over")
-    heard = two.watching.read()
-    assert heard is not None and not heard.topics and heard.broker is None
+    read = two.watching.read()
+    assert read is not None and not read.topics and read.broker is None
     assert not caplog.records
 
 
 def test_deleted_topic_is_not_reset_to_defaults(two: Two) -> None:
     two.writer.alter({T: [("cleanup.policy", SET, "compact")]})
-    two.heard({"cleanup.policy": "compact"})
+    two.wait_for_config({"cleanup.policy": "compact"})
     (topic,) = two.writer.metadata.topics().values()
     two.writer.topics.change(DeleteTopics(2, {TopicName("t"): topic.id}))
     two.writer.notice(layout.encode_config_change("topics/t"))
     two.watching.know(*two.writer.make("u"))
     two.writer.alter({ConfigOwner(True, "u"): [("retention.ms", SET, "6")]})
-    two.heard({"retention.ms": "6"}, "u")
+    two.wait_for_config({"retention.ms": "6"}, "u")
     assert two.watching.set_on() == {"cleanup.policy": "compact"}
 
 
 def test_topic_with_a_deleted_configuration_uses_defaults(two: Two) -> None:
     two.writer.alter({T: [("retention.ms", SET, "5")]})
-    two.heard({"retention.ms": "5"})
+    two.wait_for_config({"retention.ms": "5"})
     two.writer.tree.delete(TOPIC_T)
     two.writer.notice(layout.encode_config_change("topics/t"))
-    two.heard({})
+    two.wait_for_config({})
 
 
 def test_partitions_of_a_topic_outside_the_metadata_apply_changes(two: Two) -> None:
@@ -375,8 +375,8 @@ def test_stopped_watch_reports_nothing(two: Two) -> None:
     readings = len(two.watching.readings)
     two.writer.alter({T: [("retention.ms", SET, "5")]})
     two.watching.until(lambda: two.line.tree.get(TOPIC_T)[0] == two.writer.tree.get(TOPIC_T)[0])
-    heard = two.watching.read()
-    assert heard is not None and not heard.topics
+    read = two.watching.read()
+    assert read is not None and not read.topics
     assert len(two.watching.readings) == readings + 1 and two.watching.set_on() == {}
 
 

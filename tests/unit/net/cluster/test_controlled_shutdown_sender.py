@@ -25,7 +25,7 @@ from support.in_memory import US, Harness
 pytestmark = pytest.mark.waits
 
 LATER_SECONDS = 0.2
-OTHER, GONE = BrokerId(US + 1), BrokerId(US + 2)
+OTHER, DEAD = BrokerId(US + 1), BrokerId(US + 2)
 HOUR_MS = "3600000"
 FAST = {"controlled.shutdown.retry.backoff.ms": "1"}
 
@@ -39,8 +39,8 @@ class Controller:
         self._after = after
         self.peer = Peer(self._answer)
 
-    async def _answer(self, asked: Asked, writer: Writer) -> None:
-        assert (asked.api_key, asked.version) == (7, 3)
+    async def _answer(self, request: Asked, writer: Writer) -> None:
+        assert (request.api_key, request.version) == (7, 3)
         left = self._left.pop(0)
         if left is None:
             writer.close()
@@ -48,12 +48,12 @@ class Controller:
         is_error = isinstance(left, ErrorCode)
         remaining = [RemainingPartition(topic_name="t", partition_index=one) for one in range(0 if is_error else left)]
         response = ControlledShutdownResponse(error_code=left if is_error else 0, remaining_partitions=remaining)
-        writer.write(framed(asked.correlation_id, b"\0" + encode(response, 3)))
+        writer.write(framed(request.correlation_id, b"\0" + encode(response, 3)))
         await writer.drain()
         self._after()
 
 
-def asked_times(
+def request_count(
     folder: Path,
     left: Sequence[int | ErrorCode | None],
     *,
@@ -80,8 +80,8 @@ def asked_times(
             name = TopicName("t")
             broker.view.topics = {**broker.view.topics, name: TopicInfo(name, Uuid(bytes(16)), (partition,))}
             channels = BrokerChannels(loop, f"broker-{US}", broker.view, "PLAINTEXT", None)
-            asks = BrokerRequests(SimpleNamespace(loop=loop), broker, channels)  # type: ignore[arg-type]
-            await hand_over(broker, lambda then: asks.shut_down(broker.view.controller, ShutDown(US, 5), then))
+            requests = BrokerRequests(SimpleNamespace(loop=loop), broker, channels)  # type: ignore[arg-type]
+            await hand_over(broker, lambda then: requests.shut_down(broker.view.controller, ShutDown(US, 5), then))
             channels.close()
             return len(peer.asked)
 
@@ -106,48 +106,48 @@ def asked_times(
 def test_shutdown_request_is_repeated_until_no_partition_remains(
     tmp_path: Path, left: list[int | ErrorCode | None], times: int
 ) -> None:
-    assert asked_times(tmp_path, left) == times
+    assert request_count(tmp_path, left) == times
 
 
 def test_shutdown_requests_are_limited_by_configuration(tmp_path: Path) -> None:
-    assert asked_times(tmp_path, [1], controlled_shutdown_max_retries="1") == 1
+    assert request_count(tmp_path, [1], controlled_shutdown_max_retries="1") == 1
 
 
 def test_disabled_controlled_shutdown_sends_no_request(tmp_path: Path) -> None:
-    assert asked_times(tmp_path, [], controlled_shutdown_enable="false") == 0
+    assert request_count(tmp_path, [], controlled_shutdown_enable="false") == 0
 
 
-@pytest.mark.parametrize("replicas", [(US,), (US, GONE), (OTHER,)])
+@pytest.mark.parametrize("replicas", [(US,), (US, DEAD), (OTHER,)])
 def test_shutdown_without_possible_leaders_sends_no_request(tmp_path: Path, replicas: tuple[BrokerId, ...]) -> None:
-    assert asked_times(tmp_path, [], replicas=replicas) == 0
+    assert request_count(tmp_path, [], replicas=replicas) == 0
 
 
 def test_backoff_ends_when_all_other_brokers_are_dead(tmp_path: Path) -> None:
     """As when all brokers are stopped at once."""
 
-    def others_go(view: ClusterView) -> None:
+    def others_die(view: ClusterView) -> None:
         view.brokers = {US: view.brokers[US]}
 
-    assert asked_times(tmp_path, [1], then=others_go, controlled_shutdown_retry_backoff_ms=HOUR_MS) == 1
+    assert request_count(tmp_path, [1], then=others_die, controlled_shutdown_retry_backoff_ms=HOUR_MS) == 1
 
 
 def test_shutdown_request_is_repeated_when_another_broker_dies(tmp_path: Path) -> None:
     """The remaining brokers may stop too; such a retry is not counted."""
-    others = [BrokerId(GONE + number) for number in range(4)]
+    others = [BrokerId(DEAD + number) for number in range(4)]
 
-    def one_goes(view: ClusterView) -> None:
+    def one_dies(view: ClusterView) -> None:
         view.brokers = {number: one for number, one in view.brokers.items() if number != max(view.brokers)}
 
     left = [1, 1, 1, 1, 0]
-    found = asked_times(tmp_path, left, others=others, then=one_goes, controlled_shutdown_retry_backoff_ms=HOUR_MS)
+    found = request_count(tmp_path, left, others=others, then=one_dies, controlled_shutdown_retry_backoff_ms=HOUR_MS)
     assert found == len(left)
 
 
 def test_new_controller_gets_the_shutdown_request_immediately(tmp_path: Path) -> None:
-    changes = iter((GONE, OTHER))
+    changes = iter((DEAD, OTHER))
 
     def elected(view: ClusterView) -> None:
-        view.brokers = {**view.brokers, GONE: BrokerInfo(GONE, view.brokers[OTHER].endpoints)}
+        view.brokers = {**view.brokers, DEAD: BrokerInfo(DEAD, view.brokers[OTHER].endpoints)}
         view.controller = next(changes, view.controller)
 
-    assert asked_times(tmp_path, [1, 1, 0], then=elected, controlled_shutdown_retry_backoff_ms=HOUR_MS) == 3
+    assert request_count(tmp_path, [1, 1, 0], then=elected, controlled_shutdown_retry_backoff_ms=HOUR_MS) == 3

@@ -65,8 +65,8 @@ class Unanswered:
 
 def update(controller_epoch: int, broker_epoch: int) -> ControlRequest:
     state = LeaderAndIsr(US, LeaderEpoch(0), (US,))
-    told = {TopicPartition(TOPIC, 0): PartitionMetadata(state, (US,), ())}
-    request = UpdateMetadata(told, {TOPIC: Uuid(bytes(range(16)))}, (), is_full=False)
+    partitions = {TopicPartition(TOPIC, 0): PartitionMetadata(state, (US,), ())}
+    request = UpdateMetadata(partitions, {TOPIC: Uuid(bytes(range(16)))}, (), is_full=False)
     return ControlRequest(US, broker_epoch, US, controller_epoch, request)
 
 
@@ -81,18 +81,18 @@ def test_waiting_request_is_applied_when_the_session_is_renewed(
 
     async def play() -> None:
         shell = Shell(harness.now)
-        told = ControllerUpdates(
+        updates = ControllerUpdates(
             shell, broker, cast(Metadata, tree), lambda call, *arguments: call(*arguments), updated=lambda: None
         )
-        told.add(update(5, before), ends.append)
-        told.add(update(6, before + 1), ends.append)
-        told.go_on()
+        updates.add(update(5, before), ends.append)
+        updates.add(update(6, before + 1), ends.append)
+        updates.go_on()
         assert not ends, "the tree does not answer"
         tree.has_session = True
         broker.on_registered(before + 1)
-        told.renewed()
-        told.go_on()
-        told.renewed()  # Nothing waits.
+        updates.renewed()
+        updates.go_on()
+        updates.renewed()  # Nothing waits.
 
     asyncio.run(play())
     stale, taken = ends
@@ -128,13 +128,13 @@ def ends_of(harness: Harness, tree: Tree, *sent: ControlRequest) -> list[Errors 
 
     async def play() -> None:
         shell = Shell(harness.now)
-        told = ControllerUpdates(
+        updates = ControllerUpdates(
             shell, harness.broker, cast(Metadata, tree), lambda call, *rest: call(*rest), updated=lambda: None
         )
         for one in sent:
-            told.add(one, ends.append)
+            updates.add(one, ends.append)
         for _ in sent:
-            told.go_on()
+            updates.go_on()
             await asyncio.sleep(0)
             while shell.slices:
                 shell.do(shell.slices.popleft())

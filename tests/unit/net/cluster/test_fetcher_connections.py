@@ -38,8 +38,8 @@ class Following:
         self.loop = asyncio.get_running_loop()
         self.lines = FetcherConnections(self, self.broker, "PLAINTEXT", None)  # type: ignore[arg-type]  # A Shell.
         both = (OTHER, US)
-        told = Controlling(self.harness).leads("t", *range(PARTITIONS), leader=OTHER, replicas=both, is_new=True)
-        assert told == {}
+        errors = Controlling(self.harness).leads("t", *range(PARTITIONS), leader=OTHER, replicas=both, is_new=True)
+        assert errors == {}
         self.lines.send_due_requests()
 
     def now(self) -> Moment:
@@ -61,16 +61,16 @@ class Following:
         return self.broker.partitions[TopicPartition(TopicName("t"), index)].log.end_offset
 
 
-def request_of(asked: Asked) -> FetchRequest:
-    assert asked.api_key == FETCH
-    return decode(FetchRequest, asked.version, asked._rest, 1)  # After the header's tags.
+def request_of(received: Asked) -> FetchRequest:
+    assert received.api_key == FETCH
+    return decode(FetchRequest, received.version, received._rest, 1)  # After the header's tags.
 
 
 def indexes(request: FetchRequest) -> list[int]:
     return sorted(part.partition for topic in request.topics for part in topic.partitions)
 
 
-async def silence(asked: Asked, writer: Writer) -> None:
+async def silence(received: Asked, writer: Writer) -> None:
     """Send no response."""
 
 
@@ -81,9 +81,9 @@ class Leader:
         self.sessions: dict[int, set[int]] = {}  # The named partitions, by connection.
         self.records: dict[int, bytes] = {}
 
-    async def __call__(self, asked: Asked, writer: Writer) -> None:
-        request = request_of(asked)
-        known = self.sessions.setdefault(asked.connection, set())
+    async def __call__(self, received: Asked, writer: Writer) -> None:
+        request = request_of(received)
+        known = self.sessions.setdefault(received.connection, set())
         if request.session_epoch == 0:
             known.clear()
         known |= set(indexes(request))
@@ -99,8 +99,8 @@ class Leader:
         if not parts:
             await asyncio.sleep(0.01)  # Like a leader without new records.
         topics = [FetchableTopicResponse(topic_id=topic_id("t"), partitions=parts)] if parts else []
-        response = FetchResponse(session_id=asked.connection + 1, responses=topics)
-        writer.write(framed(asked.correlation_id, b"\0" + encode(response, asked.version)))
+        response = FetchResponse(session_id=received.connection + 1, responses=topics)
+        writer.write(framed(received.correlation_id, b"\0" + encode(response, received.version)))
         await writer.drain()
 
 
@@ -131,7 +131,7 @@ def test_each_fetcher_has_a_connection_and_a_session(tmp_path: Path) -> None:
         async with Peer(silence) as peer:
             following = Following(tmp_path, peer, num_replica_fetchers="3")
             await until(lambda: len(peer.asked) == 3)
-            named = {asked.client_id: indexes(request_of(asked)) for asked in peer.asked}
+            named = {received.client_id: indexes(request_of(received)) for received in peer.asked}
             spread: dict[str, list[int]] = {}
             for index in range(PARTITIONS):
                 number = fetcher_id(TopicPartition(TopicName("t"), index), 3)
@@ -206,18 +206,18 @@ def test_receive_buffer_has_the_configured_size(tmp_path: Path, size: int, monke
 
 
 def test_session_error_starts_another_session(tmp_path: Path) -> None:
-    async def refuses(asked: Asked, writer: Writer) -> None:
-        known = request_of(asked).session_epoch > 0
+    async def refuses(received: Asked, writer: Writer) -> None:
+        known = request_of(received).session_epoch > 0
         error = ErrorCode.FETCH_SESSION_ID_NOT_FOUND if known else ErrorCode.NONE
         response = FetchResponse(error_code=error, session_id=0 if known else 9, responses=[])
-        writer.write(framed(asked.correlation_id, b"\0" + encode(response, asked.version)))
+        writer.write(framed(received.correlation_id, b"\0" + encode(response, received.version)))
         await writer.drain()
 
     async def work() -> None:
         async with Peer(refuses) as peer:
             following = Following(tmp_path, peer)
             await until(lambda: len(peer.asked) >= 4)
-            requests = [request_of(asked) for asked in peer.asked[:4]]
+            requests = [request_of(received) for received in peer.asked[:4]]
             assert [one.session_epoch for one in requests] == [0, 1, 0, 1]
             assert [len(indexes(one)) for one in requests] == [PARTITIONS, 0, PARTITIONS, 0]
             following.lines.close()

@@ -88,7 +88,7 @@ class World:
         self.tree = Tree(folder / "tree", durable=False)
         self.controller = Controller(controller, has_recovery=self.broker.protocol.has_leader_recovery)
         self.loop = asyncio.get_running_loop()
-        self.asked: dict[events.ControllerQuery[Any], Callable[[events.ControllerQuery[Any]], None]] = {}
+        self.pending: dict[events.ControllerQuery[Any], Callable[[events.ControllerQuery[Any]], None]] = {}
         self.faults: list[ErrorCode | None] = []  # The controller's first responses; None closes the connection.
         self.versions: list[int] = []  # AlterPartition requests.
         self.requested: list[list[int]] = []  # The partitions of each request.
@@ -104,7 +104,7 @@ class World:
             now=lambda: TimestampMs(NOW_MS),
             may_be_unclean=lambda config: False,
             send=lambda requests: self.on_loop(self._sent, requests),
-            answered=lambda ask: self.on_loop(self._answered, ask),
+            answered=lambda query: self.on_loop(self._answered, query),
             failed=self._failures.append,
         )
 
@@ -139,45 +139,45 @@ class World:
             self._thread.put_event(events.Answered(request, errors))
         self.settle()
 
-    def ask_ourselves(self, ask: events.AlterPartitions, ended: Callable[[object], None]) -> None:
+    def send_to_own_controller(self, query: events.AlterPartitions, ended: Callable[[object], None]) -> None:
         assert self.controller_id == US
         if self.faults:
-            ask.error = self.faults.pop(0) or ErrorCode.NETWORK_EXCEPTION
-            self.loop.call_soon(ended, ask)
+            query.error = self.faults.pop(0) or ErrorCode.NETWORK_EXCEPTION
+            self.loop.call_soon(ended, query)
             return
-        self.asked[ask] = ended
-        self._thread.put_event(ask)
+        self.pending[query] = ended
+        self._thread.put_event(query)
 
-    def _answered(self, ask: events.ControllerQuery[Any]) -> None:
-        self.asked.pop(ask)(ask)
+    def _answered(self, query: events.ControllerQuery[Any]) -> None:
+        self.pending.pop(query)(query)
 
     @property
     def controller_id(self) -> BrokerId:
         return self.broker.view.controller
 
-    async def answer(self, asked: Asked, writer: Writer) -> None:
+    async def answer(self, received: Asked, writer: Writer) -> None:
         """Serve a connection of the other broker."""
-        assert asked.api_key == 56
-        self.versions.append(asked.version)
+        assert received.api_key == 56
+        self.versions.append(received.version)
         fault = self.faults.pop(0) if self.faults else ErrorCode.NONE
         if fault is None:
             writer.close()
             return
         topics: list[ResponseTopicData] = []
         if not fault:
-            request = decode(AlterPartitionRequest, asked.version, asked._rest, 1)
-            ask, _ = from_message(request, asked.version, {TOPIC_ID: T})
-            self.requested.append([one.partition for one in ask.wanted])
+            request = decode(AlterPartitionRequest, received.version, received._rest, 1)
+            query, _ = from_message(request, received.version, {TOPIC_ID: T})
+            self.requested.append([one.partition for one in query.wanted])
             await self.may_answer.wait()
             done: asyncio.Future[object] = self.loop.create_future()
-            self.asked[ask] = done.set_result
-            self._thread.put_event(ask)
+            self.pending[query] = done.set_result
+            self._thread.put_event(query)
             await done
-            fault, answers = ask.error, ask.answer or {}
-            parts = [_part(one.partition, told) for one, told in answers.items()]
+            fault, answers = query.error, query.answer or {}
+            parts = [_part(one.partition, partition) for one, partition in answers.items()]
             topics = [ResponseTopicData(topic_name=T, topic_id=TOPIC_ID, partitions=parts)]
         response = AlterPartitionResponse(throttle_time_ms=0, error_code=fault, topics=topics)
-        writer.write(framed(asked.correlation_id, b"\0" + encode(response, asked.version)))
+        writer.write(framed(received.correlation_id, b"\0" + encode(response, received.version)))
         await writer.drain()
 
     # Start and stop.
@@ -195,8 +195,8 @@ class World:
             topic = TopicAssignment(dict.fromkeys(range(PARTITIONS), (US, OTHER)), TOPIC_ID)
             self.tree.multi([Create(layout.topic(T), layout.encode_topic(topic))])
             channels = BrokerChannels(self.loop, f"broker-{US}", self.broker.view, "PLAINTEXT", None)
-            asks = BrokerRequests(self, self.broker, channels).alter_partitions, self.ask_ourselves
-            self.changes = IsrChanges(self, self.broker, self.tree, self._unless_closed, *asks)
+            senders = BrokerRequests(self, self.broker, channels).alter_partitions, self.send_to_own_controller
+            self.changes = IsrChanges(self, self.broker, self.tree, self._unless_closed, *senders)
             self._thread.start()
             try:
                 await until(lambda: len(self.broker.partitions) == PARTITIONS and T in self.broker.view.topics)

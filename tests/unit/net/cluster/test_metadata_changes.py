@@ -82,8 +82,8 @@ def test_partitions_are_added_to_the_assignment(us: TreeMember) -> None:
     grown = changed.topics[T]
     assert grown is not None
     assert len(grown.partitions) == 5
-    gone = us.change(CreatePartitions(3, {TopicName("gone"): NewPartitions(2, added)}))
-    assert refusal(gone.refused[TopicName("gone")]) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    refused = us.change(CreatePartitions(3, {TopicName("gone"): NewPartitions(2, added)}))
+    assert refusal(refused.refused[TopicName("gone")]) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def test_deleted_topic_is_marked_until_its_replicas_are_deleted(us: TreeMember) -> None:

@@ -20,7 +20,7 @@ from odradek.net.cluster.unclean_shutdown import await_replacement
 
 US, OTHER = BrokerId(1), BrokerId(2)
 NAMES = [TopicPartition(TopicName("t"), index) for index in range(2)]
-GONE = TopicPartition(TopicName("gone"), 0)
+DELETED = TopicPartition(TopicName("gone"), 0)
 PATIENCE_MS = 600_000
 
 
@@ -55,10 +55,10 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch, happens: Callable[[float], object
 def test_start_waits_for_each_partition(tree: SqliteTree, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in NAMES:
         in_sync(tree, name, US, OTHER)
-    looks = iter(NAMES)
-    meanwhile(monkeypatch, lambda _: in_sync(tree, next(looks), OTHER))
-    wait(tree, US, [*NAMES, GONE], PATIENCE_MS)
-    assert next(looks, None) is None, "it looked until the last had changed"
+    names = iter(NAMES)
+    meanwhile(monkeypatch, lambda _: in_sync(tree, next(names), OTHER))
+    wait(tree, US, [*NAMES, DELETED], PATIENCE_MS)
+    assert next(names, None) is None, "it looked until the last had changed"
 
 
 def never(_: float) -> None:

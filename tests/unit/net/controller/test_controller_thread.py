@@ -35,13 +35,13 @@ class Network:
     def __init__(self, tree: SqliteTree) -> None:
         self.tree = tree
         self.is_down = self.is_over = False
-        self.asked = SimpleQueue[str]()  # Requests while it was down.
+        self.refused = SimpleQueue[str]()  # Requests while it was down.
         self.listeners: list[SessionListener] = []
 
     def on_session(self, listener: SessionListener) -> None:
         self.listeners.append(listener)
 
-    def say(self, state: SessionState) -> None:
+    def report(self, state: SessionState) -> None:
         for listener in self.listeners:
             listener(state)
 
@@ -54,7 +54,7 @@ class Network:
             if self.is_over:
                 raise SessionExpired
             if self.is_down:
-                self.asked.put(name)
+                self.refused.put(name)
                 raise Unavailable(detail="the network is down")
             return found(*arguments, **named)
 
@@ -114,46 +114,46 @@ def running(tmp_path: Path) -> Iterator[Running]:
 
 def test_step_continues_when_the_tree_is_reachable_again(running: Running) -> None:
     running.network.is_down = True
-    running.network.say(SessionState.SUSPENDED)
+    running.network.report(SessionState.SUSPENDED)
     running.create(
         "second"
     )  # By somebody who reaches the tree; the watch for it is told all the same, as this tree has it.
-    running.network.asked.get(timeout=SECONDS_MAX)
+    running.network.refused.get(timeout=SECONDS_MAX)
     assert running.sent.empty()
     running.network.is_down = False
-    running.network.say(SessionState.CONNECTED)
+    running.network.report(SessionState.CONNECTED)
     running.await_all("first", "second")
     assert running.controller.epoch == 1
 
 
 def test_changes_during_a_suspension_are_read_without_a_watch(running: Running) -> None:
-    running.network.say(SessionState.SUSPENDED)
-    running.network.say(SessionState.CONNECTED)
+    running.network.report(SessionState.SUSPENDED)
+    running.network.report(SessionState.CONNECTED)
     running.await_all("first")
 
 
 def test_expired_session_deposes_the_controller(running: Running) -> None:
     running.network.is_over = True
-    running.network.say(SessionState.EXPIRED)
-    ask = events.ShutDown(ME, -1)
-    running.thread.put_event(ask)
-    assert running.answered.get(timeout=SECONDS_MAX) is ask
-    assert (ask.answer, ask.error) == (None, ErrorCode.NOT_CONTROLLER)
+    running.network.report(SessionState.EXPIRED)
+    query = events.ShutDown(ME, -1)
+    running.thread.put_event(query)
+    assert running.answered.get(timeout=SECONDS_MAX) is query
+    assert (query.answer, query.error) == (None, ErrorCode.NOT_CONTROLLER)
     assert not running.controller.is_active
 
 
 def test_requests_are_answered_in_order(running: Running) -> None:
-    asks = [events.ShutDown(ME, epoch) for epoch in (-1, 0, -1)]
-    for ask in asks:
-        running.thread.put_event(ask)
-    assert [running.answered.get(timeout=SECONDS_MAX) for _ in asks] == asks
-    assert [ask.error for ask in asks] == [ErrorCode.NONE, ErrorCode.STALE_BROKER_EPOCH, ErrorCode.NONE]
+    queries = [events.ShutDown(ME, epoch) for epoch in (-1, 0, -1)]
+    for query in queries:
+        running.thread.put_event(query)
+    assert [running.answered.get(timeout=SECONDS_MAX) for _ in queries] == queries
+    assert [query.error for query in queries] == [ErrorCode.NONE, ErrorCode.STALE_BROKER_EPOCH, ErrorCode.NONE]
 
 
 def test_thread_can_be_closed_while_it_waits(running: Running) -> None:
     running.network.is_down = True
     running.thread.put_event(events.TopicsChanged())
-    running.network.asked.get(timeout=SECONDS_MAX)
+    running.network.refused.get(timeout=SECONDS_MAX)
     running.thread.close()
     assert running.sent.empty()
 
@@ -191,10 +191,10 @@ def test_preferred_replicas_are_elected_automatically(
         for _ in range(2):
             assert due.get(timeout=SECONDS_MAX) == events.RebalanceDue()
     running.network.is_over = True
-    running.network.say(SessionState.EXPIRED)
-    ask = events.ShutDown(ME, -1)
-    running.thread.put_event(ask)
-    assert running.answered.get(timeout=SECONDS_MAX) is ask
+    running.network.report(SessionState.EXPIRED)
+    query = events.ShutDown(ME, -1)
+    running.thread.put_event(query)
+    assert running.answered.get(timeout=SECONDS_MAX) is query
     assert not running.controller.is_active and running.thread._rebalance_at is None
     running.thread.close()
     running.network.tree.close()

@@ -66,8 +66,8 @@ class Member:
         info = BrokerInfo(self.id, (Endpoint("PLAINTEXT", "localhost", 9092 + broker),))
         self.tree.create(layout.broker(self.id), layout.encode_broker(info, NOW), ephemeral=True)
         self.controller = Controller(self.id, new_topic_id=new_topic_id)
-        self.heard: list[events.Event] = []
-        self.door = ControllerTree(self.tree, self.id, lambda: NOW, self.may_be_unclean, self.heard.append)
+        self.events: list[events.Event] = []
+        self.door = ControllerTree(self.tree, self.id, lambda: NOW, self.may_be_unclean, self.events.append)
 
     @staticmethod
     def may_be_unclean(config: Mapping[str, str]) -> bool:
@@ -109,7 +109,7 @@ def members(tmp_path: Path) -> Iterator[Callable[[int], Member]]:
 
 
 @contextmanager
-def told(member: Member) -> Iterator[dict[type, list[Any]]]:
+def requests_sent(member: Member) -> Iterator[dict[type, list[Any]]]:
     """Yield the requests that follow, by their type."""
     found: dict[type, list[Any]] = {}
     member.controller.take_requests()
@@ -164,10 +164,10 @@ def test_unreadable_controller_epoch_is_reported(
     assert not member.controller.is_active and "no broker can become the controller" in caplog.text
     member.tree.set(layout.CONTROLLER_EPOCH, b"7")
     deadline = time.monotonic() + 30
-    while not member.heard:  # A thread of the tree watches it.
+    while not member.events:  # A thread of the tree watches it.
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    member.handle(member.heard[0])
+    member.handle(member.events[0])
     assert member.controller.epoch == 8
 
 
@@ -217,7 +217,7 @@ def test_state_that_no_controller_writes_is_not_sent(members: Callable[[int], Me
     ensure_paths(member.tree, [path])
     state = {"version": 1, "leader": 0, "leader_epoch": 3, "controller_epoch": 1, "isr": [0], **bad}
     member.tree.set(path, json.dumps(state).encode())
-    with told(member) as requests:
+    with requests_sent(member) as requests:
         member.handle(events.ControllerChanged())
     assert member.state("flights", 0) is None and member.state("flights", 1) is not None
     (become,) = requests[BecomeLeaderOrFollower]
@@ -239,7 +239,7 @@ def test_topic_is_removed_with_all_its_child_nodes(members: Callable[[int], Memb
     member.handle(events.ControllerChanged())
     member.tree.create("/brokers/topics/flights/partitions/strange", b"")
     ensure_paths(member.tree, [layout.delete_topic(TopicName("flights"))])
-    with told(member) as requests:
+    with requests_sent(member) as requests:
         member.handle(events.DeletionsChanged())
     (stop,) = requests.popitem()[1]
     member.handle(events.Answered(stop, {}))
@@ -254,7 +254,7 @@ def test_topic_with_new_child_nodes_keeps_its_deletion_mark(
     member.create("flights", (0,))
     member.handle(events.ControllerChanged())
     ensure_paths(member.tree, [layout.delete_topic(TopicName("flights"))])
-    with told(member) as requests:
+    with requests_sent(member) as requests:
         member.handle(events.DeletionsChanged())
     (stop,) = requests.popitem()[1]
     monkeypatch.setattr(ControllerChanges, "_below", lambda self, path: [])  # They were created after the read.
@@ -285,14 +285,14 @@ def test_new_controller_assigns_missing_topic_ids(tmp_path: Path) -> None:
     member.create("unreadable", (1,), has_id=False)
     member.tree.set("/brokers/topics/unreadable", b"nothing")
     before.close()
-    with told(member) as requests:
+    with requests_sent(member) as requests:
         member.handle(events.ControllerChanged())
     flights, version = stored(member, "flights")
     assert (flights.topic_id, flights.partitions, version) == (Uuid(bytes(15) + b"\1"), {0: (0,), 1: (0,)}, 1)
     assert stored(member, "planes") == (TopicAssignment({0: (BrokerId(0),)}, topic_id("planes")), 1), "left alone"
     assert requests[UpdateMetadata][0].request.topic_ids["flights"] == flights.topic_id
     member.create("later", (1,), has_id=False)
-    with told(member) as requests:
+    with requests_sent(member) as requests:
         member.handle(events.TopicsChanged())
     assert stored(member, "later")[0].topic_id == Uuid(bytes(15) + b"\2")
     assert requests[BecomeLeaderOrFollower][0].request.topic_ids == {"later": Uuid(bytes(15) + b"\2")}
@@ -351,13 +351,13 @@ def test_cost_of_a_change_is_independent_of_the_topic_count(members: Callable[[i
     member.handle(events.ControllerChanged())
     assert sum(member.tree.calls.values()) < 3 * 300 + 50, "a question for a topic, and some for all"
     member.create("one-more", (0,), (1,))
-    with told(member) as requests:
+    with requests_sent(member) as requests:
         member.handle(events.TopicsChanged())
     assert sum(member.tree.calls.values()) < 15, member.tree.calls
     assert [len(one.request.partitions) for one in requests[BecomeLeaderOrFollower]] == [1, 1]
     assert [len(one.request.partitions) for one in requests[UpdateMetadata]] == [2, 2]
     other.close()
-    with told(member) as requests:
+    with requests_sent(member) as requests:
         member.handle(events.BrokersChanged())
     assert sum(member.tree.calls.values()) < 15 + 300, member.tree.calls
     assert member.tree.calls["multi"] < 10

@@ -39,11 +39,11 @@ class Logs:
     """A recorder of release requests, with a given number of releases."""
 
     def __init__(self, released: int = 1) -> None:
-        self.asked: list[tuple[int, int]] = []
+        self.releases: list[tuple[int, int]] = []
         self.released = released
 
     def release(self, count: int, below: int) -> int:
-        self.asked.append((count, below))
+        self.releases.append((count, below))
         return self.released
 
 
@@ -65,13 +65,13 @@ def test_file_with_one_of_the_last_descriptors_requests_a_release(
     disk = RealDisk(DescriptorRoom(loop, logs.release).opened)
     disk.create(f"{tmp_path}/f")
     turn(loop)
-    assert not logs.asked
+    assert not logs.releases
     with limited_to(3) as lowest:
         for _ in range(5):
             disk.open(f"{tmp_path}/f")
-        assert not logs.asked, "nothing is let go in the middle of something else"
+        assert not logs.releases, "nothing is let go in the middle of something else"
         turn(loop)
-        assert logs.asked == [(descriptors.spare_of(lowest + 3), lowest + 3)]
+        assert logs.releases == [(descriptors.spare_of(lowest + 3), lowest + 3)]
 
 
 def test_file_without_a_descriptor_requests_a_release(loop: asyncio.AbstractEventLoop, tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_file_without_a_descriptor_requests_a_release(loop: asyncio.AbstractEven
             disk.open(f"{tmp_path}/f")
         assert failed.value.is_out_of_files
         turn(loop)
-        assert len(logs.asked) == 1
+        assert len(logs.releases) == 1
 
 
 def test_long_lived_file_leaves_descriptors_for_short_lived_ones(tmp_path: Path) -> None:
@@ -102,10 +102,10 @@ def test_release_is_requested_once_a_second(loop: asyncio.AbstractEventLoop) -> 
     logs = Logs()
     room = DescriptorRoom(loop, logs.release)
     room.make_room_if_short()
-    assert not logs.asked
+    assert not logs.releases
     with limited_to(3):
         room.make_room_if_short()
-        assert len(logs.asked) == 1
+        assert len(logs.releases) == 1
 
 
 def test_connection_needs_descriptors_below_those_of_logs(loop: asyncio.AbstractEventLoop) -> None:
@@ -114,11 +114,11 @@ def test_connection_needs_descriptors_below_those_of_logs(loop: asyncio.Abstract
     limit = descriptors.limit()
     assert limit is not None
     assert room.for_connection()
-    assert logs.asked == [(descriptors.spare_of(limit), limit - descriptors.reserved_of(limit))]
+    assert logs.releases == [(descriptors.spare_of(limit), limit - descriptors.reserved_of(limit))]
     logs.released = 0
     assert not room.for_connection()
     assert not room.for_connection()
-    assert len(logs.asked) == 2, "who finds nothing looks again after a while"
+    assert len(logs.releases) == 2, "who finds nothing looks again after a while"
 
 
 def test_stopped_room_requests_no_release(loop: asyncio.AbstractEventLoop) -> None:
@@ -129,4 +129,4 @@ def test_stopped_room_requests_no_release(loop: asyncio.AbstractEventLoop) -> No
     room.opened(-1)
     turn(loop)
     assert not room.for_connection()
-    assert not logs.asked
+    assert not logs.releases

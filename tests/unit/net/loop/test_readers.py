@@ -214,27 +214,27 @@ class Protocol(asyncio.BufferedProtocol):
     """A protocol that records its calls."""
 
     def __init__(self) -> None:
-        self.heard: list[object] = []
+        self.calls: list[object] = []
         self.space = bytearray(8)
         self.error: Exception | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.heard.append("made")
+        self.calls.append("made")
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return memoryview(self.space)
 
     def buffer_updated(self, nbytes: int) -> None:
-        self.heard.append(bytes(self.space[:nbytes]))
+        self.calls.append(bytes(self.space[:nbytes]))
         if self.error is not None:
             raise self.error
 
     def eof_received(self) -> bool:
-        self.heard.append("eof")
+        self.calls.append("eof")
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.heard.append(exc)
+        self.calls.append(exc)
 
 
 class Pair:
@@ -253,8 +253,8 @@ class Pair:
     def turn(self) -> list[object]:
         """Run a turn, and return the calls of the protocol in it."""
         turns(self.loop, 3, lambda: None)
-        heard, self.protocol.heard = self.protocol.heard, []
-        return heard
+        calls, self.protocol.calls = self.protocol.calls, []
+        return calls
 
     def close(self) -> None:
         self.transport.close()
@@ -272,7 +272,7 @@ def pair(request: pytest.FixtureRequest, loop: asyncio.AbstractEventLoop) -> Ite
 def test_data_sent_with_the_connection_is_read_immediately(pair: Pair) -> None:
     pair.peer.sendall(b"first")
     pair.transport.start_receiving()
-    assert pair.protocol.heard == ["made", b"first"]
+    assert pair.protocol.calls == ["made", b"first"]
 
 
 @pytest.mark.waits
@@ -293,7 +293,7 @@ def test_connection_is_a_newcomer_until_its_first_data(loop: asyncio.AbstractEve
 def test_a_full_buffer_is_read_again_in_the_same_turn(pair: Pair) -> None:
     pair.peer.sendall(b"12345678rest")
     pair.transport.start_receiving()
-    assert pair.protocol.heard == ["made", b"12345678", b"rest"]
+    assert pair.protocol.calls == ["made", b"12345678", b"rest"]
 
 
 def test_nothing_is_read_while_reading_is_paused(pair: Pair) -> None:
@@ -329,7 +329,7 @@ def test_connection_loss_is_reported_once_in_a_later_turn(pair: Pair) -> None:
     pair.transport.start_receiving()
     pair.transport.abort()
     pair.transport.close()
-    assert pair.protocol.heard == ["made"]
+    assert pair.protocol.calls == ["made"]
     assert pair.accepted.fileno() >= 0, "until then the descriptor is nobody else's"
     assert pair.turn() == ["made", None]
     assert pair.peer.recv(1) == b""

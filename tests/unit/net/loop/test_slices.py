@@ -125,7 +125,7 @@ def test_error_is_reported_to_the_loop_and_other_work_continues() -> None:
 
 def test_failed_work_ends_without_delaying_others() -> None:
     done: list[str] = []
-    told: list[object] = []
+    failures: list[object] = []
 
     def failing() -> Iterator[None]:
         part_of_a_slice()
@@ -134,7 +134,7 @@ def test_failed_work_ends_without_delaying_others() -> None:
 
     async def run() -> None:
         loop = asyncio.get_running_loop()
-        loop.set_exception_handler(lambda _, context: told.append(context["exception"]))
+        loop.set_exception_handler(lambda _, context: failures.append(context["exception"]))
         slices = Slices(loop, lambda: None)
         slices.add(work(done, "a", 10))
         slices.add(failing())
@@ -145,4 +145,4 @@ def test_failed_work_ends_without_delaying_others() -> None:
 
     asyncio.run(run())
     assert done == [*(f"a{number}" for number in range(10)), "b0", "c0"]
-    assert [type(one) for one in told] == [RuntimeError]
+    assert [type(one) for one in failures] == [RuntimeError]

@@ -101,7 +101,7 @@ class Counting(BusyPoll):
         self.count += 1
 
 
-ASK = frame(ApiVersionsRequest(), 0)
+API_VERSIONS = frame(ApiVersionsRequest(), 0)
 WAIT = frame(
     FetchRequest(
         max_wait_ms=100,
@@ -121,7 +121,7 @@ def test_polling_starts_only_after_the_last_response(tmp_path: Path) -> None:
         poll = running.shell.busy_poll = Counting(asyncio.get_running_loop())
         reader, writer = await asyncio.open_connection("127.0.0.1", running.listeners[0].port)
 
-        async def ask(frames: bytes, answers: int) -> int:
+        async def count_calls(frames: bytes, answers: int) -> int:
             """Return the number of calls."""
             before = poll.count
             writer.write(frames)
@@ -129,13 +129,13 @@ def test_polling_starts_only_after_the_last_response(tmp_path: Path) -> None:
                 await reader.readexactly(int.from_bytes(await reader.readexactly(4)))
             return poll.count - before
 
-        await ask(frame(MetadataRequest(topics=[MetadataRequestTopic(name="t")]), 4), 1)
+        await count_calls(frame(MetadataRequest(topics=[MetadataRequestTopic(name="t")]), 4), 1)
         while not running.shell.broker.partitions:
             await asyncio.sleep(0.01)
-        assert await ask(ASK, 1) == 1
-        assert await ask(ASK * 3, 3) == 0, "who asks for three at once has more to ask"
-        assert await ask(WAIT, 1) == 0, "it waits for the log"
-        assert await ask(ASK, 1) == 1
+        assert await count_calls(API_VERSIONS, 1) == 1
+        assert await count_calls(API_VERSIONS * 3, 3) == 0, "who asks for three at once has more to ask"
+        assert await count_calls(WAIT, 1) == 0, "it waits for the log"
+        assert await count_calls(API_VERSIONS, 1) == 1
         writer.close()
         await running.stop()
 

@@ -112,8 +112,8 @@ async def test_each_sync_ends_once(tmp_path: Path) -> None:
         await asyncio.sleep(0.01)
 
     assert len(ended.synced) == 100
-    told = {name: flush for synced in ended.synced for name, flush in synced.flushes.items()}
-    assert told == {partition(number): flush for number, flush in enumerate(flushes)}
+    synced_flushes = {name: flush for synced in ended.synced for name, flush in synced.flushes.items()}
+    assert synced_flushes == {partition(number): flush for number, flush in enumerate(flushes)}
     assert all(0 <= seconds < SECONDS_MAX for seconds in ended.seconds)
 
 
@@ -188,11 +188,11 @@ async def test_sync_of_more_than_open_files_is_left_to_a_python_thread(tmp_path:
 @on_loop
 async def test_unsynced_disk_needs_no_thread(tmp_path: Path) -> None:
     unsynced = UnsyncedDisk()
-    gone = str(tmp_path / "gone")
+    missing = str(tmp_path / "gone")
     async with running() as (syncs, ended):
         for number in range(3):
             file = file_in(tmp_path, disk=unsynced)
-            flush = Flush(unsynced, Offset(1), files=[file], paths=[file.path, gone], directories=[str(tmp_path)])
+            flush = Flush(unsynced, Offset(1), files=[file], paths=[file.path, missing], directories=[str(tmp_path)])
             assert syncs.start_sync(Sync({partition(number): flush}))
         assert not ended.synced, "not before whoever began it is done"
         await ended.wait_for(3)
@@ -224,19 +224,19 @@ async def test_stop_waits_for_running_syncs_and_reports_nothing(tmp_path: Path) 
             assert syncs.start_sync(Sync({partition(number): flush_of(file_in(tmp_path, str(number)))}))
         syncs.stop()
         assert not of_us()
-        told = len(ended.synced)
+        reported = len(ended.synced)
         assert not syncs.start_sync(Sync({partition(0): flush_of(file_in(tmp_path))}))
         await asyncio.sleep(0.01)
-        assert len(ended.synced) == told
+        assert len(ended.synced) == reported
 
 
 @on_loop
 async def test_failed_report_of_a_sync_does_not_delay_others(tmp_path: Path) -> None:
-    told: list[Synced] = []
+    reported: list[Synced] = []
 
     def ended(synced: Synced, seconds: float) -> None:
-        told.append(synced)
-        if len(told) == 1:
+        reported.append(synced)
+        if len(reported) == 1:
             raise ValueError("a bug")
 
     syncs = Syncs(asyncio.get_running_loop(), ended)
@@ -244,7 +244,7 @@ async def test_failed_report_of_a_sync_does_not_delay_others(tmp_path: Path) -> 
         for number in range(5):
             assert syncs.start_sync(Sync({partition(number): flush_of(file_in(tmp_path, str(number)))}))
         async with asyncio.timeout(SECONDS_MAX):
-            while len(told) < 5:
+            while len(reported) < 5:
                 await asyncio.sleep(0.001)
     finally:
         syncs.stop()

@@ -40,20 +40,20 @@ class Owner:
 class Desk:
     """Answering with a simulated clock and simulated later turns."""
 
-    def __init__(self, seconds_per_look: float) -> None:
+    def __init__(self, seconds_per_check: float) -> None:
         self.purgatory = Purgatory()
         self.answered: list[int] = []
         self.sent: list[int] = []
         self.turns: list[Callable[[], None]] = []
         self.settled = 0
-        self._per_look = seconds_per_look
+        self._per_check = seconds_per_check
         self._seconds = 0.0
         self.answering = CompletedRequests(
-            self.purgatory, lambda: NOW, self._settle, soon=self.turns.append, around=nullcontext(), seconds=self._look
+            self.purgatory, lambda: NOW, self._settle, soon=self.turns.append, around=nullcontext(), seconds=self._clock
         )
 
-    def _look(self) -> float:
-        self._seconds += self._per_look
+    def _clock(self) -> float:
+        self._seconds += self._per_check
         return self._seconds
 
     def _settle(self) -> None:

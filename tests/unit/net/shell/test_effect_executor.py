@@ -87,9 +87,9 @@ def test_lack_of_descriptors_is_reported_once(tmp_path: Path, caplog: pytest.Log
     shell = Failing(lambda: harness.now, nullcontext)
     writers = harness._effects.writers
     effects = Effects(shell, harness.broker, harness, writers, clean=clean, syncs=Latencies())
-    told = []
+    counts = []
     for round_of in ((LACK, LACK), (LACK, BROKEN), (None,), (LACK,)):
         caplog.clear()
         effects.start(Chores(tuple(map(Chore, round_of))))
-        told.append(caplog.text.count("(will retry)"))
-    assert told == [1, 1, 0, 1]
+        counts.append(caplog.text.count("(will retry)"))
+    assert counts == [1, 1, 0, 1]

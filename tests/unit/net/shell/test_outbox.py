@@ -51,7 +51,7 @@ class Loop:
     def read_failed(self, path: str, error: OSError) -> None:
         self.unreadable.append(path)
 
-    def hear_others(self) -> None:
+    def record_others(self) -> None:
         """Record so many other connections that none is alone any more."""
         for one in [object() for _ in range(CHANGES_MAX)]:
             self.active_connections.hear(one, self.now().steady)
@@ -165,7 +165,7 @@ def slice_bytes(chunk: Chunk) -> bytes:
 
 
 def test_no_descriptor_is_left_open(file: File) -> None:
-    async def come_and_go() -> None:
+    async def open_and_close() -> None:
         protocol, peer = await connected()
         protocol.outbox.put([b"front", FileSlice(file, 0, 10_240_000)])
         assert protocol.outbox.is_backed_up
@@ -174,11 +174,11 @@ def test_no_descriptor_is_left_open(file: File) -> None:
             await asyncio.sleep(0.01)
 
     async def work() -> None:
-        await come_and_go()
+        await open_and_close()
         await asyncio.sleep(0.05)  # The transport closes its own after that.
         before = descriptors()
         for _ in range(5):
-            await come_and_go()
+            await open_and_close()
         while descriptors() > before:  # Brokers of other tests in this process may open a file.
             await asyncio.sleep(0.01)
 
@@ -247,11 +247,11 @@ def test_slice_sent_to_many_peers_is_read_once(file: File) -> None:
 class Other(asyncio.Protocol):
     """Another connection with data that the loop has not read yet."""
 
-    def __init__(self, heard: list[str]) -> None:
-        self.heard = heard
+    def __init__(self, events: list[str]) -> None:
+        self.events = events
 
     def data_received(self, data: bytes) -> None:
-        self.heard.append("other")
+        self.events.append("other")
 
 
 @pytest.mark.skipif(not HAS_MOVER, reason="the mover was built without a compiler")
@@ -265,12 +265,12 @@ def test_large_send_gives_way_to_requests_of_others(
     who: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    heard: list[str] = []
+    events: list[str] = []
     send = Movers.send
     at_once = who != "one of many"
 
     def begun(*arguments: Any, **keywords: Any) -> Any:
-        heard.append("begun")
+        events.append("begun")
         return send(*arguments, **keywords)
 
     async def work() -> None:
@@ -278,22 +278,22 @@ def test_large_send_gives_way_to_requests_of_others(
         protocol, peer = await connected()
         ours, other = socket.socketpair()
         ours.setblocking(False)
-        await asyncio.get_running_loop().connect_accepted_socket(lambda: Other(heard), ours)
+        await asyncio.get_running_loop().connect_accepted_socket(lambda: Other(events), ours)
         await asyncio.sleep(0.05)
         if who != "alone":
-            protocol.loop.hear_others()
+            protocol.loop.record_others()
         protocol.outbox.makes_way = who != "a follower"
         other.sendall(b"?")
         size = MOVED_BYTES_MIN
         protocol.outbox.put([*head, FileSlice(file, 3, size), b"end"])
         protocol.outbox.put([*head, FileSlice(file, 5, size), b"end"])
-        assert bool(heard) == at_once  # The first may have been sent already, and the second started.
+        assert bool(events) == at_once  # The first may have been sent already, and the second started.
         protocol.outbox.close_when_empty()
         received = await asyncio.to_thread(read_to_the_end, peer)
         first, second = (b"".join(head) + slice_bytes(FileSlice(file, at, size)) + b"end" for at in (3, 5))
         assert received == first + second
-        assert sorted(heard) == ["begun", "begun", "other"]
-        assert heard[0] == ("begun" if at_once else "other")
+        assert sorted(events) == ["begun", "begun", "other"]
+        assert events[0] == ("begun" if at_once else "other")
         other.close()
 
     run(work(), runner)
@@ -302,7 +302,7 @@ def test_large_send_gives_way_to_requests_of_others(
 def test_peer_that_left_before_its_turn_is_sent_nothing(file: File) -> None:
     async def work() -> None:
         protocol, peer = await connected()
-        protocol.loop.hear_others()
+        protocol.loop.record_others()
         protocol.outbox.put([b"head", FileSlice(file, 0, MOVED_BYTES_MIN)])
         assert protocol.outbox.is_backed_up
         protocol.outbox.drop()
@@ -336,7 +336,7 @@ def test_unreadable_bytes_end_the_connection(file: File, kind: type[FileSlice]) 
     async def work() -> None:
         protocol, peer = await connected()
         protocol.outbox.put([b"length", kind(file, 10_240_000 - 10, 1000), b"after"])
-        received = await asyncio.to_thread(read_what_comes, peer)
+        received = await asyncio.to_thread(read_until_closed, peer)
         assert received in (b"", b"length", b"length" + slice_bytes(FileSlice(file, 10_240_000 - 10, 10)))
         await asyncio.sleep(0.05)
         assert protocol.is_lost
@@ -345,7 +345,7 @@ def test_unreadable_bytes_end_the_connection(file: File, kind: type[FileSlice]) 
     run(work())
 
 
-def read_what_comes(peer: socket.socket) -> bytes:
+def read_until_closed(peer: socket.socket) -> bytes:
     try:
         return read_to_the_end(peer)
     except ConnectionError:
