@@ -21,7 +21,7 @@ MS = 1_000_000
 
 
 @pytest.fixture(autouse=True)
-def _stacks_are_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+def _record_stacks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(STACKS_VARIABLE, "1")
 
 

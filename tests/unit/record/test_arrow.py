@@ -27,9 +27,9 @@ def life(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
     return str(request.param)
 
 
-def rows(batches: Sequence[Batch], wanted: DecodeSelection = ALL, **portion: Any) -> list[Row]:
+def rows(batches: Sequence[Batch], selection: DecodeSelection = ALL, **portion: Any) -> list[Row]:
     result: list[Row] = []
-    for record_batch in decode_batches(batches, "topic", 3, wanted, RecordBatchLimits(**portion)):
+    for record_batch in decode_batches(batches, "topic", 3, selection, RecordBatchLimits(**portion)):
         record_batch.validate(full=True)
         result += record_batch.to_pylist()
     return result

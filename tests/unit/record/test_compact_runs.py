@@ -195,8 +195,8 @@ def test_run_ends_before_a_batch_retained_without_records(life: str) -> None:
 
 
 def test_tombstone_is_removed_after_its_delete_horizon(life: str) -> None:
-    gone, horizon = batch_of(1, b"b", value=None), T0 + 60
-    stamped = resealed(mangled(gone, 27, horizon.to_bytes(8)), 21, bytes([0, 0x40]))
+    tombstone, horizon = batch_of(1, b"b", value=None), T0 + 60
+    stamped = resealed(mangled(tombstone, 27, horizon.to_bytes(8)), 21, bytes([0, 0x40]))
     data, starts = log_of(batch_of(0, b"a"), stamped, batch_of(2, b"c"))
     runs = Runs(life, data)
     runs.put()
@@ -206,7 +206,7 @@ def test_tombstone_is_removed_after_its_delete_horizon(life: str) -> None:
     found = runs.filter()
     assert run(found, now=horizon) == len(data)
     assert (found.dropped, bytes(found.kept())) == (1, data[: starts[1]] + data[starts[2] :])
-    runs = Runs(life, log_of(batch_of(0, b"a"), gone)[0])
+    runs = Runs(life, log_of(batch_of(0, b"a"), tombstone)[0])
     runs.put()
     assert run(runs.filter(), now=horizon) == starts[1], "it has to get a horizon first"
 

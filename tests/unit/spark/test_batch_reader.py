@@ -16,8 +16,8 @@ PARTITIONS = tuple(TopicPartition(TopicName("t"), number) for number in (0, 1))
 class Log:
     """Two partitions with the same offsets and timestamps."""
 
-    def offsets(self, wanted):
-        return {at: self.offset(when) for at, when in wanted.items()}
+    def offsets(self, timestamps):
+        return {at: self.offset(when) for at, when in timestamps.items()}
 
     def offset(self, when):
         special = {EARLIEST: FIRST, LATEST: LAST}

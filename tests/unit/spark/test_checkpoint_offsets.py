@@ -83,10 +83,10 @@ def test_any_json_is_parsed_or_refused(tree):
 
 def test_assignment_is_parsed():
     assert assignment_from_text('{"b":[1,0,1],"a":[3]}') == [("a", 3), ("b", 0), ("b", 1)]
-    for text, says in (
+    for text, message in (
         ("{}", "no partition"),
         ('{"a":1}', "list of partition numbers"),
         ('{"a":[-1]}', "invalid partition number"),
     ):
-        with pytest.raises(BadOffsets, match=says):
+        with pytest.raises(BadOffsets, match=message):
             assignment_from_text(text)

@@ -201,8 +201,8 @@ def test_vacuum_removes_old_unused_files(tmp_path):
     load(lake, 20, 10)
     assert offsets(folder_of(lake)) == list(range(30))
     write_deltalake(tmp_path / "other", pa.table({"x": [1]}))
-    for name, says in (("nothing", "does not exist"), ("other", "did not create")):
-        with pytest.raises(BadLake, match=says):
+    for name, message in (("nothing", "does not exist"), ("other", "did not create")):
+        with pytest.raises(BadLake, match=message):
             vacuum(Place.of(tmp_path / name), 168, execute=True)
 
 
@@ -258,13 +258,13 @@ def test_vacuum_command_lists_files_and_removes_them_with_execute(tmp_path, caps
         assert main([*command, *options]) == 0
         assert capsys.readouterr() == (out, err)
     assert not (folder_of(lake) / lost.name).exists()
-    for place, status, says in (
+    for place, status, message in (
         ("s3:x", 2, "is not supported: use a local directory or s3://"),
         (str(tmp_path / "no"), 1, "does not exist"),
     ):
         assert main(["lake", "vacuum", place]) == status
         error = capsys.readouterr().err
-        assert says in error
+        assert message in error
         assert error.count("\n") == 1
 
 
@@ -328,13 +328,13 @@ def test_unsuitable_folders_are_refused(tmp_path):
     write_deltalake(tmp_path / "table", pa.table({"x": [1]}))
     (tmp_path / "torn" / "_delta_log").mkdir(parents=True)
     (tmp_path / "torn" / "_delta_log" / "00000000000000000001.json").touch()
-    for name, says in (
+    for name, message in (
         ("full", "not a Delta table"),
         ("file", "is a file"),
         ("table", "did not create"),
         ("torn", "damaged|Failed to open"),
     ):
-        with pytest.raises(BadLake, match=says) as refused:
+        with pytest.raises(BadLake, match=message) as refused:
             opened(tmp_path / name)
         assert "\n" not in str(refused.value)
     with pytest.raises(BadLake, match="Failed to open"):

@@ -39,8 +39,8 @@ class Cluster:
             if name in self.topic_names()
         }
 
-    def offsets(self, wanted):
-        return {where: self.offset(where, time) for where, time in wanted.items()}
+    def offsets(self, timestamps):
+        return {where: self.offset(where, time) for where, time in timestamps.items()}
 
     def offset(self, where, time):
         first, times = self.logs[where]

@@ -33,8 +33,8 @@ class Cluster:
             if name in self.ends
         }
 
-    def offsets(self, wanted):
-        return {at: 0 if when == EARLIEST else self.ends[at.topic][at.partition] for at, when in wanted.items()}
+    def offsets(self, timestamps):
+        return {at: 0 if when == EARLIEST else self.ends[at.topic][at.partition] for at, when in timestamps.items()}
 
     def create_again(self, name, *ends):
         self.ends[name] = list(ends)

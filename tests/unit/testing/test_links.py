@@ -84,11 +84,11 @@ class Linked:
         return asyncio.run_coroutine_threadsafe(called(), self.loop).result(SECONDS_MAX)
 
     def until(self, is_so: Any) -> None:
-        async def come() -> None:
+        async def wait() -> None:
             while not is_so():
                 await asyncio.sleep(0.005)
 
-        asyncio.run_coroutine_threadsafe(come(), self.loop).result(SECONDS_MAX)
+        asyncio.run_coroutine_threadsafe(wait(), self.loop).result(SECONDS_MAX)
 
     def cut(self, first: BrokerId, second: BrokerId, *, one_way: bool = False) -> Partition:
         sides = [frozenset((first,)), frozenset((second,))]
@@ -241,13 +241,13 @@ def slow(linked: Linked, *, seconds: float, one_way: bool = False) -> Partition:
 
 def test_data_over_a_slow_connection_arrives_complete_and_in_order(linked: Linked) -> None:
     channel, peer = linked.connected()
-    asked = b"".join(b"%d," % number for number in range(300))
+    request = b"".join(b"%d," % number for number in range(300))
     with slow(linked, seconds=0.01):
         for number in range(300):
             linked.write(channel, b"%d," % number)
-        assert read(peer, len(asked)) == asked
-        peer.sendall(asked)  # More than the buffer holds.
-        linked.until(lambda: channel.received == asked)
+        assert read(peer, len(request)) == request
+        peer.sendall(request)  # More than the buffer holds.
+        linked.until(lambda: channel.received == request)
         peer.close()
         linked.until(lambda: channel.is_lost)
 

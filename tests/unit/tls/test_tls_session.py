@@ -71,16 +71,16 @@ class Pair:
 def test_data_arrives_for_any_piece_size(broker: Known, authority: Authority, piece: int, protocols: str) -> None:
     config = server_config(broker, authority, ssl_enabled_protocols=protocols)
     pair = Pair(config, client_config(authority), piece=piece)
-    said = random.Random(1).randbytes(20_000 if piece < 10 else 1_000_000)
-    pair.client.write(said)
-    heard = bytearray()
+    sent = random.Random(1).randbytes(20_000 if piece < 10 else 1_000_000)
+    pair.client.write(sent)
+    received = bytearray()
     space = bytearray(5_000)
     data = pair.client.data_to_send()
     for at in range(0, len(data), piece):
         pair.server.receive(data[at : at + piece])
         while size := pair.server.read_into(space):
-            heard += space[:size]
-    assert heard == said
+            received += space[:size]
+    assert received == sent
     pair.server.write(b"done")
     pair.client.receive(pair.server.data_to_send())
     assert pair.client.read() == b"done"
@@ -135,11 +135,11 @@ def test_wrong_client_certificate_is_reported_on_both_sides(
     requested = server_config(broker, authority, ssl_client_auth="requested", ssl_enabled_protocols=protocols)
     stranger = Authority()
 
-    nobody = Pair(required, client_config(authority))
-    assert nobody.failures["server"] == "the client sent no certificate, but ssl.client.auth is required"
+    without_certificate = Pair(required, client_config(authority))
+    assert without_certificate.failures["server"] == "the client sent no certificate, but ssl.client.auth is required"
     newest = "the broker requires a client certificate: set ssl.keystore.location"
     older = "the peer found no TLS version, cipher suite or certificate that both accept"
-    assert nobody.failures["client"] == (newest if protocols == "TLSv1.3" else older)
+    assert without_certificate.failures["client"] == (newest if protocols == "TLSv1.3" else older)
 
     unknown = Pair(required, client_config(authority, stranger.known("client")))
     assert unknown.failures["server"].startswith("the client's certificate is not trusted: unable to get local issuer")
@@ -250,13 +250,13 @@ def test_modified_data_is_detected(broker: Known, authority: Authority) -> None:
 def test_session_interoperates_with_pythons_ssl_socket(broker: Known, client: Known, authority: Authority) -> None:
     context = client_context(client_config(authority, client))
     ours, theirs = socket.socketpair()
-    heard: list[bytes] = []
+    pieces: list[bytes] = []
 
     def speak() -> None:
         with context.wrap_socket(theirs, server_hostname="localhost") as stream:
             stream.sendall(b"x" * 300_000)
             while data := stream.recv(65_536):
-                heard.append(data)
+                pieces.append(data)
 
     thread = threading.Thread(target=speak)
     thread.start()
@@ -273,7 +273,7 @@ def test_session_interoperates_with_pythons_ssl_socket(broker: Known, client: Kn
     ours.sendall(session.data_to_send())
     thread.join(10)
     ours.close()
-    assert b"".join(heard) == b"y" * 300_000
+    assert b"".join(pieces) == b"y" * 300_000
     assert session.subject is not None
     assert "CN=client one" in session.subject
 

@@ -59,8 +59,8 @@ def fetched(*records: SplicedRecords | None) -> FetchResponse:
 @pytest.mark.parametrize("version", [4, 11, 12])
 def test_file_slices_are_separate_chunks(version: int) -> None:
     slices = Slice(b"a" * 300), Slice(b""), Slice(b"bc")
-    asked = request(FetchRequest(max_wait_ms=1, min_bytes=1, topics=[]), version)
-    chunks = encode_response(asked, fetched(slices[0], slices[1], None, b"copied", slices[2]))
+    call = request(FetchRequest(max_wait_ms=1, min_bytes=1, topics=[]), version)
+    chunks = encode_response(call, fetched(slices[0], slices[1], None, b"copied", slices[2]))
     assert [chunk for chunk in chunks if isinstance(chunk, Slice)] == [slices[0], slices[2]]
     frame = joined(chunks)
     assert frame[:8] == pack(">ii", len(frame) - 4, 42)
@@ -71,16 +71,16 @@ def test_file_slices_are_separate_chunks(version: int) -> None:
 
 @pytest.mark.parametrize("version", range(14))
 def test_response_round_trips_in_every_version(version: int) -> None:
-    asked = request(MetadataRequest(topics=[]), version)
+    call = request(MetadataRequest(topics=[]), version)
     answer = MetadataResponse(brokers=[], topics=[])
-    (frame,) = encode_response(asked, answer)
+    (frame,) = encode_response(call, answer)
     assert decode_response(MetadataResponse, version, bytes_of(frame)[4:]) == (42, answer)
 
 
 def test_api_versions_response_has_the_oldest_header() -> None:
     answer = ApiVersionsResponse(error_code=0, api_keys=[ApiVersion(api_key=0, min_version=3, max_version=13)])
-    asked = request(ApiVersionsRequest(client_software_name="c", client_software_version="1"), 3)
-    (frame,) = encode_response(asked, answer)
+    call = request(ApiVersionsRequest(client_software_name="c", client_software_version="1"), 3)
+    (frame,) = encode_response(call, answer)
     assert bytes_of(frame)[4:10] == pack(">ih", 42, 0)
     assert decode_response(ApiVersionsResponse, 3, bytes_of(frame)[4:]) == (42, answer)
 
@@ -96,9 +96,9 @@ def test_large_response_is_not_copied() -> None:
 
 
 def test_response_with_a_value_out_of_range_is_refused() -> None:
-    asked = request(MetadataRequest(topics=None), 1)
+    call = request(MetadataRequest(topics=None), 1)
     with pytest.raises(ValueError, match="MetadataResponse v1"):
-        encode_response(asked, MetadataResponse(brokers=[], topics=[], controller_id=1 << 40))
+        encode_response(call, MetadataResponse(brokers=[], topics=[], controller_id=1 << 40))
 
 
 def test_file_slices_can_be_produced() -> None:

@@ -179,8 +179,8 @@ def test_packed_numbers_match_the_encoded_response(version: int, counts: tuple[i
     random, count = Random(version), sum(counts)
     template = AnswerTemplate(answer([(0, 0, 0)] * count), version, PRODUCED)
     rows: list[tuple[int, ...]] = [(random.getrandbits(60), -1, random.getrandbits(9)) for _ in range(count)]
-    asked = Request(ApiKey.PRODUCE, version, 77, None, memoryview(b""), 0, 0)
-    assert [template.frame(77, rows)] == encode_response(asked, answer(rows))
+    request = Request(ApiKey.PRODUCE, version, 77, None, memoryview(b""), 0, 0)
+    assert [template.frame(77, rows)] == encode_response(request, answer(rows))
 
 
 @pytest.mark.parametrize("counts", COUNTS, ids=str)
@@ -213,12 +213,12 @@ def test_packed_responses_with_records_match_the_encoded_response(version: int, 
 
     random, count = Random(version), sum(counts)
     template = AnswerTemplate(answer([(0, 0, 0)] * count, [Slice(b"")] * count), version, FETCHED)
-    asked = Request(ApiKey.FETCH, version, 77, None, memoryview(b""), 0, 0)
+    request = Request(ApiKey.FETCH, version, 77, None, memoryview(b""), 0, 0)
     for _ in range(10):
         rows: list[tuple[int, ...]] = [(random.getrandbits(60), random.getrandbits(9), 0) for _ in range(count)]
         records = [Slice(random.randbytes(random.choice([0, 0, 126, 127, 20_000]))) for _ in range(count)]
         packed = template.frame_with(77, rows, list(records))
-        assert whole(packed) == whole(encode_response(asked, answer(rows, records)))
+        assert whole(packed) == whole(encode_response(request, answer(rows, records)))
 
 
 def whole(chunks: list[Chunk]) -> bytes:
