@@ -16,13 +16,13 @@ FOLDERS = (
 )
 PATH = re.compile(rf"[`(]((?:{FOLDERS})/[\w/.*-]+)")
 LINK = re.compile(r"\]\(([^)#:\s]+)[)#]")  # A page or a file; neither an anchor of the same page nor a URL.
-STANDS_FOR_ONE = re.compile(r"NAME|\*")
+PLACEHOLDER = re.compile(r"NAME|\*")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_mentioned_paths_exist(page: Path) -> None:
     named = {path.rstrip(".,:") for path in PATH.findall(page.read_text())}
-    assert not [path for path in sorted(named) if not STANDS_FOR_ONE.search(path) and not _is_there(path)]
+    assert not [path for path in sorted(named) if not PLACEHOLDER.search(path) and not _is_there(path)]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

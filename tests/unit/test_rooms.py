@@ -59,9 +59,9 @@ def test_dataclass_fields_with_defaults_are_in_init(room: str) -> None:
 def test_subclasses_of_compiled_classes_are_compiled(room: str) -> None:
     importlib.import_module("odradek.app.serve.server")
     for one in classes_of(room):
-        for heir in one.__subclasses__():
-            if heir.__module__.startswith("odradek."):
-                assert heir.__module__ in ROOMS, f"{heir.__qualname__} inherits from {one.__qualname__}"
+        for subclass in one.__subclasses__():
+            if subclass.__module__.startswith("odradek."):
+                assert subclass.__module__ in ROOMS, f"{subclass.__qualname__} inherits from {one.__qualname__}"
 
 
 @pytest.mark.parametrize("room", ROOMS)

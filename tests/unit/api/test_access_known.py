@@ -53,9 +53,9 @@ class Client(Harness):
         self.version = 0
 
     def may(self, *rules: Rule) -> None:
-        self.are(Granted(rules))
+        self.set_rights(Granted(rules))
 
-    def are(self, rights: Rights) -> None:
+    def set_rights(self, rights: Rights) -> None:
         """Change the rules, from the next request on."""
         self.version += 1
         self.peer.admitted(Admission(rights=rights, version=self.version))
@@ -260,7 +260,7 @@ def test_refused_topics_do_not_count_towards_the_partition_limit(client: Client)
 
 
 def test_all_requests_create_templates_with_all_rights(client: Client) -> None:
-    client.are(EVERYTHING)
+    client.set_rights(EVERYTHING)
     client.produce(transactional_id="any")
     client.read()
     client.commit(1)

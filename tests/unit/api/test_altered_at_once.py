@@ -121,7 +121,7 @@ def put(harness: Harness, partition: Partition, count: int = 1, size: int = 10, 
     partition.positions.advance_durable_end(log.end_offset)
 
 
-def keep_house(harness: Harness, ms: int = 60_000, rounds: int = 5) -> None:
+def run_housekeeping(harness: Harness, ms: int = 60_000, rounds: int = 5) -> None:
     harness.pass_time(ms)
     for _ in range(rounds):
         harness.keep_house()
@@ -131,15 +131,15 @@ def keep_house(harness: Harness, ms: int = 60_000, rounds: int = 5) -> None:
 def is_cleaned(harness: Harness) -> bool:
     """Return whether records of a compacted topic are compacted within a minute."""
     partition = topic(harness, "table", cleanup_policy="compact")
-    keep_house(harness)
+    run_housekeeping(harness)
     put(harness, partition, 30, rolls=True)
-    keep_house(harness)
+    run_housekeeping(harness)
     return partition.log.compaction.cleaned_to == partition.log.end_offset
 
 
 def passes(harness: Harness) -> list[Options]:
     """Compact three topics, and return properties of the first passes."""
-    keep_house(harness)
+    run_housekeeping(harness)
     for name in ("a", "b", "c"):
         partition = topic(harness, name, cleanup_policy="compact")
         put(harness, partition, 30, rolls=True)
@@ -200,11 +200,11 @@ def new_file_bytes(harness: Harness) -> int:
 def is_deleted_by_retention(harness: Harness) -> bool:
     """Return whether retention deletes an hour-old record of a plain topic."""
     partition = topic(harness)
-    keep_house(harness)
+    run_housekeeping(harness)
     put(harness, partition, 2, rolls=True)
     put(harness, partition)
     end = partition.log.segments[-1].base_offset
-    keep_house(harness, HOUR_MS)
+    run_housekeeping(harness, HOUR_MS)
     return partition.log.start_offset >= end
 
 
@@ -223,7 +223,7 @@ def producers(harness: Harness) -> int:
     raw = encode_batch([(b"k", b"v", (), harness.now.wall)], producer_id=7, producer_epoch=0, base_sequence=0)
     if not len(partition.log.producers):
         partition.log.append(Batch.checked(memoryview(raw)), LeaderEpoch(0), harness.now.wall)
-    keep_house(harness, HOUR_MS)
+    run_housekeeping(harness, HOUR_MS)
     return len(partition.log.producers)
 
 

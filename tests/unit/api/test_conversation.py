@@ -157,7 +157,7 @@ def test_throttled_request_is_served_and_mutes_its_connection(harness: Harness, 
     data = taken(talk)
     while not data:  # The request is parked, so the following ones of the connection wait too.
         assert talk.is_waiting, talk.ending
-        data = after_it_waited(harness, talk)
+        data = parked_response(harness, talk)
     response = answer(data, APIS[api.key][1], version)
     if any(field.name == "throttle_time_ms" for field in layout(type(response), version).fields):
         assert response.throttle_time_ms == THROTTLE_MS  # type: ignore[attr-defined]
@@ -170,7 +170,7 @@ def test_throttled_request_is_served_and_mutes_its_connection(harness: Harness, 
     assert answer(taken(talk), ListGroupsResponse, 4).throttle_time_ms == THROTTLE_MS
 
 
-def after_it_waited(harness: Harness, talk: Conversation) -> bytes:
+def parked_response(harness: Harness, talk: Conversation) -> bytes:
     harness.settle()
     completed = harness.broker.purgatory.take_completed()
     if not completed:
@@ -188,7 +188,7 @@ def known(harness: Harness, message: object, version: int, times: int = 3) -> Co
     """Return a conversation with templates for requests like this one."""
     talk = harness.talk()
     for correlation in range(times):
-        sent(harness, talk, message, version, correlation) or after_it_waited(harness, talk)
+        sent(harness, talk, message, version, correlation) or parked_response(harness, talk)
     templates = (talk.peer.produce_templates, talk.peer.fetch_templates, talk.peer.commit_templates)
     assert any(map(len, templates))
     return talk
@@ -229,7 +229,7 @@ def test_templated_request_passes_the_gate_too(
     gate.admission = Admission(throttle_ms=THROTTLE_MS, version=1)
     talk.receive_data(frame_of(message, version, 9, "c"))
     harness.go_on(talk)
-    data = taken(talk) or after_it_waited(harness, talk)
+    data = taken(talk) or parked_response(harness, talk)
     response = answer(data, of, version)
     assert response.throttle_time_ms == THROTTLE_MS and codes_of(response) == {0}  # type: ignore[attr-defined]
     assert talk.mute_until == harness.now.steady + THROTTLE_MS
@@ -256,7 +256,7 @@ def test_parked_throttled_request_delays_the_next_ones(harness: Harness) -> None
     talk.receive_data(frame_of(fetch(wait_ms=500), FETCH, 1, "c") + frame_of(ListGroupsRequest(), 4, 2, "c"))
     harness.go_on(talk)
     assert len(talk.parked) == 1 and not talk.can_go_on(harness.now)
-    assert answer(after_it_waited(harness, talk), FetchResponse, FETCH).throttle_time_ms == THROTTLE_MS
+    assert answer(parked_response(harness, talk), FetchResponse, FETCH).throttle_time_ms == THROTTLE_MS
     assert not talk.can_go_on(harness.now)
     harness.pass_time(THROTTLE_MS)
     assert talk.can_go_on(harness.now)
@@ -267,7 +267,7 @@ def test_answers_keep_the_order_of_their_requests(harness: Harness) -> None:
     talk.receive_data(frame_of(fetch(wait_ms=500), FETCH, 1, "c") + frame_of(ListGroupsRequest(), 4, 2, "c"))
     harness.go_on(talk)
     assert taken(talk) == b""
-    data = after_it_waited(harness, talk)
+    data = parked_response(harness, talk)
     first = int.from_bytes(data[:4], "big") + 4
     assert [int.from_bytes(data[at + 4 : at + 8], "big") for at in (0, first)] == [1, 2]
 

@@ -170,11 +170,11 @@ def test_diverging_fetch_returns_the_divergence_and_updates_nothing(led: Led, ot
 
 
 def test_fetch_with_an_old_broker_epoch_is_refused(led: Led, other: FetchingFollower) -> None:
-    ghost = FetchingFollower(led, OTHER)
-    other.broker_epoch, ghost.broker_epoch = 7, 6
+    outdated = FetchingFollower(led, OTHER)
+    other.broker_epoch, outdated.broker_epoch = 7, 6
     other.catch_up()
     led.produce(acks=LEADER)
-    assert error_of(ghost, 1) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert error_of(outdated, 1) is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert led.leading.follower(OTHER).log_end_offset == 0
 
 

@@ -124,10 +124,10 @@ def test_parked_fetch_completes_at_any_partition_and_delays_no_other(harness: Ha
     waiting = harness.send(fetch(), VERSION)
     assert isinstance(waiting, ParkedRequest) and isinstance(waiting.owner, Conversation)
     talk = waiting.owner
-    talk_has_more = harness.talk()
-    talk_has_more.receive_data(frame_of(fetch([0], wait=0), VERSION, 2, "c"))
-    harness.go_on(talk_has_more)
-    assert talk_has_more.data_to_send(), "another connection is answered"
+    other_talk = harness.talk()
+    other_talk.receive_data(frame_of(fetch([0], wait=0), VERSION, 2, "c"))
+    harness.go_on(other_talk)
+    assert other_talk.data_to_send(), "another connection is answered"
     produce(harness, MANY // 2)
     assert harness.broker.purgatory.take_completed() == [waiting]
     talk.answer_parked(waiting, harness.now)

@@ -13,7 +13,7 @@ from odradek.api.table import BY_KEY, Api
 from odradek.wire.catalog import APIS
 from odradek.wire.schema.schema import schema_of
 
-WHAT_A_START_LOADS = """
+START_SCRIPT = """
 import sys
 import odradek.app.serve.server
 print([name for name in sys.modules if name.startswith("odradek.api.") and name.rpartition(".")[2] in sys.argv[1:]])
@@ -43,7 +43,7 @@ def _written(api: Api, name: str) -> ast.FunctionDef:
 @pytest.mark.waits
 def test_import_loads_only_the_needed_handlers() -> None:
     names = [api.key.name.lower() for api in BY_KEY.values()]
-    command = [sys.executable, "-c", WHAT_A_START_LOADS, *names]
+    command = [sys.executable, "-c", START_SCRIPT, *names]
     loaded = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert "odradek.api.produce.produce" in loaded
     assert "odradek.api.groups.join_group" not in loaded

@@ -26,7 +26,7 @@ def test_full_pipe_leaves_time_for_other_work() -> None:
     fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4096)
     data = bytes(range(256)) * 400
     received = bytearray()
-    meanwhile = 0
+    calls = 0
 
     def drain() -> None:
         while piece := os.read(reading, 65536):
@@ -35,9 +35,9 @@ def test_full_pipe_leaves_time_for_other_work() -> None:
     reader = threading.Thread(target=drain)
 
     def count() -> None:
-        nonlocal meanwhile
-        meanwhile += 1
-        if meanwhile == 10:
+        nonlocal calls
+        calls += 1
+        if calls == 10:
             reader.start()
 
     PatientOutput(writing, count).write(data)
@@ -45,24 +45,24 @@ def test_full_pipe_leaves_time_for_other_work() -> None:
     reader.join()
     os.close(reading)
     assert received == data
-    assert meanwhile >= 10
+    assert calls >= 10
 
 
 def test_stopped_terminal_leaves_time_for_other_work() -> None:
     """Ctrl-S, or a pager that waits for a key."""
     master, terminal = pty.openpty()
     termios.tcflow(terminal, termios.TCOOFF)
-    meanwhile = 0
+    calls = 0
 
     def count() -> None:
-        nonlocal meanwhile
-        meanwhile += 1
-        if meanwhile == 10:
+        nonlocal calls
+        calls += 1
+        if calls == 10:
             termios.tcflow(terminal, termios.TCOON)
 
     PatientOutput(terminal, count).write(b"hello")
     assert os.read(master, 100) == b"hello"
-    assert meanwhile >= 10
+    assert calls >= 10
     os.close(terminal)
     os.close(master)
 

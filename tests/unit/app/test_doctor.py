@@ -505,7 +505,7 @@ def test_command_config_file_enables_tls(
 # Decisions that need no server.
 
 
-def entrance(ip: str, node: int | None, *brokers: Broker) -> BootstrapServer:
+def bootstrap_server(ip: str, node: int | None, *brokers: Broker) -> BootstrapServer:
     identity = None if node is None else Identity(node, {})
     return BootstrapServer((ip, 9092), ip, Cluster("c", 1, brokers, ()), identity, WAIT_SECONDS)
 
@@ -513,16 +513,16 @@ def entrance(ip: str, node: int | None, *brokers: Broker) -> BootstrapServer:
 def test_advertised_localhost_is_valid_only_for_local_connections() -> None:
     for host in ("localhost", "LOCALHOST", "127.0.0.1", "127.3.2.1", "::1", "::ffff:127.0.0.1"):
         broker = Broker(1, host, 9092)
-        assert unusable(broker, entrance("127.0.0.1", 1, broker)) is None
-        assert unusable(broker, entrance("::1", 1, broker)) is None
-        assert "own machine" in (unusable(broker, entrance("192.0.2.7", 1, broker)) or "")
+        assert unusable(broker, bootstrap_server("127.0.0.1", 1, broker)) is None
+        assert unusable(broker, bootstrap_server("::1", 1, broker)) is None
+        assert "own machine" in (unusable(broker, bootstrap_server("192.0.2.7", 1, broker)) or "")
 
 
 def test_advice_names_the_known_address() -> None:
     wrong, other = Broker(1, "localhost", 19092), Broker(2, "localhost", 19093)
-    alone = entrance("192.0.2.7", None, wrong)
+    alone = bootstrap_server("192.0.2.7", None, wrong)
     assert advice_for(wrong, alone) == "Set advertised.listeners=PLAINTEXT://192.0.2.7:9092 on broker 1 and restart it."
-    among = entrance("192.0.2.7", 1, wrong, other)
+    among = bootstrap_server("192.0.2.7", 1, wrong, other)
     assert "PLAINTEXT://192.0.2.7:9092 on broker 1" in advice_for(wrong, among)
     assert "PLAINTEXT://HOST:19093 on broker 2" in advice_for(other, among)
 

@@ -22,7 +22,7 @@ Record = tuple[str, int, int]
 ACTIONS = sampled_from([*Action, *[Action.SEND, Action.POLL] * 3, *[Action.BEGIN, Action.COMMIT] * 2])
 
 
-def _perfect(steps: list[tuple[int, Action, str, int]]) -> list[Operation]:
+def _simulate(steps: list[tuple[int, Action, str, int]]) -> list[Operation]:
     simulated = Simulated(KEYS)
     for process, action, key, number in steps:
         simulated.act(process, action, key, number)
@@ -30,7 +30,7 @@ def _perfect(steps: list[tuple[int, Action, str, int]]) -> list[Operation]:
 
 
 STEPS = lists(tuples(integers(0, 3), ACTIONS, sampled_from(KEYS), integers(0, 50)), max_size=80)
-HISTORIES: SearchStrategy[list[Operation]] = STEPS.map(_perfect)
+HISTORIES: SearchStrategy[list[Operation]] = STEPS.map(_simulate)
 # Operations to break in every history, besides random ones.
 BREAKABLE = [
     (9, action, "a-0", 0)
@@ -40,7 +40,7 @@ BREAKABLE = [
     )
 ]
 RICH: SearchStrategy[list[Operation]] = tuples(STEPS, STEPS).map(
-    lambda steps: _perfect([*steps[0], *BREAKABLE, *steps[1]])
+    lambda steps: _simulate([*steps[0], *BREAKABLE, *steps[1]])
 )
 
 

@@ -283,14 +283,14 @@ def test_reconnect_neither_loses_nor_repeats_records() -> None:
         logs = Logs({0: 100})
         answered = 0
 
-        def sometimes(request: FetchRequest, version: int) -> FetchResponse:
+        def answer_sometimes(request: FetchRequest, version: int) -> FetchResponse:
             nonlocal answered
             answered += 1
             if answered % 3 == 0:
                 raise HangUp
             return logs(request, version)
 
-        broker.on(FetchRequest, sometimes)
+        broker.on(FetchRequest, answer_sometimes)
         assert values(drain(Fetcher(cluster, {T0: 0}, until={T0: 100}))) == list(range(100))
 
 

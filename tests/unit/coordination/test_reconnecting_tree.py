@@ -129,14 +129,14 @@ def test_operations_between_two_sessions_are_refused(path: Path, other: SqliteTr
 def test_opening_an_unreachable_tree_is_retried(path: Path, other: SqliteTree) -> None:
     failures = [Unavailable(detail="no disk"), Unavailable(detail="no disk")]
 
-    def sometimes() -> SqliteTree:
+    def open_or_fail() -> SqliteTree:
         if tries and failures:
             raise failures.pop()
         tries.append(1)
         return opens(path)
 
     tries: list[int] = []
-    tree = ReconnectingTree(sometimes)
+    tree = ReconnectingTree(open_or_fail)
     calls: SimpleQueue[int] = SimpleQueue()
     tree.renewed = registered(tree, calls)
     end(other, tree)

@@ -27,9 +27,9 @@ def test_expired_session_stays_expired(zookeeper: str) -> None:
     tree.on_session(states.put)
     tree.create("/expiring", ephemeral=True)
     # A client with the id and the password of a session can end it.
-    thief = KazooClient(hosts=zookeeper, client_id=tree._client.client_id)
-    thief.start()
-    thief.stop()
+    client = KazooClient(hosts=zookeeper, client_id=tree._client.client_id)
+    client.start()
+    client.stop()
     while states.get(timeout=60) is not SessionState.EXPIRED:
         pass
     for _ in range(2):

@@ -134,7 +134,7 @@ def move_the_start(world: World) -> None:
     reap(world, T0)
 
 
-def write_anew_and_cut_off(world: World) -> None:
+def rewrite_and_trim(world: World) -> None:
     """Rewrite and trim the log, as a coordinator does."""
     world.log.roll(T0)
     start = world.log.end_offset
@@ -156,7 +156,7 @@ def start_over(world: World) -> None:
     truncate_fully(world.log, Offset(RECORDS + 5), T0)
 
 
-def start_over_where_it_began(world: World) -> None:
+def reset_to_start(world: World) -> None:
     """Reset the log to its start, with files that retention still has to rename."""
     delete_old_segments(world.log, T0, world.log.end_offset)
     truncate_fully(world.log, Offset(0), T0)
@@ -205,11 +205,11 @@ OPERATIONS: list[Callable[[World], None]] = [
     retain,
     retain_everything,
     move_the_start,
-    write_anew_and_cut_off,
+    rewrite_and_trim,
     truncate,
     truncate_in_the_last_segment,
     start_over,
-    start_over_where_it_began,
+    reset_to_start,
     make,
     delete,
     delete_all,
@@ -219,7 +219,7 @@ OPERATIONS: list[Callable[[World], None]] = [
     checkpoint,
 ]
 WITHOUT_OFFSET = {"leader-epoch-checkpoint", "partition.metadata"}
-FORGETS_ALL = (start_over, start_over_where_it_began)
+FORGETS_ALL = (start_over, reset_to_start)
 
 
 def reap(world: World, now: TimestampMs) -> None:
@@ -258,11 +258,11 @@ def fail_one(operation: Callable[[World], None], number: int, error: int) -> Non
     world.disk.fail_call(-1)
     after = everything(world.directory)
     check_restarts(world, operation, before, after)
-    world = begun_again(world)
+    world = restart_unusable_log(world)
     later_rounds(world)
     assert everything(world.directory) == after
-    once_more(world, operation, deletes_topic=bool(number % 2))
-    go_on(world, everything(world.directory))
+    retry_creation(world, operation, deletes_topic=bool(number % 2))
+    continue_writing(world, everything(world.directory))
     check_leftovers(world)
     check_same_after_restart(world)
 
@@ -291,7 +291,7 @@ def check_restarts(
                 assert kept.items() <= found.items()
 
 
-def begun_again(world: World) -> World:
+def restart_unusable_log(world: World) -> World:
     """Restart a log whose truncation sync failed: it is unusable until a start has checked it."""
     log = world.directory.logs.get(T)
     if log is None or not log.segments[-1].sync_failed:
@@ -310,7 +310,7 @@ def later_rounds(world: World) -> None:
         reap(world, TimestampMs(now))
 
 
-def once_more(world: World, operation: Callable[[World], None], *, deletes_topic: bool) -> None:
+def retry_creation(world: World, operation: Callable[[World], None], *, deletes_topic: bool) -> None:
     """Request a log again that could not be created, or delete its topic in between."""
     name = {make: NEW, delete_and_make_again: T}.get(operation)
     if name is None or name in world.directory.logs:
@@ -322,7 +322,7 @@ def once_more(world: World, operation: Callable[[World], None], *, deletes_topic
         assert world.directory.create(name, OTHER_ID, CONFIG, T0).end_offset == 0
 
 
-def go_on(world: World, after: dict[TopicPartition, Records]) -> None:
+def continue_writing(world: World, after: dict[TopicPartition, Records]) -> None:
     for name, log in world.directory.logs.items():
         for number in range(6):
             append(log, b"y" * 100 + b"%d" % number, epoch=9)
@@ -381,10 +381,10 @@ def test_operation_survives_a_disk_that_fails_for_a_while(operation: Callable[[W
         world.disk.fail_call(-1)
         after = everything(world.directory)
         check_restarts(world, operation, before, after)
-        world = begun_again(world)
+        world = restart_unusable_log(world)
         later_rounds(world)
-        once_more(world, operation, deletes_topic=bool(number % 2))
-        go_on(world, everything(world.directory))
+        retry_creation(world, operation, deletes_topic=bool(number % 2))
+        continue_writing(world, everything(world.directory))
         check_leftovers(world)
         check_same_after_restart(world)
         if is_through:

@@ -131,7 +131,7 @@ def test_corrupt_snapshot_keeps_the_batches() -> None:
 @pytest.mark.parametrize("reorders", [False, True])
 def test_reset_log_has_no_old_snapshots(reorders: bool) -> None:
     """Open transactions of the old log would be open in the new one, and would never end."""
-    begun_anew = 0
+    rewritten = 0
     for seed in range(12):
         disk = SimDisk()
         disk.reorders = reorders
@@ -145,10 +145,10 @@ def test_reset_log_has_no_old_snapshots(reorders: bool) -> None:
         move_start(directory, log, log.end_offset)
         disk = disk.crash(Random(seed))
         if opened(disk).logs[NAME].size == 0:
-            begun_anew += 1
+            rewritten += 1
             for again in after_power_failures(disk):
                 assert not list(again.producers)
-    assert begun_anew > 3
+    assert rewritten > 3
 
 
 def test_snapshot_is_durable_before_a_log_moves_to_another_directory() -> None:

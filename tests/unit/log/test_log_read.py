@@ -101,7 +101,7 @@ def test_read_returns_nearly_as_much_as_fits() -> None:
         assert 5000 - CONFIG.index_interval_bytes - 200 < piece.size <= 5000
 
 
-class TellingDisk(SimDisk):
+class RecordingDisk(SimDisk):
     """A disk that records the ends of reads of .log files."""
 
     def __init__(self) -> None:
@@ -109,20 +109,20 @@ class TellingDisk(SimDisk):
         self.upto = list[int]()
 
     def open(self, path: str) -> File:
-        return TellingFile(self, path, cast(SimFile, super().open(path))._node)
+        return RecordingFile(self, path, cast(SimFile, super().open(path))._node)
 
 
-class TellingFile(SimFile):
+class RecordingFile(SimFile):
     def pread(self, position: int, size: int) -> bytes:
         if self.path.endswith(".log"):
-            cast(TellingDisk, self._disk).upto.append(position + size)
+            cast(RecordingDisk, self._disk).upto.append(position + size)
         return super().pread(position, size)
 
 
 @pytest.mark.parametrize("max_bytes", [2_000, 5_000, 30_000])
 def test_sequential_reads_look_no_further_than_their_end(max_bytes: int) -> None:
     """In an old segment Linux would otherwise start read-ahead for a reader that needs only the end of a slice."""
-    disk = TellingDisk()
+    disk = RecordingDisk()
     log = reopened(filled(disk=disk), disk)
     offset, slices = log.start_offset, 0
     while offset < log.end_offset:

@@ -323,7 +323,7 @@ def test_log_without_its_first_segment_is_offline(place: tuple[Disk, str], what:
         disk.unlink(name)
     else:
         disk.open(name).truncate(0)
-    check_missed_until_it_is_back(disk, path, log, before)
+    check_missing_until_restored(disk, path, log, before)
 
 
 def test_possibly_missing_first_segment_is_reported_after_a_kill(
@@ -351,7 +351,7 @@ def test_missing_first_segments_are_detected_without_a_trace(place: tuple[Disk, 
     before = content(disk, missing[0].path)
     for segment in missing:
         remove(disk, path, segment.base_offset)
-    sentence = missed(path, log, count)
+    sentence = missing_message(path, log, count)
     for clean in (True, False, True):  # However it is started and stopped.
         again = opened(disk, path)
         assert again.offline == {T: sentence}
@@ -371,7 +371,7 @@ def test_missing_first_segments_are_detected_without_a_trace(place: tuple[Disk, 
         assert read_damages(disk, f"{path}/odradek-damage-checkpoint") == []
 
 
-def missed(path: str, log: Log, count: int = 1) -> str:
+def missing_message(path: str, log: Log, count: int = 1) -> str:
     start = log.segments[count].base_offset
     return (
         f"{path}/t-0/{0:020d}.log is missing: the log has nothing from offset 0 to {start - 1}; restore the file, or "
@@ -379,11 +379,11 @@ def missed(path: str, log: Log, count: int = 1) -> str:
     )
 
 
-def check_missed_until_it_is_back(disk: Disk, path: str, log: Log, before: bytes) -> None:
+def check_missing_until_restored(disk: Disk, path: str, log: Log, before: bytes) -> None:
     for _ in range(3):
         again = opened(disk, path)
-        assert again.offline == {T: missed(path, log)}
-        assert again.close(T0) == [f"t-0: {missed(path, log)}"]
+        assert again.offline == {T: missing_message(path, log)}
+        assert again.close(T0) == [f"t-0: {missing_message(path, log)}"]
     disk.create(f"{path}/t-0/{0:020d}.log").write(0, before)
     healed = opened(disk, path)
     assert (healed.offline, stored(healed.logs[T])) == ({}, stored(log))

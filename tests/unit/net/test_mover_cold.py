@@ -378,7 +378,7 @@ class Reading:
         with suppress(BlockingIOError):
             self._got += self._theirs.recv(size)
 
-    def all_of_it(self) -> bytes:
+    def received(self) -> bytes:
         """Return all received bytes after the last send."""
         self._ours.close()
         self._theirs.setblocking(True)
@@ -412,11 +412,11 @@ def test_many_concurrent_transfers_with_cold_and_cancelled_ones(
         if going and random.random() < 0.1:
             transfer = random.choice(list(going))
             moved, reading = mover.cancel(transfer), going.pop(transfer)
-            got = reading.all_of_it()
+            got = reading.received()
             assert (b"head" + reading.records + b"end").startswith(got)
             assert min(max(len(got) - 4, 0), len(reading.records)) == moved
         for transfer in mover.finished():
             reading = going.pop(transfer)
             assert (transfer.error, transfer.moved) == (0, len(reading.records))
-            assert reading.all_of_it() == b"head" + reading.records + b"end"
+            assert reading.received() == b"head" + reading.records + b"end"
     assert mover.finished() == []

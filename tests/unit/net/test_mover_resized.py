@@ -24,8 +24,8 @@ def threads(*before: threading.Thread) -> set[threading.Thread]:
     return {one for one in threading.enumerate() if one.name.startswith("odradek-mover")} - set(before)
 
 
-async def until_so(is_so: Callable[[], bool]) -> None:
-    while not is_so():
+async def wait_until(condition: Callable[[], bool]) -> None:
+    while not condition():
         await asyncio.sleep(0.01)
 
 
@@ -48,15 +48,15 @@ def test_running_transfers_continue_after_a_resize(file: Held) -> None:
             assert new is not None
             assert len(threads(*others, *first_threads)) < len(first_threads)
             third_peer.sendall(b"ghi")
-            await until_so(lambda: reported == [new])
+            await wait_until(lambda: reported == [new])
             theirs.sendall(b"def")
-            await until_so(lambda: reported == [new, old])
+            await wait_until(lambda: reported == [new, old])
             assert os.pread(file.fileno(), 9, 0) == b"abcdefghi"
             assert first_threads <= threads(*others), "one of theirs has not ended"
             second_peer.sendall(b"jk")
             until(lambda: movers.moved(left) == 2)
             assert movers.cancel(left) == 2
-            await until_so(lambda: not first_threads & threads(*others))
+            await wait_until(lambda: not first_threads & threads(*others))
         movers.stop()
         assert not threads(*others)
 

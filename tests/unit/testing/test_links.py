@@ -83,9 +83,9 @@ class Linked:
 
         return asyncio.run_coroutine_threadsafe(called(), self.loop).result(SECONDS_MAX)
 
-    def until(self, is_so: Any) -> None:
+    def until(self, condition: Any) -> None:
         async def wait() -> None:
-            while not is_so():
+            while not condition():
                 await asyncio.sleep(0.005)
 
         asyncio.run_coroutine_threadsafe(wait(), self.loop).result(SECONDS_MAX)

@@ -20,7 +20,7 @@ from support.certificates import PASSWORD, Authority, Known, written
 KEYSTORE, TRUSTSTORE = "ssl.keystore.location", "ssl.truststore.location"
 
 
-def shaken(server: TlsConfig, client: TlsConfig, host_name: str = "localhost") -> tuple[Session, Session]:
+def handshake(server: TlsConfig, client: TlsConfig, host_name: str = "localhost") -> tuple[Session, Session]:
     """Return both sessions after the handshake, or raise TlsFailed."""
     one = Session(server_context(server))
     other = Session(client_context(client), is_server=False, host_name=host_name)
@@ -96,7 +96,7 @@ def texts_of(kind: str, known: Known, folder: Path) -> dict[str, str]:
     ],
 )
 def test_keystore_of_each_type_is_used(kind: str, broker: Known, trusting: TlsConfig, tmp_path: Path) -> None:
-    server, client = shaken(TlsConfig.parse(texts_of(kind, broker, tmp_path)), trusting)
+    server, client = handshake(TlsConfig.parse(texts_of(kind, broker, tmp_path)), trusting)
     server.write(b"there")
     client.receive(server.data_to_send())
     assert client.read() == b"there"
@@ -107,7 +107,7 @@ def test_certificate_chain_is_complete_for_any_order_in_the_store(tmp_path: Path
     known = authority.known()
     keystore = {KEYSTORE: written(tmp_path / "a.p12", known.pkcs12()), "ssl.keystore.password": PASSWORD}
     trust = {TRUSTSTORE: written(tmp_path / "t.p12", authority.pkcs12()), "ssl.truststore.password": PASSWORD}
-    shaken(TlsConfig.parse(keystore), TlsConfig.parse(trust))
+    handshake(TlsConfig.parse(keystore), TlsConfig.parse(trust))
     own = stores.identity(TlsConfig.parse(keystore))
     assert own is not None
     assert own.chain == known.chain
@@ -116,7 +116,7 @@ def test_certificate_chain_is_complete_for_any_order_in_the_store(tmp_path: Path
 def test_leaf_certificate_in_a_truststore_is_trusted(broker: Known, tmp_path: Path) -> None:
     leaf = broker.chain.partition("-----END CERTIFICATE-----\n")
     trust = {"ssl.truststore.type": "PEM", TRUSTSTORE: written(tmp_path / "t.pem", leaf[0] + leaf[1])}
-    shaken(TlsConfig.parse(texts_of("texts", broker, tmp_path)), TlsConfig.parse(trust))
+    handshake(TlsConfig.parse(texts_of("texts", broker, tmp_path)), TlsConfig.parse(trust))
 
 
 @pytest.mark.parametrize(
@@ -245,12 +245,12 @@ def test_required_client_certificates_require_a_truststore(broker: Known, tmp_pa
 def test_enabled_protocols_are_negotiated(broker: Known, trusting: TlsConfig, tmp_path: Path) -> None:
     keystore = texts_of("texts", broker, tmp_path)
     old_file = TlsConfig.parse(keystore | {"ssl.enabled.protocols": "TLSv1.2,TLSv1.1,TLSv1", "ssl.protocol": "TLS"})
-    assert shaken(old_file, trusting)[0].spoken.startswith("TLSv1.2 ")
+    assert handshake(old_file, trusting)[0].spoken.startswith("TLSv1.2 ")
     both = TlsConfig.parse(keystore)
-    assert shaken(both, trusting)[0].spoken.startswith("TLSv1.3 ")
+    assert handshake(both, trusting)[0].spoken.startswith("TLSv1.3 ")
     newest = TlsConfig.parse(keystore | {"ssl.enabled.protocols": "TLSv1.3"})
     with pytest.raises(TlsFailed, match="no version of TLS is enabled on both sides"):
-        shaken(newest, TlsConfig.parse({"ssl.protocol": "TLSv1.2"}))
+        handshake(newest, TlsConfig.parse({"ssl.protocol": "TLSv1.2"}))
     with pytest.raises(TlsConfigError, match="no protocol remains"):
         client_context(TlsConfig.parse({"ssl.protocol": "TLSv1.2", "ssl.enabled.protocols": "TLSv1.3"}))
 
@@ -258,7 +258,7 @@ def test_enabled_protocols_are_negotiated(broker: Known, trusting: TlsConfig, tm
 def test_cipher_suites_are_selected_by_javas_names(broker: Known, trusting: TlsConfig, tmp_path: Path) -> None:
     def speaking(suites: str) -> str:
         config = TlsConfig.parse(texts_of("texts", broker, tmp_path) | {"ssl.cipher.suites": suites})
-        return shaken(config, trusting)[0].spoken
+        return handshake(config, trusting)[0].spoken
 
     every = "TLS_AES_256_GCM_SHA384,TLS_AES_128_GCM_SHA256,TLS_CHACHA20_POLY1305_SHA256"
     assert speaking("TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256") == "TLSv1.2 ECDHE-ECDSA-AES128-GCM-SHA256"

@@ -69,7 +69,7 @@ def test_kafka_python_encodes_the_same_bytes(cls: type, version: int, theirs: ty
     for _ in range(ROUNDS):
         message = maker.message(cls, version)
         data = encode(message, version)
-        copy = as_theirs(message, theirs, version)
+        copy = to_kafka_python(message, theirs, version)
         assert copy.encode(version=version) == data
         if cls is not ApiVersionsResponse or message.error_code == 0:  # type: ignore[attr-defined]
             read = theirs.decode(data, version=version)  # type: ignore[attr-defined]
@@ -82,7 +82,7 @@ def test_kafka_python_covers_most_messages() -> None:
     assert len(CASES) > len(ours) * 9 // 10
 
 
-def as_theirs(message: object, theirs: type, version: int) -> TheirMessage:
+def to_kafka_python(message: object, theirs: type, version: int) -> TheirMessage:
     """Return kafka-python's object with the same values; nested classes are attributes of the outer class."""
     values: dict[str, object] = {}
     for field in schema_of(type(message)).fields:
@@ -105,4 +105,4 @@ def converted(value: object, field: Field, theirs: type, version: int) -> object
         return uuid.UUID(bytes=value) if value != ZERO_UUID else None
     if value is None or isinstance(field.type, Primitive):
         return value
-    return as_theirs(value, getattr(theirs, field.type.__name__), version)
+    return to_kafka_python(value, getattr(theirs, field.type.__name__), version)

@@ -238,11 +238,11 @@ def test_large_lookups_run_one_at_a_time(harness: Harness) -> None:
 
 def test_false_batch_timestamps_cost_one_turn_per_batch(harness: Harness) -> None:
     """Each header claims the timestamp, and no record has it: other lookups run after each batch."""
-    liar = bytearray(encode_batch([(None, b"v", (), T0)]))
+    batch = bytearray(encode_batch([(None, b"v", (), T0)]))
     far = TimestampMs(T0 + 500)
     raw = bytes(
         seal_batch(
-            bytearray(HEADER_BYTES) + liar[HEADER_BYTES:],
+            bytearray(HEADER_BYTES) + batch[HEADER_BYTES:],
             Codec.GZIP,
             count=1,
             base_timestamp=TimestampMs(T0),

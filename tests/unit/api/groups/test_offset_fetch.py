@@ -111,9 +111,9 @@ def test_many_groups_are_fetched_in_one_request(group: GroupOffsets, version: in
 
 @pytest.mark.parametrize("version", range(8, 11))
 def test_fetch_limits_repetitions_of_a_whole_group(group: GroupOffsets, version: int) -> None:
-    all_of_it, one_place = (group.fetch_request(names, version).groups[0] for names in (None, [C]))
+    everything, one_place = (group.fetch_request(names, version).groups[0] for names in (None, [C]))
     for count, code in ((TIMES_MAX, ErrorCode.NONE), (TIMES_MAX + 1, ErrorCode.INVALID_REQUEST)):
-        request = OffsetFetchRequest(groups=[all_of_it] * count + [one_place] * 1000)
+        request = OffsetFetchRequest(groups=[everything] * count + [one_place] * 1000)
         answer = group.harness.ask(request, version, OffsetFetchResponse)
         assert [one.error_code for one in answer.groups] == [code] * (count + 1000)
 
@@ -146,9 +146,9 @@ def test_recreated_topic_has_no_offsets_after_a_missed_deletion(group: GroupOffs
     """For a coordinator that was down during the deletion: the record has the id of its topic."""
     view = group.harness.broker.view
     topic = view.topics[TopicPartition(*A).topic]  # type: ignore[arg-type]
-    anew = topic._replace(id=group.harness.broker.entropy.new_uuid())
-    view.put(anew)
-    assert topic_id(group.harness, "t") == anew.id
+    recreated = topic._replace(id=group.harness.broker.entropy.new_uuid())
+    view.put(recreated)
+    assert topic_id(group.harness, "t") == recreated.id
     assert group.fetch([A, C], version) == {A: NOTHING, C: Kept(7)}
     assert group.fetch(None, max(version, 2)) == {C: Kept(7)}
 

@@ -16,7 +16,7 @@ def topic(*partitions: Partition) -> Topic:
     return Topic("t", partitions=partitions)
 
 
-def whys(there: Topic, *alive: Broker, log_dirs: dict[int, list[str]] | None = None) -> list[tuple[int, str]]:
+def reasons_of(there: Topic, *alive: Broker, log_dirs: dict[int, list[str]] | None = None) -> list[tuple[int, str]]:
     brokers = brokers_of(ClusterDescription("c", 1, alive), [there], log_dirs or {})
     return [(one.partition.index, one.why) for one in troubles_of([there], {one.id: one for one in brokers})]
 
@@ -26,12 +26,12 @@ def test_dead_broker_is_known_from_its_replicas() -> None:
     first, second = brokers_of(ClusterDescription("c", 1, (ONE,)), [there], {1: []})
     assert (first.id, first.address, first.rack, first.leads, first.replicas) == (1, "a:9092", "r1", 1, 1)
     assert (second.id, second.is_alive, second.leads, second.replicas, second.state) == (3, False, 0, 2, "down")
-    assert whys(there, ONE) == [(1, "broker 3 is down"), (0, "broker 3 is down")], "what nobody leads comes first"
+    assert reasons_of(there, ONE) == [(1, "broker 3 is down"), (0, "broker 3 is down")], "what nobody leads comes first"
 
 
 def test_healthy_cluster_has_no_problems() -> None:
     there = topic(Partition(0, 1, replicas=(1, 2), isr=(2, 1)))
-    assert whys(there, ONE, TWO) == []
+    assert reasons_of(there, ONE, TWO) == []
     assert [one.state for one in brokers_of(ClusterDescription("c", 1, (ONE, TWO)), [there], {1: [], 2: []})] == [
         "ok"
     ] * 2
@@ -42,7 +42,7 @@ def test_reason_for_a_missing_replica() -> None:
     broken = Partition(1, 1, replicas=(1, 2), isr=(1,), offline=(2,))
     unled = Partition(2, -1, replicas=(1, 2), isr=(2,))
     no_isr = Partition(3, -1, replicas=(1,), isr=())
-    assert dict(whys(topic(behind, broken, unled, no_isr), ONE, TWO, log_dirs={2: ["/x", "/y"]})) == {
+    assert dict(reasons_of(topic(behind, broken, unled, no_isr), ONE, TWO, log_dirs={2: ["/x", "/y"]})) == {
         0: "broker 2 is behind",
         1: "broker 2 cannot read its log: /x, /y are offline",
         2: "broker 2 is alive and has not been elected yet",
@@ -52,7 +52,7 @@ def test_reason_for_a_missing_replica() -> None:
 
 def test_partition_without_a_leader_waits_for_in_sync_replicas() -> None:
     """Other replicas may be alive, and would lose records."""
-    assert whys(topic(Partition(0, -1, replicas=(1, 2, 3), isr=(3,))), ONE, TWO) == [(0, "broker 3 is down")]
+    assert reasons_of(topic(Partition(0, -1, replicas=(1, 2, 3), isr=(3,))), ONE, TWO) == [(0, "broker 3 is down")]
 
 
 def test_hanging_broker_is_not_ok() -> None:

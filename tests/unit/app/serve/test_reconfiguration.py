@@ -32,7 +32,7 @@ class RecordingListener:
         self.secured += 1
 
 
-class Crew:
+class RecordingMovers:
     """Movers that record their changes."""
 
     def resize(self, threads: int) -> None:
@@ -69,7 +69,7 @@ PREFIX = "listener.name.safe."
 def of(stores: Stores) -> tuple[Reconfiguration, RecordingListener, BrokerConfigs]:
     texts = {**LISTENERS, **stores.texts("first"), "ssl.client.auth": "required"}
     listener, known = RecordingListener("SAFE"), settings(texts)
-    return Reconfiguration(known, [cast(Listener, listener)], cast(Movers, Crew())), listener, known.configs
+    return Reconfiguration(known, [cast(Listener, listener)], cast(Movers, RecordingMovers())), listener, known.configs
 
 
 def test_certificates_are_reloaded_only_if_they_changed(stores: Stores) -> None:
@@ -78,9 +78,9 @@ def test_certificates_are_reloaded_only_if_they_changed(stores: Stores) -> None:
     assert (listener.limits, listener.secured) == ([(5, 3)], 0)
     own = stores.texts("second", PREFIX)
     after = before.with_dynamic(own, {})
-    put_in_force = reconfiguration.prepare(before, after)
+    apply_change = reconfiguration.prepare(before, after)
     assert listener.secured == 0, "nothing is changed before it is written"
-    put_in_force()
+    apply_change()
     assert listener.secured == 1
     reconfiguration.prepare(after, after.with_dynamic(own, {"max.connections": "7"}))()
     assert listener.secured == 1

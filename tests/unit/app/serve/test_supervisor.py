@@ -164,7 +164,7 @@ def serve(tmp_path: Path, firsts: list[First]) -> Start:
     return serve
 
 
-def is_left(pid: int) -> bool:
+def is_running(pid: int) -> bool:
     """Return True unless the process has ended; a zombie counts as ended, because nobody may be there to reap it."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
@@ -172,8 +172,8 @@ def is_left(pid: int) -> bool:
         return False
 
 
-def none_is_left(pids: Sequence[int]) -> bool:
-    return not any(map(is_left, pids))
+def have_all_exited(pids: Sequence[int]) -> bool:
+    return not any(map(is_running, pids))
 
 
 def is_known(pid: int) -> bool:
@@ -312,7 +312,7 @@ def test_ctrl_c_in_a_terminal_restarts_no_child(start: Start) -> None:
     os.killpg(first.process.pid, signal.SIGINT)  # The process has its own session.
     assert first.process.wait(60) == 0
     assert len(first.all_pids()) == 5
-    assert none_is_left(first.all_pids())
+    assert have_all_exited(first.all_pids())
 
 
 def test_child_that_does_not_stop_is_killed(start: Start) -> None:
@@ -346,7 +346,7 @@ def test_no_child_survives_the_supervisor(start: Start) -> None:
     first = start(SERVES, "ignore(signal.SIGTERM); ready(); wait()", SERVES)
     first.until_ready(3)
     assert first.end(signal.SIGKILL) == -signal.SIGKILL
-    until(lambda: none_is_left(first.all_pids()))
+    until(lambda: have_all_exited(first.all_pids()))
 
 
 def test_closed_output_does_not_block_children(start: Start) -> None:
@@ -423,7 +423,7 @@ def test_broker_stops_cleanly_when_the_supervisor_is_killed(serve: Start) -> Non
     first.until_ready(1)
     (pid,) = first.children()
     assert first.end(signal.SIGKILL) == -signal.SIGKILL
-    until(lambda: none_is_left([pid]))
+    until(lambda: have_all_exited([pid]))
     assert (first.folder / "data/broker1/.kafka_cleanshutdown").exists()
 
 

@@ -114,7 +114,7 @@ def describes_classic(broker: ScriptedBroker, group: classic.DescribedGroup) -> 
     broker.on(classic.DescribeGroupsRequest, lambda request, version: classic.DescribeGroupsResponse(groups=[group]))
 
 
-def knows_no_modern(broker: ScriptedBroker, code: ErrorCode = ErrorCode.GROUP_ID_NOT_FOUND) -> None:
+def has_no_consumer_group(broker: ScriptedBroker, code: ErrorCode = ErrorCode.GROUP_ID_NOT_FOUND) -> None:
     def answer(request: modern.ConsumerGroupDescribeRequest, version: int) -> modern.ConsumerGroupDescribeResponse:
         groups = [
             modern.DescribedGroup(
@@ -137,7 +137,7 @@ def knows_no_modern(broker: ScriptedBroker, code: ErrorCode = ErrorCode.GROUP_ID
 @pytest.mark.parametrize("has_modern", [False, True])
 @pytest.mark.parametrize("version", [0, 3, 4, 5, 6])
 def test_classic_group_is_described(broker: ScriptedBroker, cluster: Cluster, version: int, has_modern: bool) -> None:
-    knows_no_modern(broker)
+    has_no_consumer_group(broker)
     describes_classic(broker, a_group())
     broker.versions[ApiKey.DESCRIBE_GROUPS] = (0, version)
     if not has_modern:
@@ -159,7 +159,7 @@ def test_classic_group_is_described(broker: ScriptedBroker, cluster: Cluster, ve
 
 
 def test_metadata_of_other_protocol_types_is_not_decoded(broker: ScriptedBroker, cluster: Cluster) -> None:
-    knows_no_modern(broker)
+    has_no_consumer_group(broker)
     describes_classic(broker, a_group(protocol="connect"))
     group = describe_groups(cluster, ["g"])["g"]
     assert isinstance(group, GroupDescription)
@@ -167,7 +167,7 @@ def test_metadata_of_other_protocol_types_is_not_decoded(broker: ScriptedBroker,
 
 
 def test_undecodable_member_metadata_is_accepted(broker: ScriptedBroker, cluster: Cluster) -> None:
-    knows_no_modern(broker)
+    has_no_consumer_group(broker)
     member = classic.DescribedGroupMember(
         member_id="m", client_id="c", client_host="h", member_metadata=b"\xff", member_assignment=b"\x00\x00\x7f"
     )
@@ -186,14 +186,14 @@ def test_undecodable_member_metadata_is_accepted(broker: ScriptedBroker, cluster
 )
 def test_missing_group_is_reported(broker: ScriptedBroker, cluster: Cluster, told: classic.DescribedGroup) -> None:
     """Before version 6 its state is Dead."""
-    knows_no_modern(broker)
+    has_no_consumer_group(broker)
     describes_classic(broker, told)
     outcome = describe_groups(cluster, ["g"])["g"]
     assert str(outcome) == "group g: the group does not exist (GROUP_ID_NOT_FOUND)"
 
 
 def test_rebalance_reasons_are_described_if_available(broker: ScriptedBroker, cluster: Cluster) -> None:
-    knows_no_modern(broker)
+    has_no_consumer_group(broker)
     last = classic.DescribedRebalance(at_ms=1_000, generation=7, reason="member m left")
     describes_classic(broker, a_group(rebalances=[last]))
     group = describe_groups(cluster, ["g"])["g"]
@@ -240,7 +240,7 @@ def test_consumer_protocol_group_is_described(broker: ScriptedBroker, cluster: C
 
 
 def test_consumer_protocol_error_is_returned(broker: ScriptedBroker, cluster: Cluster) -> None:
-    knows_no_modern(broker, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    has_no_consumer_group(broker, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     outcome = describe_groups(cluster, ["g"])["g"]
     assert isinstance(outcome, ErrorAnswer)
     assert outcome.code == ErrorCode.GROUP_AUTHORIZATION_FAILED

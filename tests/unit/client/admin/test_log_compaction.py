@@ -48,7 +48,7 @@ def cluster(brokers: dict[int, ScriptedBroker]) -> Iterator[Cluster]:
         yield cluster
 
 
-def wins(broker: ScriptedBroker, won: int, refused: dict[int, ErrorCode] | None = None) -> None:
+def answer_compactions(broker: ScriptedBroker, won: int, refused: dict[int, ErrorCode] | None = None) -> None:
     """Let each requested partition shrink to `won` bytes, except the refused ones."""
 
     def answer(request: CompactPartitionsRequest, version: int) -> CompactPartitionsResponse:
@@ -74,8 +74,8 @@ def requested_partitions(broker: ScriptedBroker) -> list[int]:
 
 
 def test_each_leader_gets_its_own_partitions(brokers: dict[int, ScriptedBroker], cluster: Cluster) -> None:
-    wins(brokers[1], 100)
-    wins(brokers[2], 200)
+    answer_compactions(brokers[1], 100)
+    answer_compactions(brokers[2], 200)
     outcomes = compact_partitions(cluster, NAMES, timeout_ms=1_000)
     assert {number: requested_partitions(one) for number, one in brokers.items()} == {1: [0, 2], 2: [1, 3]}
     found = [one.bytes_after for name in NAMES if isinstance(one := outcomes[name], Compacted)]
@@ -83,8 +83,8 @@ def test_each_leader_gets_its_own_partitions(brokers: dict[int, ScriptedBroker],
 
 
 def test_former_leader_fails_only_its_partition(brokers: dict[int, ScriptedBroker], cluster: Cluster) -> None:
-    wins(brokers[1], 100)
-    wins(brokers[2], 200, {3: ErrorCode.NOT_LEADER_OR_FOLLOWER})
+    answer_compactions(brokers[1], 100)
+    answer_compactions(brokers[2], 200, {3: ErrorCode.NOT_LEADER_OR_FOLLOWER})
     outcomes = compact_partitions(cluster, NAMES, timeout_ms=1_000)
     assert [isinstance(outcomes[name], Compacted) for name in NAMES] == [True, True, True, False]
     assert "the leader changed" in str(outcomes[NAMES[3]])

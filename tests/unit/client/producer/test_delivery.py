@@ -152,7 +152,7 @@ def test_batch_with_a_lost_response_is_resent() -> None:
     log = Log()
     answered = 0
 
-    def lose_the_first(request: ProduceRequest, version: int) -> ProduceResponse | None:
+    def lose_first_response(request: ProduceRequest, version: int) -> ProduceResponse | None:
         nonlocal answered
         answered += 1
         answer = log(request, version)
@@ -161,7 +161,7 @@ def test_batch_with_a_lost_response_is_resent() -> None:
         return answer
 
     with ScriptedBroker() as broker, cluster_of(broker) as cluster:
-        broker.on(ProduceRequest, lose_the_first)
+        broker.on(ProduceRequest, lose_first_response)
         produce(cluster, {T0: batch(b"a")})
         assert log.values() == [b"a", b"a"]
 

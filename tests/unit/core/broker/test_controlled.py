@@ -375,15 +375,15 @@ def test_moved_coordinator_rejects_members_and_returns_with_their_group(tmp_path
     waiting = harness.send(joining(), OLD)  # Until the first member joins again.
     controller, shards = Controlling(harness), harness.broker.groups.shards
     topic = harness.broker.view.topics[CONSUMER_OFFSETS]
-    shard, all_of_it = shards.find_shard("g"), range(len(topic.partitions))
-    assert controller.leads(topic.name, *all_of_it, epoch=1, of=topic.id) == {}
+    shard, all_indexes = shards.find_shard("g"), range(len(topic.partitions))
+    assert controller.leads(topic.name, *all_indexes, epoch=1, of=topic.id) == {}
     assert shards.find_shard("g") is shard, "the epoch rises, and nothing is loaded again"
-    assert controller.leads(topic.name, *all_of_it, leader=NO_BROKER, epoch=2, of=topic.id) == {}
+    assert controller.leads(topic.name, *all_indexes, leader=NO_BROKER, epoch=2, of=topic.id) == {}
     with pytest.raises(Refused, match="NOT_COORDINATOR"):
         shards.find_shard("g")
     answer = harness.decoded(harness.finished(waiting), OLD, JoinGroupResponse)
     assert answer.error_code == ErrorCode.NOT_COORDINATOR
-    assert controller.leads(topic.name, *all_of_it, epoch=3, of=topic.id) == {}
+    assert controller.leads(topic.name, *all_indexes, epoch=3, of=topic.id) == {}
     assert shards.find_shard("g") is not shard
     assert joined.member_id in {member.id for member in group_of(harness).members}
     check(harness.broker)

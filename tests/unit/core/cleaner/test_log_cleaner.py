@@ -67,7 +67,7 @@ def passed(harness: Harness, seconds: int) -> None:
     harness.now = Moment(TimestampMs(harness.now.wall + later), harness.now.steady + later)
 
 
-def keep_house(harness: Harness, rounds: int = 5) -> None:
+def run_housekeeping(harness: Harness, rounds: int = 5) -> None:
     for _ in range(rounds):
         passed(harness, 1)
         harness.keep_house()
@@ -94,7 +94,7 @@ def test_a_log_is_compacted_by_its_dirty_ratio(tmp_path: Path, caplog: pytest.Lo
     partition = create(harness, "table", min_cleanable_dirty_ratio="0.6")
     write(harness, partition, keys=10, times=10)
     with caplog.at_level(logging.INFO, "odradek.core.cleaner.log_cleaner"):
-        keep_house(harness)
+        run_housekeeping(harness)
     assert partition.log.compaction.cleaned_to == 100
     size = partition.log.size
     assert caplog.messages == [
@@ -102,10 +102,10 @@ def test_a_log_is_compacted_by_its_dirty_ratio(tmp_path: Path, caplog: pytest.Lo
         f"{size} bytes, 90 records removed"
     ]
     write(harness, partition, keys=10, times=1)
-    keep_house(harness, 60)
+    run_housekeeping(harness, 60)
     assert partition.log.compaction.cleaned_to == 100, "half of it is dirty, which is not enough"
     write(harness, partition, keys=10, times=1)
-    keep_house(harness, 60)
+    run_housekeeping(harness, 60)
     assert partition.log.compaction.cleaned_to == 120
     assert partition.log.start_offset == 0
     harness.restart()
@@ -120,7 +120,7 @@ def test_single_thread_cleans_the_dirtiest_log_first(tmp_path: Path) -> None:
     for name, times in (("some", 2), ("most", 9), ("more", 5)):
         partition = create(harness, name, min_cleanable_dirty_ratio="0.1")
         write(harness, partition, keys=10, times=3)
-        keep_house(harness)
+        run_housekeeping(harness)
         write(harness, partition, keys=10, times=times)
     assert steps(harness) == ["most"]
     assert steps(harness) == []
@@ -143,9 +143,9 @@ def test_records_younger_than_the_minimum_lag_are_kept(tmp_path: Path) -> None:
     harness = Harness(tmp_path)
     partition = create(harness, "table", min_compaction_lag_ms=str(100 * SECOND))
     write(harness, partition, keys=10, times=3)
-    keep_house(harness, 60)
+    run_housekeeping(harness, 60)
     assert partition.log.compaction.cleaned_to == 0
-    keep_house(harness, 60)
+    run_housekeeping(harness, 60)
     assert partition.log.compaction.cleaned_to == 30
 
 
@@ -154,9 +154,9 @@ def test_records_older_than_the_maximum_lag_are_compacted_in_a_quiet_log(tmp_pat
     harness = Harness(tmp_path)
     partition = create(harness, "table", min_cleanable_dirty_ratio="1", max_compaction_lag_ms=str(100 * SECOND))
     write(harness, partition, keys=10, times=3, rolls=False)
-    keep_house(harness, 60)
+    run_housekeeping(harness, 60)
     assert (partition.log.compaction.cleaned_to, len(partition.log.segments)) == (0, 1)
-    keep_house(harness, 120)
+    run_housekeeping(harness, 120)
     assert partition.log.compaction.cleaned_to == 30
     assert len(partition.log.segments) == 2
 
@@ -170,7 +170,7 @@ def test_open_transaction_delays_compaction(tmp_path: Path) -> None:
     )
     partition.log.append(Batch.checked(memoryview(raw)), LeaderEpoch(0), harness.now.wall)
     write(harness, partition, keys=10, times=3)
-    keep_house(harness, 60)
+    run_housekeeping(harness, 60)
     assert partition.log.compaction.cleaned_to == 30
 
 
@@ -187,7 +187,7 @@ def test_damaged_log_is_quarantined_and_others_are_cleaned(tmp_path: Path, caplo
     write(harness, bad, keys=10, times=5)
     damage(bad)
     write(harness, good, keys=10, times=3)
-    keep_house(harness, 60)
+    run_housekeeping(harness, 60)
     assert good.log.compaction.cleaned_to == 30
     assert bad.log.compaction.cleaned_to == 0
     assert bad.is_online
@@ -202,7 +202,7 @@ def test_damaged_log_is_quarantined_and_others_are_cleaned(tmp_path: Path, caplo
     assert found.says == f"1 log in {tmp_path} cannot be compacted: bad-0"
     assert found.advice is not None and reason in found.advice
     harness.broker.cleaner.request_compaction(bad)
-    keep_house(harness)
+    run_housekeeping(harness)
     assert len(harness.broker.cleaner.set_aside.reasons) == 1, "who asks has it tried again"
     harness.restart()
     assert not list(uncleanable(str(tmp_path))), "so does a start"
@@ -215,7 +215,7 @@ def test_damage_found_by_the_cleaner_is_not_served(tmp_path: Path) -> None:
     write(harness, bad, keys=10, times=5)
     damage(bad)
     assert read(bad, 20), "nobody has looked into it yet"
-    keep_house(harness, 60)
+    run_housekeeping(harness, 60)
     for offset, is_served in ((10, True), (20, False), (30, True)):
         if is_served:
             assert read(bad, offset) == [offset]
@@ -231,7 +231,7 @@ def test_damage_found_by_the_cleaner_is_not_served(tmp_path: Path) -> None:
     assert found.says.endswith("readable again from offset 30)")
     advance_start(bad.log, bad.log.segments[1].base_offset)
     delete_below_start(bad.log, harness.now.wall)
-    keep_house(harness)
+    run_housekeeping(harness)
     assert not list(damaged(str(tmp_path)))
 
 
@@ -247,7 +247,7 @@ def test_batch_with_too_large_content_quarantines_its_log(tmp_path: Path) -> Non
     raw = encode_batch([(b"k", bytes(5_000), (), harness.now.wall)], Codec.ZSTD)
     partition.log.append(Batch.checked(memoryview(raw)), LeaderEpoch(0), harness.now.wall)
     write(harness, partition, keys=10, times=3)
-    keep_house(harness, 30)
+    run_housekeeping(harness, 30)
     assert len(harness.broker.cleaner.set_aside.reasons) == 1
 
 
@@ -266,12 +266,12 @@ def test_a_full_disk_is_tried_again_later(tmp_path: Path, caplog: pytest.LogCapt
     write(harness, partition, keys=10, times=3)
     partition.log.disk = disk = Full()
     disk.is_full = True
-    keep_house(harness, 30)
+    run_housekeeping(harness, 30)
     assert partition.is_online
     assert not harness.broker.cleaner.set_aside.reasons
     assert len([one for one in caplog.messages if "failed to compact" in one and "(will retry)" in one]) == 1
     disk.is_full = False
-    keep_house(harness, 90)
+    run_housekeeping(harness, 90)
     assert partition.log.compaction.cleaned_to == 30
 
 
@@ -280,7 +280,7 @@ def test_a_log_is_compacted_up_to_its_end_on_demand(tmp_path: Path) -> None:
     partition = create(harness, "table", min_cleanable_dirty_ratio="1")
     write(harness, partition, keys=10, times=3, rolls=False)
     harness.broker.cleaner.request_compaction(partition)
-    keep_house(harness)
+    run_housekeeping(harness)
     assert partition.log.compaction.cleaned_to == 30
     assert partition.log.segments[-1].base_offset == 30
 
@@ -297,7 +297,7 @@ def test_topic_deleted_during_compaction_leaves_no_files(tmp_path: Path) -> None
     harness.broker.on_event(step.run(lambda _: None), harness.now)
     assert not harness.broker.cleaner.is_running
     assert not list(tmp_path.rglob("*.swap"))
-    keep_house(harness, 70)
+    run_housekeeping(harness, 70)
 
 
 def test_recreated_topic_waits_for_the_last_step_of_the_deleted_one(tmp_path: Path) -> None:
@@ -314,7 +314,7 @@ def test_recreated_topic_waits_for_the_last_step_of_the_deleted_one(tmp_path: Pa
     harness.keep_house_in_pieces()
     assert not [one for one in harness.broker.take_effects() if isinstance(one, Clean)]
     harness.broker.on_event(step.run(lambda _: None), harness.now)
-    keep_house(harness)
+    run_housekeeping(harness)
     assert again.log.compaction.cleaned_to == 30
 
 
@@ -344,7 +344,7 @@ def test_stop_withdraws_the_running_pass(tmp_path: Path) -> None:
     harness.broker.on_event(step.run(lambda _: None), harness.now)
     assert steps(harness) == []
     harness.restart()
-    keep_house(harness)
+    run_housekeeping(harness)
     assert harness.broker.partitions[partition.topic_partition].log.compaction.cleaned_to == 30
 
 
@@ -354,5 +354,5 @@ def test_next_pass_starts_immediately_after_the_previous(tmp_path: Path) -> None
     partitions = [create(harness, f"table-{number}") for number in range(10)]
     for partition in partitions:
         write(harness, partition, keys=10, times=3)
-    keep_house(harness, 2)  # The second round renames the files.
+    run_housekeeping(harness, 2)  # The second round renames the files.
     assert [partition.log.compaction.cleaned_to for partition in partitions] == [30] * 10

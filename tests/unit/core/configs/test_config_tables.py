@@ -23,7 +23,7 @@ MODE_CHANGED = {
     "remote.log.manager.expiration.thread.pool.size",
 }
 # Keys newer than the table, and our own.
-BESIDES = {"max.decompressed.message.bytes", "odradek.record.validation"}
+EXTRA_KEYS = {"max.decompressed.message.bytes", "odradek.record.validation"}
 Row = dict[str, str]
 
 
@@ -100,15 +100,15 @@ def test_update_mode_matches_kafkas_table(row: Row) -> None:
 def test_few_keys_are_not_in_the_table() -> None:
     authorizers = {"super.users", "allow.everyone.if.no.acl.found"}
     users = {key.name for key in ZOOKEEPER_USER_KEYS}
-    assert set(BROKER_KEYS) - authorizers - users - BESIDES == {row["name"] for row in BROKER_ROWS}
-    assert set(TOPIC_KEYS) - BESIDES == {row["name"] for row in TOPIC_ROWS}
+    assert set(BROKER_KEYS) - authorizers - users - EXTRA_KEYS == {row["name"] for row in BROKER_ROWS}
+    assert set(TOPIC_KEYS) - EXTRA_KEYS == {row["name"] for row in TOPIC_ROWS}
     assert {row["name"] for row in rows("broker-dynamic-only")} == DYNAMIC_ONLY
 
 
 def test_topic_key_synonyms_match_kafkas_table() -> None:
     table = {row["name"]: tuple(row["broker_synonyms"].split(",")) for row in TOPIC_ROWS}
     known = {name: names for name, names in table.items() if names != ("-",)}
-    assert known | {name: (name,) for name in BESIDES} == TOPIC_SYNONYMS
+    assert known | {name: (name,) for name in EXTRA_KEYS} == TOPIC_SYNONYMS
 
 
 def test_defaults_satisfy_their_rules() -> None:

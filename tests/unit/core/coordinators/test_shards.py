@@ -283,7 +283,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shards_module, "COMPACTED_FROM_BYTES", 20_000)
 
 
-def keep_house_a_while(harness: Harness) -> None:
+def run_housekeeping(harness: Harness) -> None:
     """Keep house until the state log is requested, synced, compacted and renamed."""
     for _ in range(5):
         harness.pass_time(1000)
@@ -295,7 +295,7 @@ def test_state_log_is_compacted_without_a_change_of_state(harness: Harness) -> N
     write_many(harness, ids=5, times=200)
     before, log = known(harness), state_partition(harness).log
     assert log.size > 100_000
-    keep_house_a_while(harness)
+    run_housekeeping(harness)
     assert log.size < 2_000
     assert log.compaction.cleaned_to > 1000
     write_many(harness, ids=0, times=1)
@@ -310,7 +310,7 @@ def test_state_log_is_compacted_with_a_disabled_cleaner(tmp_path: Path) -> None:
     harness = Harness(tmp_path, transaction_state_log_num_partitions="1", log_cleaner_enable="false")
     write_many(harness, ids=5, times=200)
     before = known(harness)
-    keep_house_a_while(harness)
+    run_housekeeping(harness)
     assert state_partition(harness).log.size < 2_000
     harness.kill()
     assert known(harness) == before
@@ -351,7 +351,7 @@ def test_state_log_is_compacted_up_to_open_transactions(harness: Harness, how: s
     group.commit({("t", 1): 200, ("t", 2): 200})
     log = harness.broker.partitions[TopicPartition(CONSUMER_OFFSETS, 0)].log
     before = log.size
-    keep_house_a_while(harness)
+    run_housekeeping(harness)
     assert log.compaction.cleaned_to == log.producers.first_unstable == 400 and log.size < before / 10
     if how != "go on":
         getattr(harness, how)()
@@ -410,11 +410,11 @@ def test_state_log_is_compacted_after_a_blocking_transaction_ends(harness: Harne
     for number in range(400):
         group.commit({("t", 1): number})
     log = harness.broker.partitions[TopicPartition(CONSUMER_OFFSETS, 0)].log
-    keep_house_a_while(harness)
+    run_housekeeping(harness)
     assert log.compaction.cleaned_to == 0 and log.size > 20_000
     assert producer.end(commit=True) == ErrorCode.NONE
     harness.pass_time(15_000)  # log.cleaner.backoff.ms
-    keep_house_a_while(harness)
+    run_housekeeping(harness)
     assert log.size < 2_000
     harness.kill()
     assert group.fetch() == {("t", 0): Kept(1), ("t", 1): Kept(399)}
@@ -427,7 +427,7 @@ def test_a_log_is_not_compacted_before_it_is_synced(harness: Harness) -> None:
     for _ in range(3):
         harness.keep_house_in_pieces()
     assert not harness.broker.cleaner.is_running
-    keep_house_a_while(harness)
+    run_housekeeping(harness)
     assert state_partition(harness).log.compaction.cleaned_to > 1000
 
 
@@ -436,7 +436,7 @@ def test_state_log_is_compacted_after_max_message_bytes_was_lowered(harness: Har
     write_many(harness, ids=20, times=50)
     before, log = known(harness), state_partition(harness).log
     log.config = replace(log.config, max_message_bytes=100)
-    keep_house_a_while(harness)
+    run_housekeeping(harness)
     assert log.size < 6_000
     harness.kill()
     assert known(harness) == before
@@ -481,11 +481,11 @@ def test_state_log_is_compacted_after_a_full_disk_has_room_again(tmp_path: Path)
     write_many(harness, ids=5, times=200)
     before, log = known(harness), state_partition(harness).log
     size = log.size
-    keep_house_a_while(harness)
+    run_housekeeping(harness)
     assert log.size == size and known(harness) == before
     disk.is_full = False
     harness.pass_time(RETRY_MS)
-    keep_house_a_while(harness)
+    run_housekeeping(harness)
     assert log.size < 2_000
     harness.kill()
     assert known(harness) == before
@@ -496,14 +496,14 @@ def test_state_log_with_only_tombstones_is_compacted(harness: Harness) -> None:
     write_many(harness, ids=5, times=200)
     for transactional_id in known(harness):
         harness.broker.transactions.shards.shard(0).remove(transactional_id, harness.now)
-    keep_house_a_while(harness)
+    run_housekeeping(harness)
     log = state_partition(harness).log
     assert 0 < log.size < 2_000, "tombstones stay for who is behind"
     harness.pass_time(DAY_MS + 1)
     Transactional(harness, "t").begin()
     harness.broker.transactions.shards.shard(0).remove("t", harness.now)
     harness.broker.cleaner.request_compaction(state_partition(harness))
-    keep_house_a_while(harness)
+    run_housekeeping(harness)
     assert sum(batch.records_count for batch in batches_of(log)) == 1
     harness.kill()
     assert known(harness) == {}

@@ -101,7 +101,7 @@ class Server:
         while self.step():
             pass
 
-    def keep_house(self, steady: int = 2_000_000) -> None:
+    def run_housekeeping(self, steady: int = 2_000_000) -> None:
         for _ in self.broker.run_housekeeping(Moment(T0, steady)):
             self.finish()
 
@@ -187,7 +187,7 @@ def test_move_keeps_all_state_of_the_log() -> None:
     server.produce(b"after")
     server.finish()
     assert contents(server.log)[server.log.end_offset - 1] == b"after"
-    server.keep_house()
+    server.run_housekeeping()
     again = Server(server.disk.kill())
     assert again.where == "/b/t-0"
     assert known(again.log) != before and contents(again.log) | {0: b""} == contents(server.log) | {0: b""}
@@ -230,7 +230,7 @@ def test_move_back_to_the_current_directory_cancels_the_move() -> None:
     assert server.step()
     server.move("/a")  # The current directory: this cancels the move.
     server.finish()
-    server.keep_house()
+    server.run_housekeeping()
     assert server.where == "/a/t-0"
     assert folders(server.disk, "/b") == []
     for path in ("/b", "/a", "/b"):
@@ -277,7 +277,7 @@ def test_records_replaced_after_the_copy_are_copied_again() -> None:
     records = cut_and_replace(server, 30, 2 * RECORDS)
     server.broker.on_event(copied, NOW)
     server.finish()
-    server.keep_house()
+    server.run_housekeeping()
     assert server.where == "/b/t-0"
     assert contents(server.log) == records
 
@@ -293,7 +293,7 @@ def test_log_truncated_while_a_thread_copies_it_stays_online(count: int) -> None
     records = cut_and_replace(server, 20, count)
     server.broker.on_event(copying.run(), NOW)
     server.finish()
-    server.keep_house()
+    server.run_housekeeping()
     partition = server.broker.partitions[T]
     assert partition.is_online and not partition.log.damaged_places
     assert server.where == "/b/t-0" and contents(server.log) == records
@@ -306,7 +306,7 @@ def test_topic_can_be_deleted_during_a_move() -> None:
     assert server.step()
     whole(server.controller.changing(Changed(0, {T.topic: None}), NOW))
     server.finish()
-    server.keep_house()
+    server.run_housekeeping()
     assert folders(server.disk, "/b") == []
 
 
@@ -324,7 +324,7 @@ def test_damage_is_not_copied(position: int, byte: bytes) -> None:
     file.write(begin + position, byte)
     server.move("/b")
     server.finish()
-    server.keep_house()
+    server.run_housekeeping()
     assert server.where == "/a/t-0"
     assert folders(server.disk, "/b") == []
     with pytest.raises(Refused) as refused:
@@ -345,7 +345,7 @@ def test_move_ends_at_a_last_batch_with_a_wrong_offset() -> None:
     for _ in range(20):
         server.step()
     assert not server.step()
-    server.keep_house()
+    server.run_housekeeping()
     assert (server.where, folders(server.disk, "/b")) == ("/a/t-0", [])
     (known,) = read_damages(server.disk, f"/a/{DAMAGES}")
     assert (known.partition, known.file, known.position) == (T, segment.name, position)
@@ -370,7 +370,7 @@ def test_stop_at_any_disk_call_keeps_one_complete_log(power_fails: bool) -> None
             assert again.broker.partitions[T].is_online, number
             assert contents(again.log) == records, number
             again.finish()
-            again.keep_house()
+            again.run_housekeeping()
             assert contents(again.log) == records, number
             names = [entry.name for path in ("/a", "/b") for entry in survivor.entries(path)]
             assert names.count("t-0") == 1
@@ -417,5 +417,5 @@ def test_interrupted_copy_restarts_after_a_stop() -> None:
     again = Server(server.disk.kill())
     again.finish()
     assert again.where == "/b/t-0" and contents(again.log) == records
-    again.keep_house(9_000_000)
+    again.run_housekeeping(9_000_000)
     assert folders(again.disk, "/b") == ["t-0"]

@@ -56,7 +56,7 @@ def wait_until_all_are_answered(harness: Harness) -> None:
         harness.pass_time(1)
 
 
-def of_each(directory: Path, count: int) -> tuple[float, float]:
+def calls_per_member(directory: Path, count: int) -> tuple[float, float]:
     """Return the calls per member of a rebalance, and of a heartbeat."""
     directory.mkdir()
     harness = coordinator(directory, group_initial_rebalance_delay_ms="1000")
@@ -70,8 +70,8 @@ def of_each(directory: Path, count: int) -> tuple[float, float]:
 
 @pytest.mark.slow
 def test_cost_per_member_is_independent_of_group_size(tmp_path: Path) -> None:
-    of_each(tmp_path / "warm", 2)  # Codecs are compiled.
-    few, many = of_each(tmp_path / "few", FEW), of_each(tmp_path / "many", MANY)
+    calls_per_member(tmp_path / "warm", 2)  # Codecs are compiled.
+    few, many = calls_per_member(tmp_path / "few", FEW), calls_per_member(tmp_path / "many", MANY)
     assert many[0] < 1.2 * few[0], (few, many)
     assert many[1] < 1.2 * few[1], (few, many)
 

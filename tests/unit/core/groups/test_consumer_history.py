@@ -56,7 +56,7 @@ class Client:
     def act(self) -> None:
         raise NotImplementedError
 
-    def obey(self) -> None:
+    def release_revoked(self) -> None:
         """Stop using the revoked partitions."""
 
     def leave(self) -> None:
@@ -107,7 +107,7 @@ class NewClient(Client):
             self.assigned = {index for one in answer.assignment.topic_partitions for index in one.partitions}
             self.using |= self.assigned
 
-    def obey(self) -> None:
+    def release_revoked(self) -> None:
         self.using &= self.assigned
 
     def leave(self) -> None:
@@ -236,7 +236,7 @@ class History:
             self._happen()
             for client in self.random.sample(self.clients, len(self.clients)):
                 if self.random.random() < 0.7:
-                    client.obey()
+                    client.release_revoked()
                 if self.random.random() < 0.8:
                     client.act()
                 self._settle()
@@ -244,7 +244,7 @@ class History:
             self._check()
         for _ in range(120):  # The sessions of dead members end.
             for client in self.clients:
-                client.obey()
+                client.release_revoked()
                 client.act()
                 self._settle()
             self.world.pass_time(1000)

@@ -47,7 +47,7 @@ def crash(harness: Harness) -> None:
     harness.settle()
 
 
-def keep_house_a_while(harness: Harness) -> None:
+def run_housekeeping(harness: Harness) -> None:
     for _ in range(5):
         harness.pass_time(1000)
         harness.keep_house()
@@ -60,7 +60,7 @@ def test_log_of_one_repeatedly_committed_offset_is_compacted(tmp_path: Path) -> 
     group = GroupOffsets(harness)
     group.commit({C: 8}, retention_ms=HOUR_MS, version=4)
     last = commit_often(group, 60_000)
-    keep_house_a_while(harness)
+    run_housekeeping(harness)
     assert log_of(harness).compaction.cleaned_to > last / 2
     assert log_of(harness).size < COMPACTED_FROM_BYTES
     producer = Transactional(harness, "p")
@@ -73,7 +73,7 @@ def test_log_of_one_repeatedly_committed_offset_is_compacted(tmp_path: Path) -> 
     for _ in range(2):
         assert group.fetch(is_stable=True) == {A: Kept(last), B: Kept(7), C: Kept(8)}
         crash(harness)
-        keep_house_a_while(harness)
+        run_housekeeping(harness)
     assert log_of(harness).size < COMPACTED_FROM_BYTES / 50
     harness.pass_time(HOUR_MS)
     harness.keep_house()

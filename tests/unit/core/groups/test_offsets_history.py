@@ -87,7 +87,7 @@ class History:
 
     def check(self) -> None:
         for group, offsets in self.groups.items():
-            kept = {name: offset for name in NAMES if (offset := self._truth((group, name))) is not None}
+            kept = {name: offset for name in NAMES if (offset := self._expected((group, name))) is not None}
             assert offsets.fetch() == {name: Kept(offset) for name, offset in kept.items()}
             expected = {
                 name: ErrorCode.UNSTABLE_OFFSET_COMMIT if self._is_open((group, name)) else Kept(kept.get(name, -1))
@@ -97,7 +97,7 @@ class History:
             if kept:
                 assert group in groups(self.harness)
 
-    def _truth(self, place: Place) -> int | None:
+    def _expected(self, place: Place) -> int | None:
         counts = (offset for changed, offset, state in reversed(self.changes) if changed == place and state is True)
         return next(counts, None)
 

@@ -98,7 +98,7 @@ def interrupted(log: Sequence[Record]) -> Iterator[tuple[str, list[Record]]]:
             yield f"up to {end}, {front} swapped, tombstones gone", [*values, *log[front:]]
 
 
-def read_meanwhile(log: Sequence[Record]) -> Iterator[tuple[str, list[Record]]]:
+def partly_compacted_logs(log: Sequence[Record]) -> Iterator[tuple[str, list[Record]]]:
     for start in range(len(log) + 1):
         for end in range(start, len(log) + 1):
             yield f"{start} to {end}", [*log[:start], *compacted(log[start:end]), *log[end:]]
@@ -119,7 +119,7 @@ def test_example_history_upgrades_and_downgrades_three_times(world: World, log: 
 def test_any_compacted_log_restores_the_same_groups(world: World, log: Sequence[Record]) -> None:
     expected = kept(_shard(world))
     assert kept(replayed(world, log)) == expected
-    for variants in (interrupted, read_meanwhile):
+    for variants in (interrupted, partly_compacted_logs):
         for how, records in variants(log):
             assert kept(replayed(world, records)) == expected, how
 

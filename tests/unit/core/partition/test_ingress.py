@@ -119,7 +119,7 @@ def test_small_batch_with_large_content_is_validated_on_a_thread(codec: Codec) -
 @pytest.mark.parametrize("codec", Codec)
 def test_wrong_maximum_timestamp_is_corrected(codec: Codec) -> None:
     for wrong in (T0 - 9, T0 + 9, T0 + 10**12):  # The last timestamp is out of bounds, and no record has it.
-        raw = headed(batch(codec=codec), max_timestamp=wrong)
+        raw = with_max_timestamp(batch(codec=codec), max_timestamp=wrong)
         validated = ingress.validate_records(
             NAME, VALIDATED, ingress.checked(partition_of(VALIDATED), bytearray(raw), NOW), NOW
         )
@@ -134,7 +134,7 @@ def test_oversized_record_is_refused_if_compressed() -> None:
     assert refused.value.code == ErrorCode.INVALID_RECORD
 
 
-def headed(raw: bytes, *, max_timestamp: int) -> bytes:
+def with_max_timestamp(raw: bytes, *, max_timestamp: int) -> bytes:
     one = Batch.checked(bytearray(raw))
     one.stamp_max_timestamp(TimestampMs(max_timestamp))
     return bytes(one.view)

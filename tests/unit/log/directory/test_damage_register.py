@@ -69,7 +69,7 @@ def find(directory: LogDirectory, position: int) -> None:
     log.note_damage(LogDamaged(log.segments[0].path, position, "the  checksum\nis wrong"))
 
 
-def keep_house(directory: LogDirectory, now: TimestampMs = T0) -> bool:
+def run_housekeeping(directory: LogDirectory, now: TimestampMs = T0) -> bool:
     """Return whether something was written."""
     write = directory.begin_damages(now)
     if write is not None:
@@ -97,7 +97,7 @@ def served(log: Log, offsets: Iterable[int]) -> list[int]:
 def found(tmp_path: Path) -> tuple[LogDirectory, KnownDamage]:
     directory, position = filled(tmp_path)
     find(directory, position)
-    assert keep_house(directory, LATER)
+    assert run_housekeeping(directory, LATER)
     expected = KnownDamage(T, f"{0:020d}.log", position, Offset(DAMAGED + 1), LATER, "the checksum is wrong")
     return directory, expected
 
@@ -106,7 +106,7 @@ def test_damage_is_written_once(tmp_path: Path, found: tuple[LogDirectory, Known
     directory, expected = found
     assert known(tmp_path) == [expected]
     find(directory, expected.position)
-    assert not keep_house(directory, TimestampMs(LATER + 1))
+    assert not run_housekeeping(directory, TimestampMs(LATER + 1))
 
 
 def test_clean_stop_writes_the_last_damage(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_damaged_batch_is_not_served_after_a_restart(
         directory.abandon()
     again = opened(tmp_path)
     assert served(again.logs[T], range(BATCHES)) == [one for one in range(BATCHES) if one != DAMAGED]
-    assert not keep_house(again)
+    assert not run_housekeeping(again)
     assert known(tmp_path) == [expected]
 
 
@@ -139,7 +139,7 @@ def test_recovery_quarantines_the_damage(tmp_path: Path, found: tuple[LogDirecto
     directory.abandon()
     again = opened(tmp_path)
     assert again.logs[T].end_offset == DAMAGED
-    assert keep_house(again)
+    assert run_housekeeping(again)
     assert known(tmp_path) == []
 
 
@@ -148,9 +148,9 @@ def test_retention_removes_the_damage(tmp_path: Path, found: tuple[LogDirectory,
     log = directory.logs[T]
     advance_start(log, log.segments[1].base_offset)
     delete_below_start(log, T0)
-    assert keep_house(directory)
+    assert run_housekeeping(directory)
     assert known(tmp_path) == []
-    assert not keep_house(directory)
+    assert not run_housekeeping(directory)
 
 
 def test_retention_by_time_passes_the_damage(tmp_path: Path) -> None:
@@ -168,14 +168,14 @@ def test_retention_by_time_passes_the_damage(tmp_path: Path) -> None:
 def test_truncation_removes_the_damage(tmp_path: Path, found: tuple[LogDirectory, KnownDamage]) -> None:
     directory, _ = found
     truncate_to(directory.logs[T], Offset(DAMAGED - 1), T0)
-    assert keep_house(directory)
+    assert run_housekeeping(directory)
     assert known(tmp_path) == []
 
 
 def test_topic_deletion_removes_the_damage(tmp_path: Path, found: tuple[LogDirectory, KnownDamage]) -> None:
     directory, _ = found
     directory.delete(T, T0)
-    assert keep_house(directory)
+    assert run_housekeeping(directory)
     assert known(tmp_path) == []
 
 
@@ -185,7 +185,7 @@ def test_restored_file_is_served(tmp_path: Path, found: tuple[LogDirectory, Know
     assert directory.close(T0) == []
     again = opened(tmp_path)
     assert served(again.logs[T], range(BATCHES)) == list(range(BATCHES))
-    assert keep_house(again)
+    assert run_housekeeping(again)
     assert known(tmp_path) == []
 
 
@@ -210,7 +210,7 @@ def test_damage_found_by_a_read_that_stops_before_is_written(tmp_path: Path) -> 
     begin = position_of(log, DAMAGED - 1)
     records = log.read(Offset(DAMAGED - 1), position - begin + 50, log.end_offset)
     assert records.position + records.size == position
-    assert keep_house(again)
+    assert run_housekeeping(again)
     assert [(one.position, one.following) for one in known(tmp_path)] == [(position, DAMAGED + 1)]
 
 
@@ -223,7 +223,7 @@ def test_failed_write_of_the_register_is_repeated(tmp_path: Path) -> None:
     with pytest.raises(DiskFailed):
         write.run()
     (tmp_path / DAMAGES).rmdir()
-    assert keep_house(directory)
+    assert run_housekeeping(directory)
     assert len(known(tmp_path)) == 1
 
 
@@ -235,10 +235,10 @@ def test_bad_register_is_reported_and_rewritten(tmp_path: Path, text: str) -> No
     again = opened(tmp_path)
     (problem,) = again.problems
     assert DAMAGES in problem
-    assert keep_house(again)
+    assert run_housekeeping(again)
     assert known(tmp_path) == []
     find(again, position)
-    assert keep_house(again)
+    assert run_housekeeping(again)
     assert len(known(tmp_path)) == 1
 
 
@@ -250,7 +250,7 @@ def test_damage_of_an_unopenable_log_is_kept(tmp_path: Path, found: tuple[LogDir
     metadata.write_text("version: 7\n")
     again = opened(tmp_path)
     assert T in again.offline
-    assert not keep_house(again)
+    assert not run_housekeeping(again)
     again.abandon()
     metadata.unlink() if before is None else metadata.write_bytes(before)
     assert served(opened(tmp_path).logs[T], [DAMAGED]) == []

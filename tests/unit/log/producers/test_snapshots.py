@@ -194,7 +194,7 @@ def filled(disk: SimDisk) -> Log:
     return log
 
 
-def essence(log: Log) -> dict[int, tuple[object, ...]]:
+def recoverable_state(log: Log) -> dict[int, tuple[object, ...]]:
     """Return the producer state on which all ways of recovery must agree."""
     return {
         one.id: (one.epoch, one.batches, one.coordinator_epoch, one.first_offset, one.last_timestamp)
@@ -241,12 +241,12 @@ def test_log_without_idempotent_producers_has_no_snapshot(disk: SimDisk) -> None
 @pytest.mark.parametrize("lost", ["none", "the last", "all but the first", "all", "all damaged"])
 def test_older_snapshot_restores_the_state(disk: SimDisk, clean: bool, lost: str) -> None:
     log = filled(disk)
-    expected = essence(log)
+    expected = recoverable_state(log)
     if clean:
         close_log(log, T)
-    all_of_them = there(disk).offsets
-    lost_offsets = {"none": [], "the last": all_of_them[-1:], "all but the first": all_of_them[1:]}.get(
-        lost, all_of_them
+    all_offsets = there(disk).offsets
+    lost_offsets = {"none": [], "the last": all_offsets[-1:], "all but the first": all_offsets[1:]}.get(
+        lost, all_offsets
     )
     for offset in lost_offsets:
         path = f"{DIRECTORY}/{offset:020d}.snapshot"
@@ -260,7 +260,7 @@ def test_older_snapshot_restores_the_state(disk: SimDisk, clean: bool, lost: str
     if clean and lost == "all":
         assert len(again.producers) == 0  # As if written by a broker that knew no producers, as in Kafka.
     else:
-        assert essence(again) == expected
+        assert recoverable_state(again) == expected
 
 
 def test_recovery_rewrites_missing_snapshots(disk: SimDisk) -> None:
@@ -278,11 +278,11 @@ def test_recovery_rewrites_missing_snapshots(disk: SimDisk) -> None:
 
 def test_wrong_snapshot_beyond_the_recovery_point_is_ignored(disk: SimDisk) -> None:
     log = filled(disk)
-    expected = essence(log)
+    expected = recoverable_state(log)
     for segment in log.segments[2:]:
         there(disk).write(segment.base_offset, [ProducerStateEntry(ProducerId(666))])
     again = Log.open(disk, DIRECTORY, CONFIG, T, recovery_point=Offset(log.segments[1].base_offset + 1))
-    assert essence(again) == expected
+    assert recoverable_state(again) == expected
 
 
 def test_truncation_restores_the_earlier_producer_state(disk: SimDisk) -> None:
@@ -301,7 +301,7 @@ def test_truncation_restores_the_earlier_producer_state(disk: SimDisk) -> None:
                 plain.unlink(f"{DIRECTORY}/{name}")
         found_out = Log.open(plain, DIRECTORY, CONFIG, T)
         assert found_out.end_offset == log.end_offset
-        assert essence(log) == essence(found_out)
+        assert recoverable_state(log) == recoverable_state(found_out)
 
 
 def test_truncation_makes_no_open_transaction_stable(disk: SimDisk) -> None:
@@ -333,21 +333,21 @@ def test_reset_log_has_no_producers(disk: SimDisk) -> None:
 
 def test_retention_keeps_the_snapshot_of_the_new_first_segment(disk: SimDisk) -> None:
     log = filled(disk)
-    expected = essence(log)
+    expected = recoverable_state(log)
     start = log.segments[3].base_offset
     advance_start(log, start)
     disk.unlink(f"{DIRECTORY}/{start:020d}.snapshot")
     assert delete_old_segments(log, T, log.end_offset) == 3
     log.reaper.reap(TimestampMs(T + 10**9))
     assert there(disk).offsets[0] == start
-    assert essence(Log.open(disk.kill(), DIRECTORY, CONFIG, T)) == expected
+    assert recoverable_state(Log.open(disk.kill(), DIRECTORY, CONFIG, T)) == expected
 
 
 def test_snapshot_emptied_by_a_power_failure_is_ignored(disk: SimDisk) -> None:
     log = filled(disk)
-    expected = essence(log)
+    expected = recoverable_state(log)
     log.roll(T)
     path = f"{DIRECTORY}/{log.end_offset:020d}.snapshot"
     disk.unlink(path)
     disk.create(path)
-    assert essence(Log.open(disk.kill(), DIRECTORY, CONFIG, T)) == expected
+    assert recoverable_state(Log.open(disk.kill(), DIRECTORY, CONFIG, T)) == expected

@@ -40,7 +40,7 @@ LOGGER = "odradek.net.channels.controller_channels"
 T0 = TopicPartition(TopicName("t"), 0)
 
 
-async def obey(request: Asked, writer: Writer) -> None:
+async def accept(request: Asked, writer: Writer) -> None:
     """Respond with success."""
     writer.write(framed(request.correlation_id, b"\0" + done(request)))
     await writer.drain()
@@ -97,7 +97,7 @@ class Sender:
 
 def test_requests_are_sent_in_order_and_responses_are_received() -> None:
     async def work() -> None:
-        async with Peer(obey) as peer:
+        async with Peer(accept) as peer:
             sender = Sender()
             requests = [update(), become(), update(), stop()]
             for request in requests:
@@ -119,7 +119,7 @@ def test_requests_are_sent_in_order_and_responses_are_received() -> None:
 
 def test_slow_broker_delays_no_other() -> None:
     async def work() -> None:
-        async with Peer(silent) as slow, Peer(obey) as quick:
+        async with Peer(silent) as slow, Peer(accept) as quick:
             sender = Sender()
             for number in range(5):
                 sender.channels.send(update(OTHER), live(OTHER, slow.port))
@@ -136,9 +136,9 @@ def test_slow_broker_delays_no_other() -> None:
 def test_request_is_resent_until_the_broker_responds(answers_first: bool) -> None:
     async def breaks(request: Asked, writer: Writer) -> None:
         if request.connection >= 3:
-            await obey(request, writer)
+            await accept(request, writer)
         elif answers_first and request.connection == 1:
-            await obey(request, writer)
+            await accept(request, writer)
             reset(writer)
         else:
             reset(writer)
@@ -161,7 +161,7 @@ def test_broker_that_starts_later_gets_its_requests() -> None:
         sender.channels.send(become(), live(OTHER, port))
         sender.channels.send(update(), live(OTHER, port))
         await asyncio.sleep(0.05)
-        async with Peer(obey, port=port):
+        async with Peer(accept, port=port):
             await sender.answered(become(), update())
             sender.channels.close()
 
@@ -170,7 +170,7 @@ def test_broker_that_starts_later_gets_its_requests() -> None:
 
 def test_re_registered_broker_gets_no_requests_for_its_old_epoch() -> None:
     async def work() -> None:
-        async with Peer(silent) as before, Peer(obey) as after:
+        async with Peer(silent) as before, Peer(accept) as after:
             sender = Sender()
             sender.channels.send(update(epoch=10), live(OTHER, before.port, 10))
             sender.channels.send(become(epoch=10), live(OTHER, before.port, 10))
@@ -187,7 +187,7 @@ def test_re_registered_broker_gets_no_requests_for_its_old_epoch() -> None:
 
 def test_live_broker_keeps_its_channel() -> None:
     async def work() -> None:
-        async with Peer(obey) as one, Peer(obey) as two:
+        async with Peer(accept) as one, Peer(accept) as two:
             sender = Sender()
             alive = {OTHER: live(OTHER, one.port), THIRD: live(THIRD, two.port)}
             for broker, broker_info in alive.items():

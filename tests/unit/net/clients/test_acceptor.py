@@ -25,7 +25,7 @@ pytestmark = pytest.mark.waits
 WAITING = 400
 HOLD = 1000  # Some work in each turn, so that none is short.
 BACKLOG = 4096
-PER_TURN = 150  # As many as the house accepts in its time.
+PER_TURN = 150  # As many as the acceptor accepts in its time.
 LOOPS = {"uvloop": uvloop.new_event_loop, "asyncio": asyncio.new_event_loop}
 
 
@@ -40,7 +40,7 @@ class Counting(socket.socket):
         return accepted
 
 
-class House:
+class Recorder:
     """A recorder of accepted connections, their turns, and refused connections."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -99,9 +99,9 @@ def loop(request: pytest.FixtureRequest) -> Iterator[asyncio.AbstractEventLoop]:
 
 
 @pytest.fixture
-def house(loop: asyncio.AbstractEventLoop) -> Iterator[House]:
+def recorder(loop: asyncio.AbstractEventLoop) -> Iterator[Recorder]:
     need_files(3 * WAITING)
-    with closing(House(loop)) as one:
+    with closing(Recorder(loop)) as one:
         yield one
 
 
@@ -110,22 +110,22 @@ def close_all(clients: list[socket.socket]) -> None:
         one.close()
 
 
-def test_waiting_clients_are_accepted_in_one_turn(house: House) -> None:
-    clients = house.connected(WAITING)
-    house.run_until(lambda: len(house.entered) == WAITING)
-    assert len({turn for turn, _ in house.entered}) == 1
-    assert house.crowded == [False]
+def test_waiting_clients_are_accepted_in_one_turn(recorder: Recorder) -> None:
+    clients = recorder.connected(WAITING)
+    recorder.run_until(lambda: len(recorder.entered) == WAITING)
+    assert len({turn for turn, _ in recorder.entered}) == 1
+    assert recorder.crowded == [False]
     close_all(clients)
 
 
-def test_flood_of_connections_leaves_turns_for_accepted_ones(house: House) -> None:
-    house.entering_seconds = ACCEPTING_SECONDS / (PER_TURN - 0.5)
-    clients = house.connected(WAITING)
-    house.run_until(lambda: len(house.entered) == WAITING and house.crowded[-1:] == [False])
-    turns = [turn for turn, _ in house.entered]
+def test_flood_of_connections_leaves_turns_for_accepted_ones(recorder: Recorder) -> None:
+    recorder.entering_seconds = ACCEPTING_SECONDS / (PER_TURN - 0.5)
+    clients = recorder.connected(WAITING)
+    recorder.run_until(lambda: len(recorder.entered) == WAITING and recorder.crowded[-1:] == [False])
+    turns = [turn for turn, _ in recorder.entered]
     assert turns.count(turns[0]) == PER_TURN
     assert turns[-1] <= turns[0] + WAITING // PER_TURN + 1
-    assert house.crowded == [True, True, False], "those inside are told while some wait"
+    assert recorder.crowded == [True, True, False], "those inside are told while some wait"
     close_all(clients)
 
 
@@ -146,18 +146,18 @@ def lowest_free() -> int:
     return one
 
 
-def alone(check: Callable[[House], None], new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+def alone(check: Callable[[Recorder], None], new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
     """Run the check in a process where no thread of another test opens or closes descriptors."""
-    process = multiprocessing.get_context("spawn").Process(target=_in_a_house, args=(check, new_loop))
+    process = multiprocessing.get_context("spawn").Process(target=_check_with_recorder, args=(check, new_loop))
     process.start()
     process.join()
     assert process.exitcode == 0, "what failed is in its output"
 
 
-def _in_a_house(check: Callable[[House], None], new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+def _check_with_recorder(check: Callable[[Recorder], None], new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
     need_files(3 * WAITING)
-    with closing(new_loop()) as loop, closing(House(loop)) as house:
-        check(house)
+    with closing(new_loop()) as loop, closing(Recorder(loop)) as recorder:
+        check(recorder)
 
 
 @pytest.mark.parametrize("new_loop", LOOPS.values(), ids=LOOPS)
@@ -167,26 +167,26 @@ def test_connection_without_a_free_descriptor_is_closed_immediately(
     alone(_is_closed_immediately, new_loop)
 
 
-def _is_closed_immediately(house: House) -> None:
-    clients = house.connected(WAITING)
+def _is_closed_immediately(recorder: Recorder) -> None:
+    clients = recorder.connected(WAITING)
     accepts_by_turn: dict[int, int] = {}
 
     def is_over() -> bool:
-        accepts_by_turn[house.turn] = house.listening.accepts
-        return house.turn == 50
+        accepts_by_turn[recorder.turn] = recorder.listening.accepts
+        return recorder.turn == 50
 
     with ExitStack() as limits:
         # On the loop: uvloop needs some itself to start.
-        house.loop.call_soon(limits.enter_context, no_descriptor_left())
-        house.run_until(is_over)
-    assert house.turned_away == WAITING
-    assert not house.entered
-    assert house.listening.accepts <= 2 * WAITING + 2, "each time without a descriptor, and with the spare one"
+        recorder.loop.call_soon(limits.enter_context, no_descriptor_left())
+        recorder.run_until(is_over)
+    assert recorder.turned_away == WAITING
+    assert not recorder.entered
+    assert recorder.listening.accepts <= 2 * WAITING + 2, "each time without a descriptor, and with the spare one"
     assert accepts_by_turn[10] == accepts_by_turn[50], "when nobody waits, nobody is asked for"
     for one in clients:
         assert one.recv(1) == b""
-    with closing(house.connected(1)[0]):
-        house.run_until(lambda: len(house.entered) == 1)
+    with closing(recorder.connected(1)[0]):
+        recorder.run_until(lambda: len(recorder.entered) == 1)
     close_all(clients)
 
 
@@ -195,29 +195,29 @@ def test_without_a_spare_descriptor_the_loop_does_not_spin(new_loop: Callable[[]
     alone(_does_not_spin, new_loop)
 
 
-def _does_not_spin(house: House) -> None:
-    clients = house.connected(1)
-    spare = house.door._spare
+def _does_not_spin(recorder: Recorder) -> None:
+    clients = recorder.connected(1)
+    spare = recorder.door._spare
     assert spare is not None
     os.close(spare)
-    house.door._spare = None  # As if a log had taken it first.
+    recorder.door._spare = None  # As if a log had taken it first.
     doors.PAUSE_SECONDS = 3600  # type: ignore[misc]
     logged: list[logging.LogRecord] = []
     doors.log.addFilter(logged.append)  # type: ignore[arg-type]
     with ExitStack() as limits:
-        house.loop.call_soon(limits.enter_context, no_descriptor_left())
-        house.run_until(lambda: house.turn == 50)
-    assert house.listening.accepts == 1
-    assert not house.entered
-    assert not house.turned_away
+        recorder.loop.call_soon(limits.enter_context, no_descriptor_left())
+        recorder.run_until(lambda: recorder.turn == 50)
+    assert recorder.listening.accepts == 1
+    assert not recorder.entered
+    assert not recorder.turned_away
     assert "accepting no connections" in logged[0].getMessage()
-    house.door._watch()  # At the end of the time.
-    house.run_until(lambda: len(house.entered) == 1)
-    assert house.door._spare is not None
+    recorder.door._watch()  # At the end of the time.
+    recorder.run_until(lambda: len(recorder.entered) == 1)
+    assert recorder.door._spare is not None
     close_all(clients)
 
 
-def test_failed_accept_does_not_affect_other_connections(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_accept_does_not_affect_other_connections(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
     def accept(one: Counting) -> tuple[int, Any]:
         one.accepts += 1
         if one.accepts == 1:
@@ -226,15 +226,15 @@ def test_failed_accept_does_not_affect_other_connections(house: House, monkeypat
         return accepted
 
     monkeypatch.setattr(Counting, "_accept", accept)
-    with closing(house.connected(1)[0]):
-        house.run_until(lambda: len(house.entered) == 1)
-    assert house.listening.accepts == 3
+    with closing(recorder.connected(1)[0]):
+        recorder.run_until(lambda: len(recorder.entered) == 1)
+    assert recorder.listening.accepts == 3
 
 
-def test_closed_acceptor_refuses_connections(house: House) -> None:
-    address = house.listening.getsockname()
-    house.door.close()
-    house.door.close()
+def test_closed_acceptor_refuses_connections(recorder: Recorder) -> None:
+    address = recorder.listening.getsockname()
+    recorder.door.close()
+    recorder.door.close()
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(address)
 

@@ -137,7 +137,7 @@ def outer(authority: Authority) -> ssl.SSLContext:
 def run(contexts: Contexts, work: Callable[[Door, int], Any]) -> None:
     """Run `work` with the listener and its port, on a uvloop loop."""
 
-    async def on_a_loop() -> None:
+    async def serve() -> None:
         door = Door(contexts)
         server = await door.loop.loop.create_server(door.accepted, "127.0.0.1", 0)
         try:
@@ -145,11 +145,11 @@ def run(contexts: Contexts, work: Callable[[Door, int], Any]) -> None:
         finally:
             server.close()
 
-    uvloop.run(on_a_loop())
+    uvloop.run(serve())
 
 
-async def until(is_so: Callable[[], bool]) -> None:
-    while not is_so():
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():
         await asyncio.sleep(0.005)
 
 

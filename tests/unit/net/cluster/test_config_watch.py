@@ -104,9 +104,9 @@ def test_own_notifications_change_nothing(two: Two, caplog: pytest.LogCaptureFix
     watching = two.watching
     watching.alter_here({T: [("retention.ms", SET, "5")], ALL: [("log.retention.bytes", SET, "9")]})
     watching.alter_here({BROKER: [(PASSWORD, SET, "open-sesame"), (LOCATION, SET, "/x")]})
-    in_force, configs = watching.in_force, watching.log_config()
+    effective, configs = watching.in_force, watching.log_config()
     watching.until(lambda: two.seen() == 3)
-    assert watching.in_force == in_force
+    assert watching.in_force == effective
     assert watching.log_config() is configs  # Not even set again.
     assert all(reading is not None and reading.broker is None for reading in watching.readings)
     assert len(logged(caplog, " changed: ")) == 3

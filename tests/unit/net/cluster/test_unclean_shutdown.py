@@ -43,7 +43,7 @@ def wait(*arguments: Any, **keywords: Any) -> None:
     asyncio.run(await_replacement(*arguments, **keywords))
 
 
-def meanwhile(monkeypatch: pytest.MonkeyPatch, happens: Callable[[float], object]) -> None:
+def run_at_each_wait(monkeypatch: pytest.MonkeyPatch, happens: Callable[[float], object]) -> None:
     """Let an event happen at each wait, instead of passing time."""
 
     async def sleep(seconds: float) -> None:
@@ -56,7 +56,7 @@ def test_start_waits_for_each_partition(tree: SqliteTree, monkeypatch: pytest.Mo
     for name in NAMES:
         in_sync(tree, name, US, OTHER)
     names = iter(NAMES)
-    meanwhile(monkeypatch, lambda _: in_sync(tree, next(names), OTHER))
+    run_at_each_wait(monkeypatch, lambda _: in_sync(tree, next(names), OTHER))
     wait(tree, US, [*NAMES, DELETED], PATIENCE_MS)
     assert next(names, None) is None, "it looked until the last had changed"
 
@@ -70,20 +70,20 @@ def test_start_does_not_wait_for_isrs_without_others_or_itself(
     tree: SqliteTree, monkeypatch: pytest.MonkeyPatch, isr: tuple[BrokerId, ...]
 ) -> None:
     in_sync(tree, NAMES[0], *isr)
-    meanwhile(monkeypatch, never)
+    run_at_each_wait(monkeypatch, never)
     wait(tree, US, NAMES, PATIENCE_MS)
 
 
 def test_start_does_not_wait_for_topics_being_deleted(tree: SqliteTree, monkeypatch: pytest.MonkeyPatch) -> None:
     in_sync(tree, NAMES[0], US, OTHER)
     ensure_paths(tree, [layout.delete_topic(NAMES[0].topic)])
-    meanwhile(monkeypatch, never)
+    run_at_each_wait(monkeypatch, never)
     wait(tree, US, NAMES, PATIENCE_MS)
 
 
 def test_first_of_several_lost_brokers_does_not_wait(tree: SqliteTree, monkeypatch: pytest.MonkeyPatch) -> None:
     in_sync(tree, NAMES[0], US, OTHER)
-    meanwhile(monkeypatch, lambda _: tree.delete(layout.broker(OTHER)))
+    run_at_each_wait(monkeypatch, lambda _: tree.delete(layout.broker(OTHER)))
     wait(tree, US, NAMES, PATIENCE_MS)
 
 
@@ -100,7 +100,7 @@ def test_broker_with_missing_logs_waits_for_others_to_start(tree: SqliteTree, mo
     in_sync(tree, NAMES[0], US, OTHER)
     tree.delete(layout.broker(OTHER))
     steps = iter((lambda: ensure_paths(tree, [layout.broker(OTHER)]), lambda: in_sync(tree, NAMES[0], OTHER)))
-    meanwhile(monkeypatch, lambda _: next(steps)())
+    run_at_each_wait(monkeypatch, lambda _: next(steps)())
     wait(tree, US, NAMES, PATIENCE_MS, lacking=NAMES[:1])
     assert next(steps, None) is None, "another one came, and leads"
 
@@ -111,7 +111,7 @@ def test_lone_broker_without_missing_isr_logs_does_not_wait(
 ) -> None:
     in_sync(tree, NAMES[0], US, OTHER)
     tree.delete(layout.broker(OTHER))
-    meanwhile(monkeypatch, never)
+    run_at_each_wait(monkeypatch, never)
     wait(tree, US, NAMES, PATIENCE_MS, lacking)
 
 
@@ -120,6 +120,6 @@ def test_broker_with_missing_logs_does_not_wait_forever(tree: SqliteTree, monkey
     tree.delete(layout.broker(OTHER))
     times = itertools.count(0, PATIENCE_MS / 1000 / 8)
     monkeypatch.setattr(unclean_start, "time", SimpleNamespace(monotonic=lambda: next(times)))
-    meanwhile(monkeypatch, lambda _: None)
+    run_at_each_wait(monkeypatch, lambda _: None)
     wait(tree, US, NAMES, PATIENCE_MS, lacking=NAMES)
     assert next(times) < PATIENCE_MS / 1000, "a quarter"

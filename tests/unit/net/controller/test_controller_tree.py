@@ -324,14 +324,14 @@ def test_topic_that_grows_during_id_assignment_keeps_both_changes(
     member.create("planes", (0,), has_id=False)
     do_each = ControllerChanges._do_each
 
-    def meanwhile(self: ControllerChanges, operations: Sequence[Operation]) -> None:
+    def change_concurrently(self: ControllerChanges, operations: Sequence[Operation]) -> None:
         monkeypatch.undo()
         grown = TopicAssignment({0: (BrokerId(0),), 1: (BrokerId(1),)})
         other.tree.set("/brokers/topics/flights", layout.encode_topic(grown))
         other.tree.delete("/brokers/topics/planes")
         do_each(self, operations)
 
-    monkeypatch.setattr(ControllerChanges, "_do_each", meanwhile)
+    monkeypatch.setattr(ControllerChanges, "_do_each", change_concurrently)
     given = member.door._changes
     member.door.carry_out(elect := Elect())
     assert elect.result == 1

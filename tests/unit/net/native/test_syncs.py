@@ -96,7 +96,7 @@ def others_are_known() -> None:
     others.update(threading.enumerate())
 
 
-def of_us() -> list[threading.Thread]:
+def sync_threads() -> list[threading.Thread]:
     return [
         thread for thread in threading.enumerate() if thread.name.startswith("odradek-sync") and thread not in others
     ]
@@ -120,16 +120,16 @@ async def test_each_sync_ends_once(tmp_path: Path) -> None:
 @on_loop
 async def test_threads_are_started_as_needed(tmp_path: Path) -> None:
     async with running() as (syncs, ended):
-        assert not of_us()
+        assert not sync_threads()
         for count in range(1, 4):
             assert syncs.start_sync(Sync({partition(0): flush_of(file_in(tmp_path))}))
             await ended.wait_for(count)
-        assert len(of_us()) == 1
+        assert len(sync_threads()) == 1
         for number in range(20):
             assert syncs.start_sync(Sync({partition(number): flush_of(file_in(tmp_path, str(number)))}))
-        assert len(of_us()) <= THREADS_MAX
+        assert len(sync_threads()) <= THREADS_MAX
         await ended.wait_for(23)
-    assert not of_us()
+    assert not sync_threads()
 
 
 @on_loop
@@ -196,7 +196,7 @@ async def test_unsynced_disk_needs_no_thread(tmp_path: Path) -> None:
             assert syncs.start_sync(Sync({partition(number): flush}))
         assert not ended.synced, "not before whoever began it is done"
         await ended.wait_for(3)
-        assert not of_us()
+        assert not sync_threads()
         assert all(isinstance(flush, Flush) for synced in ended.synced for flush in synced.flushes.values())
         assert syncs.start_sync(Sync({partition(0): flush}))
         syncs.stop()
@@ -223,7 +223,7 @@ async def test_stop_waits_for_running_syncs_and_reports_nothing(tmp_path: Path) 
         for number in range(50):
             assert syncs.start_sync(Sync({partition(number): flush_of(file_in(tmp_path, str(number)))}))
         syncs.stop()
-        assert not of_us()
+        assert not sync_threads()
         reported = len(ended.synced)
         assert not syncs.start_sync(Sync({partition(0): flush_of(file_in(tmp_path))}))
         await asyncio.sleep(0.01)

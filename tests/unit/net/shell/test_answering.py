@@ -26,18 +26,18 @@ class Never:
 class Owner:
     """A connection with parked requests."""
 
-    def __init__(self, desk: Desk, number: int) -> None:
-        self.desk = desk
+    def __init__(self, responder: Responder, number: int) -> None:
+        self.responder = responder
         self.number = number
 
     def answer_parked(self, parked: ParkedRequest[Encoded], now: Moment) -> None:
-        self.desk.answered.append(self.number)
+        self.responder.answered.append(self.number)
 
     def send(self) -> None:
-        self.desk.sent.append(self.number)
+        self.responder.sent.append(self.number)
 
 
-class Desk:
+class Responder:
     """Answering with a simulated clock and simulated later turns."""
 
     def __init__(self, seconds_per_check: float) -> None:
@@ -71,39 +71,39 @@ class Desk:
 
 
 def test_all_requests_are_answered_in_one_turn_if_time_allows() -> None:
-    desk = Desk(0.0)
-    desk.park(100)
-    desk.complete()
-    assert desk.answered == desk.sent == list(range(100))
-    assert not desk.turns and not desk.answering.is_under_way
+    responder = Responder(0.0)
+    responder.park(100)
+    responder.complete()
+    assert responder.answered == responder.sent == list(range(100))
+    assert not responder.turns and not responder.answering.is_under_way
 
 
 def test_remaining_requests_are_answered_in_later_turns() -> None:
-    desk = Desk(2 * ANSWERING_SECONDS)
-    desk.park(2 * ANSWERS_PER_LOOK + 1)
-    desk.complete()
-    assert desk.sent == list(range(ANSWERS_PER_LOOK)) and len(desk.turns) == 1
-    while desk.turns:
-        assert desk.answering.is_under_way
-        desk.turns.pop()()
-    assert desk.answered == desk.sent == list(range(2 * ANSWERS_PER_LOOK + 1))
-    assert desk.settled == 2 and not desk.answering.is_under_way
+    responder = Responder(2 * ANSWERING_SECONDS)
+    responder.park(2 * ANSWERS_PER_LOOK + 1)
+    responder.complete()
+    assert responder.sent == list(range(ANSWERS_PER_LOOK)) and len(responder.turns) == 1
+    while responder.turns:
+        assert responder.answering.is_under_way
+        responder.turns.pop()()
+    assert responder.answered == responder.sent == list(range(2 * ANSWERS_PER_LOOK + 1))
+    assert responder.settled == 2 and not responder.answering.is_under_way
 
 
 def test_finish_answers_all_requests_regardless_of_time() -> None:
-    desk = Desk(2 * ANSWERING_SECONDS)
-    desk.park(3 * ANSWERS_PER_LOOK)
-    desk.complete()
-    desk.answering.finish()
-    assert desk.sent == list(range(3 * ANSWERS_PER_LOOK))
-    desk.turns.pop()()
-    assert desk.settled == 0
+    responder = Responder(2 * ANSWERING_SECONDS)
+    responder.park(3 * ANSWERS_PER_LOOK)
+    responder.complete()
+    responder.answering.finish()
+    assert responder.sent == list(range(3 * ANSWERS_PER_LOOK))
+    responder.turns.pop()()
+    assert responder.settled == 0
 
 
 def test_stop_drops_unanswered_requests() -> None:
-    desk = Desk(2 * ANSWERING_SECONDS)
-    desk.park(2 * ANSWERS_PER_LOOK)
-    desk.complete()
-    desk.answering.stop()
-    desk.turns.pop()()
-    assert desk.sent == list(range(ANSWERS_PER_LOOK)) and desk.settled == 0
+    responder = Responder(2 * ANSWERING_SECONDS)
+    responder.park(2 * ANSWERS_PER_LOOK)
+    responder.complete()
+    responder.answering.stop()
+    responder.turns.pop()()
+    assert responder.sent == list(range(ANSWERS_PER_LOOK)) and responder.settled == 0

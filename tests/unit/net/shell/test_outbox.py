@@ -100,14 +100,14 @@ def file(tmp_path: Path) -> File:
 
 
 def run(work: Coroutine[Any, Any, None], runner: Callable[[Coroutine[Any, Any, None]], None] = uvloop.run) -> None:
-    async def on_a_loop() -> None:
+    async def run_on_loop() -> None:
         Protocol.loop = Loop()
         try:
             await asyncio.wait_for(work, 60)
         finally:
             Protocol.loop.movers.stop()
 
-    runner(on_a_loop())
+    runner(run_on_loop())
 
 
 async def connected() -> tuple[Protocol, socket.socket]:
@@ -360,10 +360,10 @@ def test_nothing_is_written_after_a_disconnect(file: File) -> None:
             return SlowSlice(self.file, self.position + start, min(size, self.size - start))
 
         def read(self) -> bytes:
-            may_go_on.wait(5)
+            may_continue.wait(5)
             return super().read()
 
-    may_go_on = threading.Event()
+    may_continue = threading.Event()
 
     async def work() -> None:
         protocol, peer = await connected()
@@ -373,7 +373,7 @@ def test_nothing_is_written_after_a_disconnect(file: File) -> None:
         # Until the transport detects it.
         while not protocol.is_lost:
             protocol.outbox.put([b"x"])
-            may_go_on.set()
+            may_continue.set()
             await asyncio.sleep(0.01)
         other, third = socket.socketpair()
         protocol.outbox.put([b"for nobody"])

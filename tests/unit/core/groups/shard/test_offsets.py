@@ -55,10 +55,10 @@ logs = st.lists(st.one_of(records, records, tombstones, ends), max_size=60)
 
 
 def replayed(log: Log) -> GroupOffsets:
-    return go_on(GroupOffsets(), log)
+    return replay_log(GroupOffsets(), log)
 
 
-def go_on(offsets: GroupOffsets, log: Log) -> GroupOffsets:
+def replay_log(offsets: GroupOffsets, log: Log) -> GroupOffsets:
     for one in log:
         if isinstance(one, End):
             offsets.end_transaction(one.producer, is_commit=one.is_commit)
@@ -150,7 +150,7 @@ def test_compacted_log_restores_the_same_offsets(log: Log, later: Log, data: st.
         place: offsets.find_offset(*place) for place in PLACES
     }
     assert pending(again) == pending(offsets)
-    assert held(go_on(again, later)) == held(go_on(offsets, later))
+    assert held(replay_log(again, later)) == held(replay_log(offsets, later))
 
 
 @given(logs, st.sampled_from(GROUPS), st.sets(st.sampled_from(TOPICS)))
