@@ -79,7 +79,7 @@ class Side(Harness):
             flush.run()
             partition.flushed(flush, self.now)
 
-    def fetch(self, request: FetchRequest, meanwhile: list[Happens]) -> tuple[int, int, Fetched]:
+    def fetch(self, request: FetchRequest, events: list[Happens]) -> tuple[int, int, Fetched]:
         """Return the error, the session's id, and the response of each partition."""
         session = self.broker.sessions.find_session(request.session_id)
         if session is not None:
@@ -89,7 +89,7 @@ class Side(Harness):
         self.recognised += self.peer.fetch_templates.match_request(request_frame) is not None
         outcome = self.send(request, VERSION)
         if isinstance(outcome, ParkedRequest):
-            for happens in meanwhile:
+            for happens in events:
                 happens(self)
             outcome = self._answered(outcome, session)
         answer = self.decoded(self.finished(outcome), VERSION, FetchResponse)
@@ -188,8 +188,8 @@ class Story:
 
     def fetch(self) -> None:
         request = self.request()
-        meanwhile = [self.event() for _ in range(self.random.choice([0, 0, 1, 2]))]
-        quick, thorough = (side.fetch(request, meanwhile) for side in self.sides)
+        events = [self.event() for _ in range(self.random.choice([0, 0, 1, 2]))]
+        quick, thorough = (side.fetch(request, events) for side in self.sides)
         for key in quick[2] | thorough[2]:
             assert quick[2].get(key) == thorough[2].get(key), (key, request)
         assert quick == thorough
@@ -216,7 +216,7 @@ class Story:
             self.session, self.epoch = random.choice([(self.session, 0), (0, 0), (self.session, -1)])
         keys = [(topic, index) for topic in TOPICS for index in range(PARTITIONS)]
         if self.epoch > 0:  # Partitions that it has read on in, adds, or requests again.
-            keys = [key for key in keys if random.random() < (0.7 if self._gets_on(key) else 0.03)]
+            keys = [key for key in keys if random.random() < (0.7 if self._has_unread(key) else 0.03)]
         forgotten = [ForgottenTopic(topic="a", partitions=[1])] if random.random() < 0.05 and self.epoch > 0 else []
         named: dict[str, list[FetchPartition]] = {}
         for key in keys:
@@ -234,7 +234,7 @@ class Story:
             forgotten_topics_data=forgotten,
         )
 
-    def _gets_on(self, key: tuple[str, int]) -> bool:
+    def _has_unread(self, key: tuple[str, int]) -> bool:
         return self.offsets.get(key, 0) != self.ends.get(key, 0)
 
     def _offset(self, key: tuple[str, int]) -> int:

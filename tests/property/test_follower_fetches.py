@@ -168,7 +168,7 @@ class Story:
             self.fetch: 10,
             self.consume: 2,
             self.pass_time: 3,
-            self.keep_house: 1,
+            self.run_housekeeping: 1,
             self.answer_controller: 2,
             self.delete: 1,
             self.restart: 0.3,
@@ -205,7 +205,7 @@ class Story:
     def pass_time(self) -> None:
         self.led.harness.pass_time(self.random.choice((1, 100, WAIT_MS, 3000, 6000)))
 
-    def keep_house(self) -> None:
+    def run_housekeeping(self) -> None:
         self.led.harness.pass_time(LAG_MS_MAX // LOOKS_PER_LAG)  # So that the ISRs are due for a check.
         self.led.harness.keep_house()
         for model in self.models:

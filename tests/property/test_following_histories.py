@@ -105,7 +105,7 @@ class History:
             return
         answer = self.answered(request)
         for _ in range(2 if self.random.random() < 0.1 else 1):
-            self.responses.append(Response(request.following, request.query, self.spoilt(answer)))
+            self.responses.append(Response(request.following, request.query, self.damage(answer)))
 
     def answered(self, request: Request) -> Answer:
         sender, following, query = request
@@ -124,7 +124,7 @@ class History:
         kept = [one for one in batches[:-1] if self.removed.get(one.base_offset) != bytes(one.view)] + batches[-1:]
         return memoryview(bytearray(b"".join(one.view for one in kept)))
 
-    def spoilt(self, answer: Answer) -> Answer:
+    def damage(self, answer: Answer) -> Answer:
         """Truncate a response's last batch, or flip a bit that the checksum covers."""
         if not isinstance(answer, Fetched) or not answer.records or self.random.random() < 0.8:
             return answer

@@ -240,7 +240,7 @@ class History(RuleBasedStateMachine):
     # ---------------------------------------------------------------- what always holds
 
     @invariant()
-    def reads_are_right(self) -> None:
+    def reads_are_correct(self) -> None:
         if not hasattr(self, "log"):
             return
         log = self.log
@@ -268,7 +268,7 @@ class History(RuleBasedStateMachine):
         assert len(data) <= max_bytes or len(got) == 1
 
     @invariant()
-    def all_of_it_agrees(self) -> None:
+    def log_is_consistent(self) -> None:
         if hasattr(self, "log"):
             check(self.log)
 
@@ -366,8 +366,8 @@ def one_history(seed: int) -> None:
     for name in random.choices(list(WEIGHTS), list(WEIGHTS.values()), k=STEPS):
         if name != "finish_flush" or history.begun:
             getattr(history, name)(**arguments.get(name, dict)())
-            history.all_of_it_agrees()
-            history.reads_are_right()
+            history.log_is_consistent()
+            history.reads_are_correct()
             history.times_are_found()
 
 

@@ -183,10 +183,10 @@ class Story:
         self.topic_ids = dict.fromkeys(TOPICS, ZERO_UUID)
         self.members: dict[str, tuple[str, int]] = {SIMPLE: ("", -1), "": ("", -1)}
         for group in (CLASSIC, CONSUMER):
-            self.members[group] = self.all_do(partial(Side.become_member, group=group))
+            self.members[group] = self.run_on_all(partial(Side.become_member, group=group))
         self.begin()
 
-    def all_do(self, work: Callable[[Side], T]) -> T:
+    def run_on_all(self, work: Callable[[Side], T]) -> T:
         done = [work(side) for side in self.sides]
         assert done[0] == done[1]
         return done[0]
@@ -209,8 +209,8 @@ class Story:
         self.compare()
 
     def compare(self) -> None:
-        self.all_do(Side.kept)
-        self.all_do(Side.logs)
+        self.run_on_all(Side.kept)
+        self.run_on_all(Side.logs)
 
     def step(self) -> None:
         match self.random.random():
@@ -250,7 +250,7 @@ class Story:
         group = self.random.choice([CLASSIC, CONSUMER])
         for side in self.sides:
             side.leave(group, self.members[group][0])
-        self.members[group] = self.all_do(partial(Side.become_member, group=group))
+        self.members[group] = self.run_on_all(partial(Side.become_member, group=group))
 
     def forget(self) -> None:
         name, index, whole = self.random.choice(TOPICS), self.random.choice([0, 1]), self.random.random() < 0.5
@@ -268,7 +268,7 @@ class Story:
         if self.habits.damage is not None:
             self.habits.damage.hit(frame)
         lengthen(frame, self.random)
-        self.all_do(lambda side: side.play(bytes(frame)))
+        self.run_on_all(lambda side: side.play(bytes(frame)))
 
     def request(self, version: int) -> OffsetCommitRequest:
         random, habits = self.random, self.habits

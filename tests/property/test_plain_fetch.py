@@ -45,7 +45,7 @@ STEPS = 4_000
 TOPIC_IDS_SINCE = 13
 
 
-Meanwhile = Callable[["Side"], None]
+Event = Callable[["Side"], None]
 
 
 class Side(Harness):
@@ -79,8 +79,8 @@ class Side(Harness):
             partition.leader().end_transaction(ProducerId(producer), epoch, 0, commit=commit, now=self.now)
             partition.flushed(_flushed(begin_flush(partition.log)), self.now)
 
-    def play(self, frame: bytes, meanwhile: Meanwhile | None = None) -> tuple[bool, bytes | str]:
-        """Return whether the request had to wait, and its response. `meanwhile` runs if it waits."""
+    def play(self, frame: bytes, event: Event | None = None) -> tuple[bool, bytes | str]:
+        """Return whether the request had to wait, and its response. `event` runs if it waits."""
         (request,) = Connection().receive_data(frame)
         self.recognised += self.peer.fetch_templates.match_request(request) is not None
         try:
@@ -89,17 +89,17 @@ class Side(Harness):
             if isinstance(outcome, ParkedRequest) and isinstance(outcome.condition, plain_fetch._DelayedPlainFetch):
                 self.waited += 1
                 self.waited_for_several += len(outcome.condition.keys) > 1
-            chunks = self.finished(outcome) if meanwhile is None else self.finished_after(outcome, meanwhile)
+            chunks = self.finished(outcome) if event is None else self.finished_after(outcome, event)
         except Malformed as closed:
             return False, str(closed)
         assert chunks is not None
         return has_waited, b"".join(map(_bytes, chunks))
 
-    def finished_after(self, outcome: Encoded | ParkedRequest[Encoded], meanwhile: Meanwhile) -> Encoded:
+    def finished_after(self, outcome: Encoded | ParkedRequest[Encoded], event: Event) -> Encoded:
         """Return the response of a request after an event that may complete it or not."""
         if not isinstance(outcome, ParkedRequest):
             return outcome
-        meanwhile(self)
+        event(self)
         is_woken = not any(outcome in bucket for bucket in self.broker.purgatory._by_bucket.values())
         self.woken.append(is_woken)
         if not is_woken:
@@ -141,9 +141,9 @@ def _bytes(chunk: object) -> bytes:
 class Forgetful(Side):
     """A client whose every request is the first of its connection."""
 
-    def play(self, frame: bytes, meanwhile: Meanwhile | None = None) -> tuple[bool, bytes | str]:
+    def play(self, frame: bytes, event: Event | None = None) -> tuple[bool, bytes | str]:
         self.peer.fetch_templates = NumbersTemplates(FETCH_TEMPLATES_MAX)
-        return super().play(frame, meanwhile)
+        return super().play(frame, event)
 
 
 class Habits:
@@ -213,7 +213,7 @@ class Story:
         for side in self.sides:
             happens(side)
 
-    def production(self) -> Meanwhile:
+    def production(self) -> Event:
         """Produce a batch; its sequence counts once it is written."""
         values = [self.random.randbytes(self.random.choice([0, 10, 400])) for _ in range(self.random.randint(1, 4))]
         index, producer = self.random.choice([0, 0, 0, 1]), self.random.choice([-1, -1, -1, 0, 1])
@@ -240,7 +240,7 @@ class Story:
         for side in self.sides:
             happens(side)
 
-    def ending(self) -> Meanwhile:
+    def ending(self) -> Event:
         commit = self.random.random() < 0.4
 
         def happens(side: Side) -> None:
@@ -250,7 +250,7 @@ class Story:
 
         return happens
 
-    def replacement(self, for_long: bool) -> Meanwhile:
+    def replacement(self, for_long: bool) -> Event:
         is_there = TopicName("t") in self.sides[0].broker.view.topics
 
         def happens(side: Side) -> None:
@@ -261,7 +261,7 @@ class Story:
 
         return happens
 
-    def meanwhile(self) -> Meanwhile | None:
+    def random_event(self) -> Event | None:
         match self.random.random():
             case chance if chance < 0.5:
                 return None
@@ -287,8 +287,8 @@ class Story:
         if self.habits.damage is not None:
             self.habits.damage.hit(frame)
         lengthen(frame, self.random)
-        meanwhile = self.meanwhile()
-        answers = [side.play(bytes(frame), meanwhile) for side in self.sides]
+        event = self.random_event()
+        answers = [side.play(bytes(frame), event) for side in self.sides]
         assert answers[0] == answers[1], (version, request)
         assert self.sides[0].woken[-1:] == self.sides[1].woken[-1:], (version, request)
         if isinstance(answers[0][1], bytes):

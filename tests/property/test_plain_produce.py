@@ -123,7 +123,7 @@ class Damage(NamedTuple):
     from_records: bool
     grown: int
 
-    def done_to(self, frame: bytearray, records: bytes) -> None:
+    def apply_to(self, frame: bytearray, records: bytes) -> None:
         start = frame.rfind(records) if self.from_records else len(frame)
         frame[max(start - self.place, 20)] ^= self.change
         if self.grown < 0:
@@ -202,7 +202,7 @@ def frame_for(side: Side, sent: Sent, number: int) -> bytes:
         topic.topic_id = ZERO_UUID if known is None or sent.version < 13 else known.id
     frame = bytearray(b"".join(map(_bytes, encode_request(sent.request, sent.version, number, "tests"))))
     if sent.damage is not None:
-        sent.damage.done_to(frame, bytes(topic.partition_data[-1].records or b""))
+        sent.damage.apply_to(frame, bytes(topic.partition_data[-1].records or b""))
     return bytes(frame)
 
 

@@ -28,7 +28,7 @@ class Peer:
     """One connection and its unsent data. `receive` does what a shell does with a readable socket."""
 
     def __init__(self, budget: ReceiveBudget, sizes: list[int]) -> None:
-        self.share = budget.join(self.go_on, self.evict)
+        self.share = budget.join(self.resume, self.evict)
         self.wire = Connection(REQUEST_BYTES_MAX, BUFFER_BYTES, self.share)
         self.data = b"".join(map(frame, sizes))
         self.expected = len(sizes)
@@ -36,7 +36,7 @@ class Peer:
         self.is_paused = False
         self.is_evicted = False
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         self.is_paused = False
 
     def evict(self) -> None:
