@@ -65,7 +65,7 @@ def forge_for(random: Random, uuids: list[bytes]) -> Forge:
     return Forge(random, STRINGS, uuids, [None], favourites)
 
 
-def softened(random: Random, body: Any, controller_epoch: int) -> Any:
+def make_mostly_valid(random: Random, body: Any, controller_epoch: int) -> Any:
     """Make most of a request valid, so that errors are found in requests that are applied."""
     body.controller_id = random.choice([1, 2] * 8 + EXTREMES)
     # In a broker the tree limits it.
@@ -120,7 +120,7 @@ def apply(between: BetweenBrokers, sent: ControlRequest, taken: list[int]) -> Er
         return refused
 
 
-def check_obeys(harness: Harness, topic: str, ourselves: BrokerInfo) -> None:
+def check_broker_works(harness: Harness, topic: str, ourselves: BrokerInfo) -> None:
     """Check that a topic is created, written to, led elsewhere, led here again, and deleted."""
     controller = Controlling(harness, harness.broker.controlled.controller_epoch + 1)
     controller.broker_epoch = max(harness.broker.controlled.broker_epoch, 10)
@@ -154,15 +154,15 @@ def test_random_controller_requests_leave_the_broker_working(
     with caplog.at_level(logging.ERROR):
         for number in range(REQUESTS):
             body = forge_for(random, uuids).message(APIS[key][0], version)
-            data = frame(softened(random, body, harness.broker.controlled.controller_epoch), version)
+            data = frame(make_mostly_valid(random, body, harness.broker.controlled.controller_epoch), version)
             harness.pass_time(1)  # Two logs of one name are never set aside in the same millisecond.
             outcome = harness.send_frame(data)
             while isinstance(outcome, ParkedRequest) and between.take_in(lambda sent: apply(between, sent, taken)):
                 pass
             harness.decoded(harness.finished(outcome), version, APIS[key][1])
             if not number % 50:
-                check_obeys(harness, f"after-{number}", ourselves)
-    check_obeys(harness, "after", ourselves)
+                check_broker_works(harness, f"after-{number}", ourselves)
+    check_broker_works(harness, "after", ourselves)
     assert not caplog.records, caplog.text
     assert sum(map(bool, taken)) > REQUESTS // 20, "enough of them change something"
     assert [one.name for one in tmp_path.iterdir()] == ["data"], "nothing is written elsewhere"

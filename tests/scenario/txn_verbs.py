@@ -63,7 +63,7 @@ def process(world: World, name: str) -> Process:
     return found
 
 
-def spoken(producer: ProducerIdAndEpoch) -> str:
+def format_producer(producer: ProducerIdAndEpoch) -> str:
     return f"{producer.id}/{producer.epoch}"
 
 
@@ -95,7 +95,7 @@ def init(world: World, arguments: list[str]) -> None:
         kept = ProducerIdAndEpoch(
             ProducerId(answer.ongoing_txn_producer_id), ProducerEpoch(answer.ongoing_txn_producer_epoch)
         )
-        return spoken(one.producer) + (f", kept {spoken(kept)}" if kept != NO_PRODUCER else "")
+        return format_producer(one.producer) + (f", kept {format_producer(kept)}" if kept != NO_PRODUCER else "")
 
     request = InitProducerIdRequest(
         transactional_id=one.id,
@@ -242,7 +242,7 @@ def state(world: World, arguments: list[str]) -> None:
         transaction = world.harness.broker.transactions.states.find_transaction(name)[1]
         touched = " ".join(map(str, sorted(transaction.partitions)))
         what = transaction.state.title + (f", {touched}" if touched else "")
-        world.report(name, f"{spoken(transaction.producer)} {what}")
+        world.report(name, f"{format_producer(transaction.producer)} {what}")
 
 
 def forgotten(world: World, arguments: list[str]) -> None:
