@@ -36,7 +36,7 @@ def harness(tmp_path: Path) -> Harness:
 
 @pytest.fixture
 def producer(harness: Harness) -> Transactional:
-    """A producer with an open transaction, next to an idle one."""
+    """Return a producer with an open transaction; an idle one exists, too."""
     Transactional(harness, "idle").begin()
     producer = Transactional(harness, "open")
     producer.begin()

@@ -27,7 +27,7 @@ LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 @pytest.fixture
 def loading(tmp_path: Path) -> Harness:
-    """A broker that has just started to load the group "g"."""
+    """Return a broker that has just started to load the group "g"."""
     harness = Harness(tmp_path)
     make_topic(harness, "t")
     for offset in range(LOADED_AT_ONCE_BYTES // 4000):

@@ -24,7 +24,7 @@ FILE_BYTES = 16 * MIB
 
 @pytest.fixture
 def file(tmp_path: Path) -> Held:
-    """A file outside the page cache."""
+    """Return a file that is not in the page cache."""
     held = Held(tmp_path / "file")
     os.pwrite(held.fileno(), os.urandom(FILE_BYTES), 0)
     os.fsync(held.fileno())

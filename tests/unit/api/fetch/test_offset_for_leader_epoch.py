@@ -53,7 +53,7 @@ def harness(tmp_path: Path) -> Harness:
 
 @pytest.fixture
 def partition(harness: Harness) -> Partition:
-    """Five records in epoch 0, none in 1 and 2, two in 3, none in 4, three in 5, which is the leader's."""
+    """Return a partition with five records in epoch 0, two in epoch 3, and three in 5, the leader's epoch."""
     partition = harness.broker.partitions[NAME]
     for epoch, count in ((0, 5), (3, 2), (5, 3)):
         lead(harness, partition, epoch)

@@ -36,7 +36,7 @@ T = Uuid(b"t" * 16)
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Consumers:
-    """A broker with a group that has every kind of stored state."""
+    """Return a broker with a group that has every kind of stored state."""
     made = Consumers(tmp_path)
     topic = made.create("t", 6)
     made.join("a", "t", instance_id="i", rack_id="r", server_assignor="range")

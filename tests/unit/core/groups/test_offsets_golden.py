@@ -30,7 +30,7 @@ KEPT = json.loads((GOLDEN / "kept.json").read_text())
 
 @pytest.fixture
 def harness(tmp_path: Path) -> Harness:
-    """A broker that opens Kafka's log as its own."""
+    """Return a broker that has opened Kafka's log as its own."""
     harness = Harness(tmp_path, offsets_topic_num_partitions="1")
     make_topic(harness, "t", 2)
     GroupOffsets(harness)

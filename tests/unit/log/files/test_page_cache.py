@@ -136,7 +136,7 @@ def test_large_copy_starts_no_read(tmp_path: Path) -> None:
 
 @pytest.fixture
 def overlay(tmp_path: Path) -> Iterator[Path]:
-    """A mounted overlay, the file system of a container."""
+    """Mount an overlay, the file system of a container, and yield its path."""
     lower, upper, work, merged = (tmp_path / name for name in ("lower", "upper", "work", "merged"))
     for folder in (lower, upper, work, merged):
         folder.mkdir()

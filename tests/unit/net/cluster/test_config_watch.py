@@ -41,7 +41,7 @@ class Two(NamedTuple):
 
 @pytest.fixture
 def two(tmp_path: Path) -> Iterator[Two]:
-    """A broker that has just started, and another one; both know topic t."""
+    """Yield a broker that has just started, and another one; both know topic t."""
     trees = [SqliteTree(tmp_path / "metadata.sqlite", poll_ms=5, durable=False) for _ in range(2)]
     writer, line = Writer(trees[0]), Line(trees[1])
     watching = Watching(line, tmp_path / "log")  # type: ignore[arg-type]  # As a tree, but for the noting.
