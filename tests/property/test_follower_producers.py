@@ -53,7 +53,7 @@ class Known(NamedTuple):
         return cls(one.epoch, one.last_sequence, one.coordinator_epoch, one.first_offset)
 
 
-def known(producers: ProducerStateManager) -> dict[int, Known]:
+def known_producers(producers: ProducerStateManager) -> dict[int, Known]:
     return {one.id: Known.of(one) for one in producers}
 
 
@@ -66,7 +66,7 @@ def batches(log: Log) -> list[Batch]:
     return found
 
 
-def replayed(log: Log) -> tuple[ProducerStateManager, list[AbortedTxn]]:
+def replay(log: Log) -> tuple[ProducerStateManager, list[AbortedTxn]]:
     """Return the state that all batches of a log lead to."""
     producers, aborted = ProducerStateManager(), []
     for batch in batches(log):
@@ -81,7 +81,7 @@ def replayed(log: Log) -> tuple[ProducerStateManager, list[AbortedTxn]]:
     return producers, aborted
 
 
-def indexed(log: Log) -> list[AbortedTxn]:
+def index_entries(log: Log) -> list[AbortedTxn]:
     """Return the contents of a log's .txnindex files, and entries not yet in them."""
     found: list[AbortedTxn] = []
     for segment in log.segments:
@@ -122,8 +122,8 @@ class History:
         while self.log.end_offset < self.leader.end_offset:
             self.follow()
             self.check()
-        assert known(self.log.producers) == known(self.leader.producers)
-        assert indexed(self.log) == indexed(self.leader)
+        assert known_producers(self.log.producers) == known_producers(self.leader.producers)
+        assert index_entries(self.log) == index_entries(self.leader)
         self.partition.advance_high_watermark(self.log.end_offset)
         assert self.log.producers.open_transactions() or self.partition.last_stable_offset == self.log.end_offset
         self.leads()
@@ -163,9 +163,9 @@ class History:
         self.partition = self.opened(self.partition.positions.high_watermark, is_clean=is_clean)
 
     def check(self) -> None:
-        producers, aborted = replayed(self.log)
-        assert known(self.log.producers) == known(producers)
-        assert indexed(self.log) == aborted
+        producers, aborted = replay(self.log)
+        assert known_producers(self.log.producers) == known_producers(producers)
+        assert index_entries(self.log) == aborted
         producers.high_watermark_advanced(self.partition.positions.high_watermark)
         high_watermark = self.partition.positions.high_watermark
         # A transaction that ended above the high watermark is stable after a restart: its decision precedes its marker.

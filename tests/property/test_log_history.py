@@ -291,12 +291,12 @@ class History(RuleBasedStateMachine):
         """Check that lookups by time see the log up to a batch's border."""
         below = [record for record in records if record[1] < end]
         first = next((record for record in below if record[0] >= timestamp), None)
-        assert searched(self.log, TimestampMs(timestamp), end) == first
+        assert search_below(self.log, TimestampMs(timestamp), end) == first
         greatest = max(below, key=lambda record: record[0], default=None)
-        assert searched(self.log, None, end) == greatest
+        assert search_below(self.log, None, end) == greatest
 
 
-def searched(log: Log, timestamp: TimestampMs | None, end: Offset) -> tuple[TimestampMs, Offset] | None:
+def search_below(log: Log, timestamp: TimestampMs | None, end: Offset) -> tuple[TimestampMs, Offset] | None:
     """Return the results of the search steps, each with the small candidates first."""
     start, is_large = log.start_offset, False
     while (search := begin_search(log, timestamp, start, end, is_large=is_large)) is not None:

@@ -84,7 +84,7 @@ def segment_of(data: bytes, base_offset: int) -> tuple[SimDisk, Segment]:
     return disk, segment
 
 
-def recovered(data: bytes, base_offset: int, config: LogConfig, runs: object | None) -> Found:
+def recover(data: bytes, base_offset: int, config: LogConfig, runs: object | None) -> Found:
     """Recover the data with runs, or one by one for None."""
     disk, segment = segment_of(data, base_offset)
     good, end, latest, epochs = 0, base_offset, -1, []
@@ -121,7 +121,7 @@ def test_runs_recover_the_same_as_single_batches(life: str) -> None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(scan, "CHECK_CHUNK_BYTES", chunk_bytes)
             walker = runs(base_offset, base_offset, -1, interval_bytes)
-            assert recovered(data, base_offset, config, walker) == recovered(data, base_offset, config, None)
+            assert recover(data, base_offset, config, walker) == recover(data, base_offset, config, None)
 
     check()
 
@@ -138,7 +138,7 @@ def test_damage_ends_runs_and_single_batches_alike(life: str) -> None:
             data[random.randrange(len(data))] = random.randrange(256)
         cut = bytes(data[: random.choice([len(data), random.randrange(len(data) + 1)])])
         config = LogConfig(index_interval_bytes=interval_bytes)
-        assert recovered(cut, 0, config, runs(0, 0, -1, interval_bytes)) == recovered(cut, 0, config, None)
+        assert recover(cut, 0, config, runs(0, 0, -1, interval_bytes)) == recover(cut, 0, config, None)
 
     check()
 
@@ -149,8 +149,8 @@ def test_an_offset_beyond_the_segments_reach_ends_a_run(life: str, gap: int) -> 
     """After three batches, the first gap is the largest that a segment can hold, and the second exceeds it."""
     near, far = Given(0, 0, [1], 0), Given(gap, 0, [1], 0)
     data = bytes(written([near, near, near, far], 0))
-    found = recovered(data, 0, LogConfig(), kernel("runs", life).Runs(0, 0, -1, 4096))
-    assert found == recovered(data, 0, LogConfig(), None)
+    found = recover(data, 0, LogConfig(), kernel("runs", life).Runs(0, 0, -1, 4096))
+    assert found == recover(data, 0, LogConfig(), None)
     assert found.end == (INT32_MAX + 1 if gap == INT32_MAX - 3 else 3)
 
 

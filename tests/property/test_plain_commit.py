@@ -344,7 +344,7 @@ def commit(
     return [ErrorCode(part.error_code) for topic in response.topics for part in topic.partitions]
 
 
-def committed(side: Side, group: str = SIMPLE) -> list[int]:
+def list_committed(side: Side, group: str = SIMPLE) -> list[int]:
     (topic,) = side.broker.groups.shard_of(group).offsets.of_group(group).values()
     return [topic[index].offset for index in sorted(topic)]
 
@@ -354,10 +354,10 @@ def test_the_third_similar_commit_is_recognised(side: Side, version: int) -> Non
     """Otherwise the comparison above would compare nothing. The second request shows that there may be more."""
     for offset in range(1, 6):
         assert commit(side, offset, version) == [ErrorCode.NONE] * 2
-        assert committed(side) == [offset] * 2
+        assert list_committed(side) == [offset] * 2
     assert side.recognised == 3
     side.kill()
-    assert committed(side) == [5, 5]
+    assert list_committed(side) == [5, 5]
 
 
 @pytest.mark.parametrize(("partitions", "is_recognised"), [(PARTITIONS_MAX, True), (PARTITIONS_MAX + 1, False)])
@@ -365,10 +365,10 @@ def test_a_similar_commit_of_many_partitions_is_recognised(side: Side, partition
     side.grow("t", PARTITIONS_MAX + 1)
     for offset in range(1, 5):
         assert commit(side, offset, partitions=partitions) == [ErrorCode.NONE] * partitions
-        assert committed(side) == [offset] * partitions
+        assert list_committed(side) == [offset] * partitions
     assert bool(side.recognised) == is_recognised
     side.kill()
-    assert committed(side) == [4] * partitions
+    assert list_committed(side) == [4] * partitions
 
 
 def test_a_recognised_commit_waits_until_it_is_durable(side: Side) -> None:

@@ -78,7 +78,7 @@ def test_every_request_is_received_within_the_budget(all_sizes: list[list[int]],
     assert budget.held == 0
 
 
-def filled(budget: ReceiveBudget) -> list[Peer]:
+def fill_budget(budget: ReceiveBudget) -> list[Peer]:
     """Return peers that sent half a request each; the first uses the whole budget, and the others wait."""
     peers = [Peer(budget, [LARGEST]) for _ in range(4)]
     for peer in peers:
@@ -118,7 +118,7 @@ def test_an_idle_buffer_is_reclaimed_after_a_while() -> None:
 
 def test_a_slow_connection_that_blocks_others_is_evicted() -> None:
     budget = ReceiveBudget(BUDGET_BYTES)
-    peers = filled(budget)
+    peers = fill_budget(budget)
     budget.reclaim_buffers()
     assert not any(peer.is_evicted for peer in peers), "nobody knows yet how fast they are"
     for _ in range(10):
@@ -136,7 +136,7 @@ def test_a_slow_connection_that_blocks_others_is_evicted() -> None:
 
 def test_no_connection_is_evicted_while_the_loop_was_blocked() -> None:
     budget = ReceiveBudget(BUDGET_BYTES)
-    peers = filled(budget)
+    peers = fill_budget(budget)
     for _ in range(10):
         budget.reclaim_buffers(may_blame=False)
     assert not any(peer.is_evicted for peer in peers)

@@ -31,7 +31,7 @@ def busy(ms: int) -> None:
         pass
 
 
-def measured(base: type[asyncio.AbstractEventLoop], do: Callable[[asyncio.AbstractEventLoop], None]) -> list[Hold]:
+def measure_holds(base: type[asyncio.AbstractEventLoop], do: Callable[[asyncio.AbstractEventLoop], None]) -> list[Hold]:
     """Return the holds measured on a loop while it runs the scheduled actions, which stop it."""
     timing = LoopTime()
     loop = timed(base, timing)
@@ -56,7 +56,7 @@ def test_slow_callback_is_found(base: type[asyncio.AbstractEventLoop]) -> None:
         loop.call_soon(busy, 5)
         loop.call_later(0.01, hold_and_stop, loop)
 
-    longest, *others = measured(base, do)
+    longest, *others = measure_holds(base, do)
     assert longest.ms >= 200
     assert longest.callback == "hold_and_stop"
     assert "busy(ms)" in longest.stack
@@ -69,7 +69,7 @@ def test_waiting_time_does_not_count(base: type[asyncio.AbstractEventLoop]) -> N
         loop.call_soon(time.sleep, 0.3)
         loop.call_later(0.01, loop.stop)
 
-    assert all(hold.ms < 100 for hold in measured(base, do))
+    assert all(hold.ms < 100 for hold in measure_holds(base, do))
 
 
 @pytest.mark.parametrize("base", LOOPS)
@@ -80,7 +80,7 @@ def test_garbage_collection_counts(base: type[asyncio.AbstractEventLoop]) -> Non
         gc.collect()
         loop.stop()
 
-    longest = measured(base, lambda loop: loop.call_soon(collect, loop) and None)[0]
+    longest = measure_holds(base, lambda loop: loop.call_soon(collect, loop) and None)[0]
     assert longest.callback.endswith("collect")
     assert longest.ms >= longest.gc_ms > longest.ms / 2
     assert kept
@@ -92,7 +92,7 @@ def test_garbage_collection_counts(base: type[asyncio.AbstractEventLoop]) -> Non
 def test_every_kind_of_callback_is_measured(base: type[asyncio.AbstractEventLoop], way: str) -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        longest = measured(base, partial(_begin, way, ours, theirs))[0]
+        longest = measure_holds(base, partial(_begin, way, ours, theirs))[0]
     assert longest.ms >= 200
     assert "busy(ms)" in longest.stack
 

@@ -27,7 +27,7 @@ def start_process() -> None:
     subprocess.run([sys.executable, "-c", ""], check=True)
 
 
-def watched(item: pytest.Item, test: Callable[[], None]) -> None:
+def watch_call(item: pytest.Item, test: Callable[[], None]) -> None:
     """Run `test` as the call of an item without a marker."""
     call = MemoryOnly().pytest_runtest_call(item)
     next(call)
@@ -41,14 +41,14 @@ def watched(item: pytest.Item, test: Callable[[], None]) -> None:
 def test_unmarked_test_that_leaves_memory_fails(test: Callable[[], None], request: pytest.FixtureRequest) -> None:
     unmarked = pytest.Function.from_parent(request.node.parent, name="unmarked", callobj=test)
     with pytest.raises(pytest.fail.Exception, match="not in memory"):
-        watched(unmarked, test)
+        watch_call(unmarked, test)
     unmarked.add_marker("waits")
-    watched(unmarked, test)
+    watch_call(unmarked, test)
 
 
 def test_socket_pair_counts_as_memory(request: pytest.FixtureRequest) -> None:
     unmarked = pytest.Function.from_parent(request.node.parent, name="unmarked", callobj=lambda: None)
-    watched(unmarked, connect_pair)
+    watch_call(unmarked, connect_pair)
 
 
 def test_share_of_the_parameters_is_specific_to_the_test_and_never_empty() -> None:

@@ -296,7 +296,7 @@ CASES = {
 LEVELS = {"gzip": ("1", "9"), "zstd": ("1", "19")}
 
 
-def altered(harness: Harness, key: str, value: str) -> None:
+def alter_config(harness: Harness, key: str, value: str) -> None:
     (response,) = harness.ask(alter((BROKER, "", [(key, SET, value)])), 1, IncrementalAlterConfigsResponse).responses
     assert response.error_code == GOOD, response.error_message
 
@@ -315,7 +315,7 @@ def test_altered_key_applies_immediately(tmp_path: Path, key: str) -> None:
     case = CASES[key]
     harness = Harness(tmp_path, **case.configs)
     assert case.measure(harness) == case.before
-    altered(harness, key, case.value)
+    alter_config(harness, key, case.value)
     assert case.measure(harness) == case.after
 
 
@@ -324,5 +324,5 @@ def test_altered_compression_level_applies_immediately(tmp_path: Path, codec: st
     key, (hardly, hard) = f"compression.{codec}.level", LEVELS[codec]
     harness = Harness(tmp_path, **{"compression.type": codec, key: hardly})
     loose = stored_bytes(harness)
-    altered(harness, key, hard)
+    alter_config(harness, key, hard)
     assert stored_bytes(harness) < loose

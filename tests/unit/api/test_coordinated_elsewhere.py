@@ -352,12 +352,12 @@ def test_retry_is_verified_by_the_new_coordinator(elsewhere: CoordinatedElsewher
     elsewhere.is_coordinated_by(THREE)
     elsewhere.hears(effect, ErrorCode.NOT_COORDINATOR)
     assert elsewhere.codes(talk) == [AGAIN]
-    again(producer, 0)
+    resend(producer, 0)
     talk = elsewhere.produces(producer, 0)
     assert elsewhere.answers().broker == THREE
     assert elsewhere.codes(talk) == [NONE]
 
 
-def again(producer: Transactional, partition: int) -> None:
+def resend(producer: Transactional, partition: int) -> None:
     """Let the producer resend its last batch."""
     producer.sequences["t", partition] -= 1

@@ -74,12 +74,12 @@ def send_fetch(harness: Harness, request: FetchRequest) -> FetchResponse:
     return harness.ask(request, VERSION, FetchResponse)
 
 
-def served(response: FetchResponse) -> list[int]:
+def served_partitions(response: FetchResponse) -> list[int]:
     """Return the partitions whose response has records."""
     return [part.partition_index for topic in response.responses for part in topic.partitions if part.records]
 
 
-def named(response: FetchResponse) -> int:
+def count_partitions(response: FetchResponse) -> int:
     return sum(len(topic.partitions) for topic in response.responses)
 
 
@@ -103,19 +103,19 @@ def test_partitions_are_returned_in_request_order(harness: Harness) -> None:
     response = send_fetch(harness, fetch([*range(MANY), MANY]))
     (topic,) = response.responses
     assert [part.partition_index for part in topic.partitions] == [*range(MANY + 1)]
-    assert served(response) == [0, 7, MANY - 1]
+    assert served_partitions(response) == [0, 7, MANY - 1]
     codes = [part.error_code for part in topic.partitions]
     assert codes == [ErrorCode.NONE] * MANY + [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
 def test_session_returns_only_new_records(harness: Harness) -> None:
     first = send_fetch(harness, fetch(epoch=INITIAL_EPOCH, wait=0))
-    assert named(first) == MANY
+    assert count_partitions(first) == MANY
     produce(harness, MANY - 1)
     second = send_fetch(harness, fetch([], session=first.session_id, epoch=1))
-    assert (second.session_id, served(second), named(second)) == (first.session_id, [MANY - 1], 1)
+    assert (second.session_id, served_partitions(second), count_partitions(second)) == (first.session_id, [MANY - 1], 1)
     rest_of_it = fetch([MANY - 1], session=first.session_id, epoch=2, forgotten=range(MANY - 1))
-    assert served(send_fetch(harness, rest_of_it)) == [MANY - 1]
+    assert served_partitions(send_fetch(harness, rest_of_it)) == [MANY - 1]
     session = harness.broker.sessions.find_session(first.session_id)
     assert session is not None and len(session.wanted) == 1
 
@@ -131,14 +131,14 @@ def test_parked_fetch_completes_at_any_partition_and_delays_no_other(harness: Ha
     produce(harness, MANY // 2)
     assert harness.broker.purgatory.take_completed() == [waiting]
     talk.answer_parked(waiting, harness.now)
-    assert served(rest(harness, talk)) == [MANY // 2]
+    assert served_partitions(rest(harness, talk)) == [MANY // 2]
 
 
 def test_record_between_two_slices_is_returned_immediately(harness: Harness) -> None:
     """Partition 0 was read before its record arrived."""
     talk = began(harness, fetch(wait=60_000), slices=3)
     produce(harness, 0)
-    assert served(rest(harness, talk)) == [0]
+    assert served_partitions(rest(harness, talk)) == [0]
 
 
 def test_bytes_during_slices_and_wait_are_added(harness: Harness) -> None:
@@ -151,7 +151,7 @@ def test_bytes_during_slices_and_wait_are_added(harness: Harness) -> None:
     produce(harness, 0)
     assert harness.broker.purgatory.take_completed() == [waiting]
     talk.answer_parked(waiting, harness.now)
-    assert served(rest(harness, talk)) == [0]
+    assert served_partitions(rest(harness, talk)) == [0]
 
 
 def test_topic_deleted_between_two_slices_returns_an_error_immediately(harness: Harness) -> None:
@@ -189,7 +189,11 @@ def test_session_partitions_are_bounded(harness: Harness) -> None:
     third = send_fetch(harness, fetch([0], topic="one more", session=first.session_id, epoch=2))
     assert third.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND and not len(harness.broker.sessions)
     whole = send_fetch(harness, fetch(range(2 * len(half) + 1), topic="nobody's", epoch=INITIAL_EPOCH))
-    assert (whole.error_code, whole.session_id, named(whole)) == (ErrorCode.NONE, SESSIONLESS, 2 * len(half) + 1)
+    assert (whole.error_code, whole.session_id, count_partitions(whole)) == (
+        ErrorCode.NONE,
+        SESSIONLESS,
+        2 * len(half) + 1,
+    )
 
 
 @pytest.mark.parametrize("version", [4, VERSION])

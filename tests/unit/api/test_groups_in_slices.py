@@ -130,7 +130,7 @@ def test_groups_resigned_in_between_are_refused_individually(harness: Harness, m
 # DeleteGroups.
 
 
-def deleted(begun: Begun) -> ErrorCode:
+def delete_result(begun: Begun) -> ErrorCode:
     (result,) = begun.finish(DeleteGroupsResponse).results
     return ErrorCode(result.error_code)
 
@@ -143,7 +143,7 @@ def test_group_is_deleted_with_offsets_committed_in_between(group: GroupOffsets)
     begun = Begun(group.harness, DeleteGroupsRequest(groups_names=["g"]), 2, slices=0)
     begun.steps_to_a_thread()
     group.commit({ALL[0]: 1})
-    assert deleted(begun) == NONE
+    assert delete_result(begun) == NONE
     assert (group.fetch(), groups(group.harness)) == ({}, set())
     assert producer.end(commit=True) == NONE
     assert (group.fetch(), groups(group.harness)) == ({}, set())
@@ -156,7 +156,7 @@ def test_deletion_of_a_group_joined_in_between_keeps_all_offsets(group: GroupOff
     begun = Begun(group.harness, DeleteGroupsRequest(groups_names=["g"]), 2, slices=0)
     begun.steps_to_a_thread()
     stable(group.harness)
-    assert deleted(begun) == ErrorCode.NON_EMPTY_GROUP
+    assert delete_result(begun) == ErrorCode.NON_EMPTY_GROUP
     assert set(group.fetch().values()) == {Kept(1)}
 
 
@@ -178,7 +178,7 @@ def test_interrupted_deletion_matches_the_written_tombstones(
 
     with monkeypatch.context() as patch:
         patch.setattr(StateLog, "append_encoded", full)
-        assert deleted(begun) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert delete_result(begun) == ErrorCode.COORDINATOR_NOT_AVAILABLE
     found = group.fetch()
     assert len(found) == MANY - SLICE_ELEMENTS
     group.harness.kill()

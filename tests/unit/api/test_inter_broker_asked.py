@@ -52,7 +52,7 @@ def between(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BetweenBrokers:
     return made
 
 
-def refused(code: ErrorCode) -> Any:
+def refuse_with(code: ErrorCode) -> Any:
     def decide(query: Any) -> None:
         query.error = code
 
@@ -89,7 +89,7 @@ def test_controlled_shutdown_returns_any_number_of_partitions(between: BetweenBr
 @pytest.mark.parametrize("version", range(4))
 def test_controlled_shutdown_can_be_refused(between: BetweenBrokers, version: int, code: ErrorCode) -> None:
     message = ControlledShutdownRequest(broker_id=TWO, broker_epoch=20)
-    answer = between.ask(message, version, ControlledShutdownResponse, decide=refused(code))
+    answer = between.ask(message, version, ControlledShutdownResponse, decide=refuse_with(code))
     assert answer == ControlledShutdownResponse(error_code=code, remaining_partitions=[])
     with pytest.raises(Refused, match=code.name):
         controlled_shutdown.from_response(answer)
@@ -228,7 +228,7 @@ def test_invalid_recovery_state_is_refused(between: BetweenBrokers, version: int
 @pytest.mark.parametrize("version", range(4))
 def test_isr_change_can_be_refused_as_a_whole(between: BetweenBrokers, version: int, code: ErrorCode) -> None:
     request = alter_partition_request((*T, [(0, [2, 3])]), version=version)
-    answer = between.ask(request, version, AlterPartitionResponse, decide=refused(code))
+    answer = between.ask(request, version, AlterPartitionResponse, decide=refuse_with(code))
     assert answer == AlterPartitionResponse(throttle_time_ms=0, error_code=code, topics=[])
 
 

@@ -29,7 +29,7 @@ ROUNDS = 60
 M = TypeVar("M")
 
 
-def travelled(message: M, version: int) -> M:
+def round_trip(message: M, version: int) -> M:
     cls = type(message)
     return decode(cls, version, encode(message, version))
 
@@ -40,7 +40,7 @@ def test_leader_and_isr_round_trip(version: int) -> None:
     for _ in range(ROUNDS):
         become = maker.become(version)
         message = leader_and_isr.to_message(sent(become), become, version, "INSIDE")
-        assert leader_and_isr.from_message(travelled(message, version), "INSIDE") == become
+        assert leader_and_isr.from_message(round_trip(message, version), "INSIDE") == become
 
 
 @pytest.mark.parametrize("version", range(9))
@@ -49,7 +49,7 @@ def test_update_metadata_round_trip(version: int) -> None:
     for _ in range(ROUNDS):
         update = maker.update(version)
         message = update_metadata.to_message(sent(update), update, version)
-        assert update_metadata.from_message(travelled(message, version)) == update
+        assert update_metadata.from_message(round_trip(message, version)) == update
 
 
 @pytest.mark.parametrize("version", range(5))
@@ -58,7 +58,7 @@ def test_stop_replica_round_trip(version: int) -> None:
     for _ in range(ROUNDS):
         stop = maker.stops(version)
         message = stop_replica.to_message(sent(stop), stop, version)
-        assert stop_replica.from_message(travelled(message, version)) == (stop,)
+        assert stop_replica.from_message(round_trip(message, version)) == (stop,)
 
 
 @pytest.mark.parametrize("version", range(4))
@@ -66,13 +66,13 @@ def test_controlled_shutdown_round_trip(version: int) -> None:
     maker = ValueMaker(f"shuts down {version}")
     for _ in range(ROUNDS):
         query = ShutDown(BrokerId(maker.number()), maker.number() if version >= 2 else NO_EPOCH)
-        back = controlled_shutdown.from_message(travelled(controlled_shutdown.to_message(query), version))
+        back = controlled_shutdown.from_message(round_trip(controlled_shutdown.to_message(query), version))
         assert (back.broker, back.broker_epoch) == (query.broker, query.broker_epoch)
-    assert travelled(ControlledShutdownRequest(broker_id=1), version).broker_epoch == NO_EPOCH
+    assert round_trip(ControlledShutdownRequest(broker_id=1), version).broker_epoch == NO_EPOCH
 
 
 def test_allocate_producer_ids_round_trip() -> None:
-    message = travelled(allocate_producer_ids.to_message(BrokerId(3), 2**40), 0)
+    message = round_trip(allocate_producer_ids.to_message(BrokerId(3), 2**40), 0)
     assert message == AllocateProducerIdsRequest(broker_id=3, broker_epoch=2**40)
 
 
@@ -85,7 +85,7 @@ def test_proposed_isrs_round_trip(version: int) -> None:
     for _ in range(ROUNDS):
         leader = BrokerId(maker.number())
         made = proposals(maker, version, leader)
-        message: AlterPartitionRequest = travelled(to_message(made, leader, 20, IDS, version), version)
+        message: AlterPartitionRequest = round_trip(to_message(made, leader, 20, IDS, version), version)
         assert len({topic.topic_name or topic.topic_id for topic in message.topics}) == len(message.topics)
         query, refused = alter_partition.from_message(message, version, BY_ID)
         assert not refused
@@ -127,7 +127,7 @@ def test_responses_to_proposed_isrs_round_trip(version: int) -> None:
             )
             for _ in made
         ]
-        message = travelled(response(made, answers, version), version)
+        message = round_trip(response(made, answers, version), version)
         assert from_response(made, message, IDS, version) == answers
 
 

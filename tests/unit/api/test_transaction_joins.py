@@ -49,7 +49,7 @@ class Syncs:
         return [*self._harness.broker.purgatory.take_completed()]
 
 
-def begun(harness: Harness, *, is_plain: bool) -> Transactional:
+def begin_transaction(harness: Harness, *, is_plain: bool) -> Transactional:
     """Return a producer in a transaction that has the other partition.
 
     With `is_plain`, its next request to this partition matches a template.
@@ -73,7 +73,7 @@ def parked(outcome: Encoded | ParkedRequest[Encoded]) -> ParkedRequest[Encoded]:
 def test_batch_and_its_duplicate_wait_for_both_syncs(
     harness: Harness, order: tuple[TopicPartition, TopicPartition], is_plain: bool
 ) -> None:
-    producer = begun(harness, is_plain=is_plain)
+    producer = begin_transaction(harness, is_plain=is_plain)
     request = producer.produce("x", {0: [b"a"]})
     waiting = [parked(harness.send(request, 13)) for _ in range(2)]
     syncs = Syncs(harness)
@@ -94,7 +94,7 @@ def test_partitions_of_one_produce_wait_for_their_common_join_record(harness: Ha
 
 
 def test_lost_join_returns_an_error(harness: Harness) -> None:
-    producer = begun(harness, is_plain=False)
+    producer = begin_transaction(harness, is_plain=False)
     waiting = parked(harness.send(producer.produce("x", {0: [b"a"]}), 13))
     assert Syncs(harness).end(DATA) == []
     harness.broker.partitions[STATE].take_offline()
@@ -105,7 +105,7 @@ def test_lost_join_returns_an_error(harness: Harness) -> None:
 @pytest.mark.parametrize("order", [(OFFSETS, STATE), (STATE, OFFSETS)])
 def test_offset_commit_waits_for_both_syncs(harness: Harness, order: tuple[TopicPartition, TopicPartition]) -> None:
     group = GroupOffsets(harness)
-    producer = begun(harness, is_plain=False)
+    producer = begin_transaction(harness, is_plain=False)
     waiting = parked(harness.send(group.request_in(producer, {("x", 0): 1}), LATEST))
     syncs = Syncs(harness)
     assert syncs.end(order[0]) == []

@@ -44,7 +44,7 @@ def producer(harness: Harness) -> Transactional:
     return producer
 
 
-def listed(harness: Harness, **filters: object) -> set[str]:
+def list_transactions(harness: Harness, **filters: object) -> set[str]:
     values: dict[str, object] = {"state_filters": [], "producer_id_filters": []}
     request = ListTransactionsRequest(**values | filters)  # type: ignore[arg-type]
     answer = harness.ask(request, 2, ListTransactionsResponse)
@@ -53,15 +53,15 @@ def listed(harness: Harness, **filters: object) -> set[str]:
 
 
 def test_transactions_are_listed_by_filters(harness: Harness, producer: Transactional) -> None:
-    assert listed(harness) == {"idle", "open"}
-    assert listed(harness, state_filters=["Ongoing", "Ongoing", "Nonsense"]) == {"open"}
-    assert listed(harness, state_filters=["Nonsense"]) == set()
-    assert listed(harness, producer_id_filters=[producer.producer.id, 99]) == {"open"}
-    assert listed(harness, transactional_id_pattern="i.*") == {"idle"}
-    assert listed(harness, transactional_id_pattern="i") == set()
-    assert listed(harness, duration_filter=0) == set()
+    assert list_transactions(harness) == {"idle", "open"}
+    assert list_transactions(harness, state_filters=["Ongoing", "Ongoing", "Nonsense"]) == {"open"}
+    assert list_transactions(harness, state_filters=["Nonsense"]) == set()
+    assert list_transactions(harness, producer_id_filters=[producer.producer.id, 99]) == {"open"}
+    assert list_transactions(harness, transactional_id_pattern="i.*") == {"idle"}
+    assert list_transactions(harness, transactional_id_pattern="i") == set()
+    assert list_transactions(harness, duration_filter=0) == set()
     harness.pass_time(1)
-    assert listed(harness, duration_filter=0) == {"open"}
+    assert list_transactions(harness, duration_filter=0) == {"open"}
 
 
 REPEATED = pytest.mark.parametrize(

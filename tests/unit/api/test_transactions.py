@@ -25,7 +25,7 @@ def harness(tmp_path: Path) -> Harness:
     return harness
 
 
-def started(harness: Harness, version: int = 2, name: str = "t") -> Transactional:
+def start_producer(harness: Harness, version: int = 2, name: str = "t") -> Transactional:
     producer = Transactional(harness, name, version)
     assert producer.begin().error_code == ErrorCode.NONE
     return producer
@@ -39,7 +39,7 @@ def put(producer: Transactional, *values: bytes, partition: int = 0) -> None:
 
 @VERSIONS
 def test_commit_shows_all_records_and_abort_none(harness: Harness, version: int) -> None:
-    producer = started(harness, version)
+    producer = start_producer(harness, version)
     put(producer, b"a", b"b")
     put(producer, b"c", partition=1)
     assert committed(harness, "x") == committed(harness, "x", 1) == []
@@ -56,7 +56,7 @@ def test_commit_shows_all_records_and_abort_none(harness: Harness, version: int)
 
 @VERSIONS
 def test_decided_transaction_is_completed_after_a_stop(harness: Harness, version: int) -> None:
-    producer = started(harness, version)
+    producer = start_producer(harness, version)
     put(producer, b"a")
     decide_only(harness, producer)
     assert producer.state.state is TransactionState.PREPARE_COMMIT
@@ -82,9 +82,9 @@ def decide_only(harness: Harness, producer: Transactional) -> None:
 
 @VERSIONS
 def test_new_producer_aborts_the_open_transaction_and_fences_the_old(harness: Harness, version: int) -> None:
-    zombie = started(harness, version)
+    zombie = start_producer(harness, version)
     put(zombie, b"a")
-    new = started(harness, version)
+    new = start_producer(harness, version)
     assert new.producer.id == zombie.producer.id
     assert new.producer.epoch > zombie.producer.epoch
     assert zombie.write("x", b"late") == ErrorCode.INVALID_PRODUCER_EPOCH
@@ -95,7 +95,7 @@ def test_new_producer_aborts_the_open_transaction_and_fences_the_old(harness: Ha
 
 
 def test_late_end_does_not_affect_the_next_transaction(harness: Harness) -> None:
-    producer = started(harness)
+    producer = start_producer(harness)
     put(producer, b"a")
     before = producer.producer
     assert producer.end(commit=True) == ErrorCode.NONE
@@ -108,7 +108,7 @@ def test_late_end_does_not_affect_the_next_transaction(harness: Harness) -> None
 
 
 def test_repeated_end_gets_the_same_response(harness: Harness) -> None:
-    producer = started(harness)
+    producer = start_producer(harness)
     put(producer, b"a")
     before = producer.producer
     assert producer.end(commit=True) == ErrorCode.NONE
@@ -117,7 +117,7 @@ def test_repeated_end_gets_the_same_response(harness: Harness) -> None:
 
 
 def test_late_batch_does_not_affect_the_next_transaction(harness: Harness) -> None:
-    producer = started(harness)
+    producer = start_producer(harness)
     put(producer, b"a")
     before = producer.producer
     assert producer.end(commit=True) == ErrorCode.NONE
@@ -128,7 +128,7 @@ def test_late_batch_does_not_affect_the_next_transaction(harness: Harness) -> No
 
 
 def test_batch_to_a_partition_outside_the_transaction_is_refused(harness: Harness) -> None:
-    producer = started(harness, version=1)
+    producer = start_producer(harness, version=1)
     assert producer.add(("x", 0)) == [ErrorCode.NONE]
     assert producer.write("x", b"a", partition=1) == ErrorCode.INVALID_TXN_STATE
     assert producer.end(commit=False) == ErrorCode.NONE
@@ -137,7 +137,7 @@ def test_batch_to_a_partition_outside_the_transaction_is_refused(harness: Harnes
 
 
 def test_partitions_of_one_produce_join_by_one_record(harness: Harness) -> None:
-    producer = started(harness)
+    producer = start_producer(harness)
     state = harness.broker.transactions.states.find_transaction("t")[0].log.leading.log
     before = state.end_offset
     codes = producer.write_all("x", {0: [b"a"], 1: [b"b"], 2: [b"c"]})
@@ -150,7 +150,7 @@ def test_partitions_of_one_produce_join_by_one_record(harness: Harness) -> None:
 
 
 def test_late_batches_to_many_partitions_are_refused_individually(harness: Harness) -> None:
-    producer = started(harness)
+    producer = start_producer(harness)
     late = producer.producer
     put(producer, b"a")
     producer.end(commit=True)
@@ -160,7 +160,7 @@ def test_late_batches_to_many_partitions_are_refused_individually(harness: Harne
 
 
 def test_missing_partitions_prevent_the_addition_of_others(harness: Harness) -> None:
-    producer = started(harness, version=1)
+    producer = start_producer(harness, version=1)
     codes = producer.add(("x", 0), ("x", 7), ("nothing", 0))
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert codes == [ErrorCode.OPERATION_NOT_ATTEMPTED, unknown, unknown]
@@ -189,7 +189,7 @@ def test_transaction_timeout_is_bounded(harness: Harness, timeout_ms: int) -> No
 
 
 def test_unused_transactional_ids_expire(harness: Harness) -> None:
-    producer = started(harness)
+    producer = start_producer(harness)
     harness.pass_time(7 * 86_400 * SECOND + SECOND)
     harness.keep_house()
     assert producer.end(commit=True) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
@@ -201,7 +201,7 @@ def test_unused_transactional_ids_expire(harness: Harness) -> None:
 
 
 def test_producer_recovers_with_a_new_epoch(harness: Harness) -> None:
-    producer = started(harness)
+    producer = start_producer(harness)
     put(producer, b"a")
     first = producer.producer
     assert producer.begin(first).producer_epoch == first.epoch + 1
@@ -212,14 +212,14 @@ def test_producer_recovers_with_a_new_epoch(harness: Harness) -> None:
 
 
 def test_repeated_init_producer_id_gets_the_same_epoch(harness: Harness) -> None:
-    producer = started(harness)
+    producer = start_producer(harness)
     first = producer.producer
     assert producer.begin(first).producer_epoch == first.epoch + 1
     assert producer.begin(first).producer_epoch == first.epoch + 1
 
 
 def test_producer_id_without_an_epoch_is_refused(harness: Harness) -> None:
-    producer = started(harness)
+    producer = start_producer(harness)
     assert producer.begin(ProducerIdAndEpoch(ProducerId(3), ProducerEpoch(-1))).error_code == ErrorCode.INVALID_REQUEST
     assert producer.begin(ProducerIdAndEpoch(ProducerId(-1), ProducerEpoch(3))).error_code == ErrorCode.INVALID_REQUEST
     assert producer.begin(ProducerIdAndEpoch(ProducerId(99), ProducerEpoch(0))).error_code == ErrorCode.PRODUCER_FENCED
@@ -230,7 +230,7 @@ def test_producer_id_without_an_epoch_is_refused(harness: Harness) -> None:
 
 @VERSIONS
 def test_exhausted_epochs_lead_to_a_new_producer_id(harness: Harness, version: int) -> None:
-    producer = started(harness, version)
+    producer = start_producer(harness, version)
     use_up(harness, producer)
     put(producer, b"a")
     assert producer.end(commit=True) == ErrorCode.NONE
@@ -247,11 +247,11 @@ def test_exhausted_epochs_lead_to_a_new_producer_id(harness: Harness, version: i
 
 
 def test_fencing_abort_with_exhausted_epochs_leads_to_a_new_producer_id(harness: Harness) -> None:
-    producer = started(harness)
+    producer = start_producer(harness)
     use_up(harness, producer)
     put(producer, b"a")
     old = producer.producer
-    new = started(harness)
+    new = start_producer(harness)
     assert new.producer.id != old.id
     assert new.producer.epoch == 0
     assert committed(harness, "x") == []
@@ -263,7 +263,7 @@ def test_retry_of_an_abort_that_used_the_last_epoch_leads_to_a_new_producer_id(
     harness: Harness, *, restarts: bool
 ) -> None:
     """The producer continues as if it had aborted the transaction that the coordinator aborted."""
-    producer = started(harness)
+    producer = start_producer(harness)
     use_up(harness, producer)
     put(producer, b"a")
     old = producer.producer
@@ -286,7 +286,7 @@ def test_retry_of_an_abort_that_used_the_last_epoch_leads_to_a_new_producer_id(
 @VERSIONS
 def test_open_transaction_with_an_epoch_past_the_last_is_aborted(harness: Harness, version: int) -> None:
     """Such a state may come from another broker."""
-    producer = started(harness, version)
+    producer = start_producer(harness, version)
     use_up(harness, producer)
     put(producer, b"a")
     shard, state = harness.broker.transactions.states.find_transaction(producer.id)
@@ -304,7 +304,7 @@ def test_open_transaction_with_an_epoch_past_the_last_is_aborted(harness: Harnes
 @VERSIONS
 def test_epoch_past_the_last_is_fenced(harness: Harness, version: int) -> None:
     """Only an abort by the coordinator uses it, and another such abort needs a higher one."""
-    producer = started(harness, version)
+    producer = start_producer(harness, version)
     use_up(harness, producer)
     put(producer, b"a")
     time_out(harness)
@@ -410,7 +410,7 @@ def test_end_does_not_wait_for_markers_of_deleted_topics(harness: Harness) -> No
     from odradek.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 
     make_topic(harness, "y")
-    producer = started(harness)
+    producer = start_producer(harness)
     put(producer, b"a")
     assert producer.write("y", b"b") == ErrorCode.NONE
     states = [DeleteTopicState(name="y", topic_id=ZERO_UUID)]
@@ -420,7 +420,7 @@ def test_end_does_not_wait_for_markers_of_deleted_topics(harness: Harness) -> No
 
 
 def test_offline_partition_delays_only_its_transaction(harness: Harness) -> None:
-    producer, other = started(harness), started(harness, name="other")
+    producer, other = start_producer(harness), start_producer(harness, name="other")
     put(producer, b"a")
     put(producer, b"b", partition=1)
     harness.broker.partitions[TopicPartition("x", 1)].take_offline()  # type: ignore[arg-type]
@@ -432,7 +432,7 @@ def test_offline_partition_delays_only_its_transaction(harness: Harness) -> None
 
 
 def test_transaction_lost_by_its_coordinator_is_aborted_after_a_crash(harness: Harness) -> None:
-    producer, other = started(harness), started(harness, name="other")
+    producer, other = start_producer(harness), start_producer(harness, name="other")
     put(producer, b"a")
     put(other, b"b")
     shard, _ = harness.broker.transactions.states.find_transaction(producer.id)

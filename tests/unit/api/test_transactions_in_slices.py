@@ -184,7 +184,7 @@ def test_long_response_is_built_in_slices(producer: Transactional) -> None:
 # The end of a transaction.
 
 
-def ended(harness: Harness) -> int:
+def count_ended(harness: Harness) -> int:
     """Return the number of partitions with their record and a marker."""
     return sum(end(harness, index) == 2 for index in range(MANY))
 
@@ -196,10 +196,10 @@ def test_a_transaction_of_many_partitions_ends_some_at_a_time(producer: Transact
     outcome = harness.send(producer.end_request(commit=commit), 3)
     assert isinstance(outcome, ParkedRequest)
     harness.settle()
-    marked = [ended(harness)]
+    marked = [count_ended(harness)]
     while marked[-1] < MANY:
         harness.pass_time(1)
-        marked.append(ended(harness))
+        marked.append(count_ended(harness))
     assert max(after - before for before, after in pairwise([0, *marked])) == MARKED_AT_ONCE
     assert committed(harness, "x", MANY - 1) == [], "no sync has ended"
     assert harness.decoded(harness.finished(outcome), 3, EndTxnResponse).error_code == NONE
@@ -211,7 +211,7 @@ def test_stop_amid_the_markers_completes_the_transaction_later(producer: Transac
     assert set(producer.write_all("x", {index: [b"a"] for index in range(MANY)})) == {NONE}
     harness.send(producer.end_request(commit=True), 3)
     harness.settle()
-    assert ended(harness) == MARKED_AT_ONCE
+    assert count_ended(harness) == MARKED_AT_ONCE
     harness.kill()
     harness.settle()
     while harness.broker.transactions.states.find_transaction("p")[1].is_decided:

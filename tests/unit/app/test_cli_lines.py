@@ -15,7 +15,7 @@ from odradek.app.terminal.command_failed import CommandFailed
 from odradek.app.terminal.lines import lines_of
 
 
-def fed(pieces: list[bytes], pause_seconds: float = 0.0) -> tuple[list[bytes], int]:
+def feed_lines(pieces: list[bytes], pause_seconds: float = 0.0) -> tuple[list[bytes], int]:
     """Return the lines of input in these pieces, and the number of reported pauses."""
     reading, writing = os.pipe()
     pauses: list[None] = []
@@ -44,16 +44,16 @@ def test_lines_do_not_depend_on_the_pieces(data: bytes, cuts: list[int]) -> None
     expected = re.split(rb"\r\n|\r|\n", data)
     if not expected[-1]:
         expected.pop()
-    assert fed(pieces)[0] == expected
+    assert feed_lines(pieces)[0] == expected
 
 
 def test_windows_line_ending_is_one_line_wherever_it_is_split() -> None:
-    assert fed([b"a\r\nb\r\n"])[0] == [b"a", b"b"]
-    assert fed([b"a\r", b"\nb\r", b"c\r", b"\n"], 0.02)[0] == [b"a", b"b", b"c"]
+    assert feed_lines([b"a\r\nb\r\n"])[0] == [b"a", b"b"]
+    assert feed_lines([b"a\r", b"\nb\r", b"c\r", b"\n"], 0.02)[0] == [b"a", b"b", b"c"]
 
 
 def test_pauses_are_reported() -> None:
-    found, pauses = fed([b"a\nb", b"c\nd"], 0.05)
+    found, pauses = feed_lines([b"a\nb", b"c\nd"], 0.05)
     assert found == [b"a", b"bc", b"d"]
     assert pauses >= 2
 
@@ -61,4 +61,4 @@ def test_pauses_are_reported() -> None:
 def test_too_long_line_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lines, "LINE_BYTES_MAX", 1000)
     with pytest.raises(CommandFailed, match="line too long"):
-        fed([b"x" * 600, b"x" * 600], 0.02)
+        feed_lines([b"x" * 600, b"x" * 600], 0.02)

@@ -163,32 +163,32 @@ def test_written_plan_is_read_back(tmp_path_factory: pytest.TempPathFactory, pla
     assert read_plan(path, list(plans)) == plans
 
 
-def written(tmp_path: Path, text: str) -> Path:
+def write_file(tmp_path: Path, text: str) -> Path:
     path = tmp_path / "plan.csv"
     path.write_text(text)
     return path
 
 
 def test_plans_of_kafkas_tool_are_read(tmp_path: Path) -> None:
-    assert read_plan(written(tmp_path, "t,0,7\r\n\r\nt, 1, 8\r\n"), ["g"]) == {"g": {T0: 7, T1: 8}}
-    assert read_plan(written(tmp_path, "\ufefft,0,7\n"), ["g"]) == {"g": {T0: 7}}, "as spreadsheets save it"
-    several = written(tmp_path, "g,t,0,7\nh,t,1,8\nother,t,0,9\n")
+    assert read_plan(write_file(tmp_path, "t,0,7\r\n\r\nt, 1, 8\r\n"), ["g"]) == {"g": {T0: 7, T1: 8}}
+    assert read_plan(write_file(tmp_path, "\ufefft,0,7\n"), ["g"]) == {"g": {T0: 7}}, "as spreadsheets save it"
+    several = write_file(tmp_path, "g,t,0,7\nh,t,1,8\nother,t,0,9\n")
     assert read_plan(several, ["g", "h"]) == {"g": {T0: 7}, "h": {T1: 8}}
     assert read_plan(several, ["h"]) == {"h": {T1: 8}}
 
 
 @pytest.mark.parametrize("line", ["t,0", "t,x,7", "t,-1,7", "t,0,-7", "t,0,7.5", "a,b,c,d,e", f"t,0,{2**63}", "g,,0,7"])
 def test_invalid_line_is_named(tmp_path: Path, line: str) -> None:
-    path = written(tmp_path, f"t,0,1\n{line}\n")
+    path = write_file(tmp_path, f"t,0,1\n{line}\n")
     with pytest.raises(CommandFailed, match=r"invalid line 2 of .*plan\.csv: use topic,partition,offset"):
         read_plan(path, ["g"])
 
 
 def test_group_missing_in_the_plan_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CommandFailed, match="has no line for group h"):
-        read_plan(written(tmp_path, "g,t,0,7\n"), ["g", "h"])
+        read_plan(write_file(tmp_path, "g,t,0,7\n"), ["g", "h"])
     with pytest.raises(CommandFailed, match="use group,topic,partition,offset"):
-        read_plan(written(tmp_path, "t,0,7\n"), ["g", "h"])
+        read_plan(write_file(tmp_path, "t,0,7\n"), ["g", "h"])
 
 
 @given(content=st.binary(max_size=60) | st.text('tg,019\r\n"', max_size=40).map(str.encode))

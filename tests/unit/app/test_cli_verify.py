@@ -25,15 +25,15 @@ CONFIG = LogConfig(segment_bytes=400, index_interval_bytes=100)
 GOOD, BAD = (TopicPartition(TopicName(name), 0) for name in ("good", "people"))
 
 
-def opened(data: Path) -> LogDirectory:
+def open_directory(data: Path) -> LogDirectory:
     return open_log_directory(
         RealDisk(), str(data), T0, broker_id=BrokerId(1), cluster_id="cluster", config_of=lambda topic: CONFIG
     )
 
 
-def filled(data: Path) -> tuple[LogDirectory, Log]:
+def create_logs(data: Path) -> tuple[LogDirectory, Log]:
     """Create two logs of five segments each, and return the second."""
-    directory = opened(data)
+    directory = open_directory(data)
     for name in (GOOD, BAD):
         log = directory.create(name, None, CONFIG, T0)
         for number in range(18):
@@ -49,7 +49,7 @@ def data(tmp_path: Path) -> Path:
 @pytest.fixture
 def log(data: Path) -> Log:
     """Return a log as left by a clean stop."""
-    directory, log = filled(data)
+    directory, log = create_logs(data)
     assert directory.close(T0) == []
     return log
 
@@ -102,14 +102,14 @@ def test_repair_of_a_log_without_its_first_segment(
         Path(first.offsets.path).unlink()
         Path(first.times.path).unlink()
     start = second.base_offset
-    refused = opened(data)
+    refused = open_directory(data)
     assert f"start the log at offset {start} with `odradek log verify --repair`" in refused.offline[BAD]
     assert refused.close(T0)
     status, lines, _ = run(capsys, data)
     assert status == 1
     assert f"{first.path} is missing: the log has nothing from offset 0 to {start - 1}" in lines[0]
     assert run(capsys, data, "--repair")[0] == 0
-    again = opened(data)
+    again = open_directory(data)
     assert (again.offline, again.logs[BAD].start_offset, again.logs[BAD].end_offset) == ({}, start, log.end_offset)
     assert again.close(T0) == []
     assert run(capsys, data)[0] == 0
@@ -178,7 +178,7 @@ def test_missing_segment_is_a_fault(what: str, data: Path, log: Log, capsys: pyt
     status, lines, _ = run(capsys, data, "--repair")
     assert status == 0
     assert lines[2].startswith(f"people-0: repaired, truncated to offset {segment.base_offset} (")
-    directory = opened(data)
+    directory = open_directory(data)
     assert (directory.offline, directory.problems) == ({}, [])
     assert stored(directory.logs[BAD]) == before
 
@@ -205,7 +205,7 @@ def test_repair_truncates_and_quarantines(data: Path, log: Log, capsys: pytest.C
     for base, whole in later.items():
         assert (data / "people-0" / f"{base:020d}.log.aside").read_bytes() == whole
     assert run(capsys, data)[0] == 0
-    directory = opened(data)
+    directory = open_directory(data)
     assert (directory.clean_shutdown, directory.offline, directory.problems) == (True, {}, [])
     assert stored(directory.logs[BAD]) == [each for each in expected if each[0] < place.base_offset]
     assert stored(directory.logs[GOOD]) == expected
@@ -222,7 +222,7 @@ def test_failed_repair_leaves_no_marker(data: Path, log: Log, capsys: pytest.Cap
 
 
 def test_repair_requires_a_stopped_broker(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    directory, log = filled(data)
+    directory, log = create_logs(data)
     flush_now(log)
     directory.checkpoints.write_now()
     write(log.segments[0].path, 65, b"\xff")
@@ -238,7 +238,7 @@ def test_repair_requires_a_stopped_broker(data: Path, capsys: pytest.CaptureFixt
 
 
 def test_unsynced_data_of_a_running_broker_is_not_a_fault(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    directory, log = filled(data)
+    directory, log = create_logs(data)
     flush_now(log)
     directory.checkpoints.write_now()
     put(log, b"half of it")

@@ -61,7 +61,7 @@ WAIT_SECONDS = 1.0
 TLS_WAIT_SECONDS = 10  # Nothing is waited for in vain there.
 
 
-def examined(port: int, host: str = "127.0.0.1", tls: TlsConfig | None = None) -> list[Finding]:
+def run_examination(port: int, host: str = "127.0.0.1", tls: TlsConfig | None = None) -> list[Finding]:
     return list(examine((host, port), WAIT_SECONDS if tls is None else TLS_WAIT_SECONDS, tls))
 
 
@@ -122,14 +122,14 @@ def server(answer: bytes | None) -> Iterator[int]:
 )
 def test_other_server_is_identified(answer: bytes | None, what: str) -> None:
     with server(answer) as port:
-        assert only_wrong(examined(port)).message == f"127.0.0.1:{port} is {what}"
+        assert only_wrong(run_examination(port)).message == f"127.0.0.1:{port} is {what}"
 
 
 def test_http_server_is_identified() -> None:
     with HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as http:
         http.RequestHandlerClass.log_message = lambda *_: None  # type: ignore[method-assign]
         threading.Thread(target=http.serve_forever, daemon=True).start()
-        found = only_wrong(examined(http.server_port))
+        found = only_wrong(run_examination(http.server_port))
         http.shutdown()
     assert found.message.endswith("is an HTTP server")
     assert "listeners" in (found.advice or "")
@@ -159,10 +159,10 @@ def test_tls_server_is_identified() -> None:
 def test_closed_port_and_unknown_host_are_reported() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-    refused = only_wrong(examined(port))
+    refused = only_wrong(run_examination(port))
     assert (refused.check, "127.0.0.1 refused" in refused.message) == ("connection", True)
     for name in ("no-such-host.invalid", "a" * 70, "a..b"):
-        found = only_wrong(examined(9092, name))
+        found = only_wrong(run_examination(9092, name))
         assert (found.check, name in found.message) == ("address", True)
 
 
@@ -245,7 +245,7 @@ def patient() -> Iterator[Patient]:
 
 def test_healthy_cluster_has_no_problems(patient: Patient) -> None:
     patient.topic(partition(0, 1, [1], [1]))
-    findings = examined(patient.port)
+    findings = run_examination(patient.port)
     assert works(findings)
     checks = ["address", "connection", "protocol", "clients", "groups", "idempotence", "cluster", "broker 1", "topics"]
     assert [one.check for one in findings] == checks
@@ -256,14 +256,14 @@ def test_offline_data_directory_is_reported(patient: Patient) -> None:
         DescribeLogDirsResult(error_code=0, log_dir="/good", topics=[]),
         DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir="/bad", topics=[]),
     ]
-    found = only_wrong(examined(patient.port))
+    found = only_wrong(run_examination(patient.port))
     assert found.message == "offline on broker 1, with all of its partitions: /bad"
     assert found.advice.endswith("repair the disk, and restart the broker.")
 
 
 def test_unresolvable_advertised_host_is_reported(patient: Patient) -> None:
     patient.advertise("no-such-host.invalid", 9092)
-    found = only_wrong(examined(patient.port))
+    found = only_wrong(run_examination(patient.port))
     assert "advertises no-such-host.invalid:9092, but no-such-host.invalid does not resolve here" in found.message
     setting = f"advertised.listeners=INSIDE://kafka:9093,OUTSIDE://127.0.0.1:{patient.port}"
     assert found.advice == f"Set {setting} on broker 1 and restart it."
@@ -272,31 +272,34 @@ def test_unresolvable_advertised_host_is_reported(patient: Patient) -> None:
 @pytest.mark.parametrize(("host", "port"), [("", 9092), ("127.0.0.1", 0), ("127.0.0.1", -1), ("0.0.0.0", 9092)])
 def test_invalid_advertised_address_is_reported(patient: Patient, host: str, port: int) -> None:
     patient.advertise(host, port)
-    assert only_wrong(examined(patient.port)).check == "broker 1"
+    assert only_wrong(run_examination(patient.port)).check == "broker 1"
 
 
 def test_unreachable_advertised_address_is_reported(patient: Patient) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     patient.advertise("127.0.0.1", port)
-    assert "is not reachable from here: 127.0.0.1 refused" in only_wrong(examined(patient.port)).message
+    assert "is not reachable from here: 127.0.0.1 refused" in only_wrong(run_examination(patient.port)).message
 
 
 def test_advertised_address_of_another_cluster_is_reported(patient: Patient) -> None:
     with Patient() as other:
         patient.advertise("127.0.0.1", other.port)
         other.cluster.cluster_id = "d"
-        assert "the broker there belongs to another cluster (d)" in only_wrong(examined(patient.port)).message
+        assert "the broker there belongs to another cluster (d)" in only_wrong(run_examination(patient.port)).message
         other.cluster.cluster_id, other.node = "c", 2
-        assert "a broker that is not in the cluster's metadata" in only_wrong(examined(patient.port)).message
+        assert "a broker that is not in the cluster's metadata" in only_wrong(run_examination(patient.port)).message
         patient.cluster.brokers.append(MetadataResponseBroker(node_id=2, host="127.0.0.1", port=other.port))
-        found = only_wrong(examined(patient.port))
+        found = only_wrong(run_examination(patient.port))
         assert (found.check, "the service there is broker 2" in found.message) == ("broker 1", True)
         other.on(MetadataRequest, hang_up)
-        assert {one.check for one in examined(patient.port) if one.state is State.WRONG} == {"broker 1", "broker 2"}
+        assert {one.check for one in run_examination(patient.port) if one.state is State.WRONG} == {
+            "broker 1",
+            "broker 2",
+        }
     with server(b"SSH-2.0-x\r\n") as port:
         patient.advertise("127.0.0.1", port)
-        assert only_wrong(examined(patient.port)).message.endswith("but the service there is an SSH server")
+        assert only_wrong(run_examination(patient.port)).message.endswith("but the service there is an SSH server")
 
 
 def hang_up(request: MetadataRequest, version: int) -> MetadataResponse:
@@ -305,29 +308,29 @@ def hang_up(request: MetadataRequest, version: int) -> MetadataResponse:
 
 def test_broker_without_metadata_is_reported(patient: Patient) -> None:
     patient.on(MetadataRequest, hang_up)
-    found = only_wrong(examined(patient.port))
+    found = only_wrong(run_examination(patient.port))
     assert (found.check, "did not describe its cluster" in found.message) == ("cluster", True)
 
 
 def test_missing_brokers_and_controller_are_reported(patient: Patient) -> None:
     patient.cluster.controller_id = -1
-    (found,) = noted(examined(patient.port))
+    (found,) = noted(run_examination(patient.port))
     assert "no controller" in found.message
     patient.cluster.brokers = []
-    assert "no broker" in only_wrong(examined(patient.port)).message
+    assert "no broker" in only_wrong(run_examination(patient.port)).message
 
 
 def test_partitions_without_a_leader_are_reported(patient: Patient) -> None:
     offline = [partition(index, -1, [2], [2], ErrorCode.LEADER_NOT_AVAILABLE) for index in range(8)]
     patient.topic(*offline, partition(8, 1, [1, 3], [1]))
-    findings = examined(patient.port)
+    findings = run_examination(patient.port)
     found = only_wrong(findings)
     assert found.message == "8 partitions without a leader: t-0, t-1, t-2, t-3, t-4 and 3 more"
     assert (found.advice or "").startswith("Start broker 2:")
     lagging = findings[-1]
     assert (lagging.state, lagging.message) == (State.NOTE, "1 partition with replicas that are not in sync: t-8")
     patient.topic(partition(0, -1, [1], [1], ErrorCode.LEADER_NOT_AVAILABLE))
-    assert "log.dirs" in (only_wrong(examined(patient.port)).advice or "")
+    assert "log.dirs" in (only_wrong(run_examination(patient.port)).advice or "")
 
 
 def test_under_replicated_partitions_are_reported() -> None:
@@ -371,7 +374,7 @@ def test_advice_names_the_brokers_that_can_lead_again() -> None:
 
 def test_unauthorized_topic_is_noted(patient: Patient) -> None:
     patient.topic(error=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-    (found,) = noted(examined(patient.port))
+    (found,) = noted(run_examination(patient.port))
     assert found.message == "1 topic cannot be described: t (TOPIC_AUTHORIZATION_FAILED)"
 
 
@@ -427,7 +430,7 @@ def authority() -> Authority:
 
 def test_healthy_cluster_with_tls_has_no_problems(patient: Patient, authority: Authority) -> None:
     with Listener(patient, authority) as listener:
-        findings = examined(listener.port, "localhost", TlsConfig.parse(store(None, authority)))
+        findings = run_examination(listener.port, "localhost", TlsConfig.parse(store(None, authority)))
         assert works(findings), findings
         assert f"Kafka in TLSv1.3, with {len(patient.versions)} APIs" in [one.message for one in findings]
         assert findings[-2].message.startswith(f"advertises localhost:{listener.port}, and is reachable there")
@@ -436,42 +439,42 @@ def test_healthy_cluster_with_tls_has_no_problems(patient: Patient, authority: A
 def test_missing_client_certificate_is_reported(patient: Patient, authority: Authority) -> None:
     with Listener(patient, authority, "required") as listener:
         mine = TlsConfig.parse(store(authority.known("me"), authority))
-        assert works(examined(listener.port, "localhost", mine))
-        found = only_wrong(examined(listener.port, "localhost", TlsConfig.parse(store(None, authority))))
+        assert works(run_examination(listener.port, "localhost", mine))
+        found = only_wrong(run_examination(listener.port, "localhost", TlsConfig.parse(store(None, authority))))
         assert found.message == (
             f"TLS handshake with localhost:{listener.port} failed: the broker requires a client certificate: "
             "set ssl.keystore.location"
         )
         assert "Set ssl.keystore.location" in (found.advice or "")
         strange = TlsConfig.parse(store(Authority().known("me"), authority))
-        found = only_wrong(examined(listener.port, "localhost", strange))
+        found = only_wrong(run_examination(listener.port, "localhost", strange))
         assert "the broker rejected the client certificate" in found.message
         assert "the broker's ssl.truststore.location" in (found.advice or "")
 
 
 def test_untrusted_broker_is_reported(patient: Patient, authority: Authority) -> None:
     with Listener(patient, authority) as listener:
-        found = only_wrong(examined(listener.port, "localhost", TlsConfig.parse(store(None, Authority()))))
+        found = only_wrong(run_examination(listener.port, "localhost", TlsConfig.parse(store(None, Authority()))))
         assert found.message == (
             f"TLS handshake with localhost:{listener.port} failed: the broker's certificate is not trusted: "
             "unable to get local issuer certificate"
         )
         assert (found.advice or "").startswith("Set ssl.truststore.location to a file")
-        found = only_wrong(examined(listener.port, "127.0.0.1", TlsConfig.parse(store(None, authority))))
+        found = only_wrong(run_examination(listener.port, "127.0.0.1", TlsConfig.parse(store(None, authority))))
         assert (
             f"TLS handshake with 127.0.0.1:{listener.port} failed: the broker's certificate does not match the address"
             in found.message
         )
         assert (found.advice or "").endswith("or issue a certificate for 127.0.0.1.")
     with Listener(patient, authority, expired=True) as listener:
-        found = only_wrong(examined(listener.port, "localhost", TlsConfig.parse(store(None, authority))))
+        found = only_wrong(run_examination(listener.port, "localhost", TlsConfig.parse(store(None, authority))))
         assert (found.advice or "").startswith("Renew the expired certificate")
 
 
 def test_advertised_host_missing_in_the_certificate_is_reported(patient: Patient, authority: Authority) -> None:
     with Listener(patient, authority) as listener:
         patient.advertise("127.0.0.1", listener.port)
-        found = only_wrong(examined(listener.port, "localhost", TlsConfig.parse(store(None, authority))))
+        found = only_wrong(run_examination(listener.port, "localhost", TlsConfig.parse(store(None, authority))))
         assert found.check == "broker 1"
         assert (
             "but the service there failed: TLS handshake with" in found.message
@@ -482,7 +485,7 @@ def test_advertised_host_missing_in_the_certificate_is_reported(patient: Patient
 
 
 def test_tls_to_a_plaintext_listener_is_reported(patient: Patient, authority: Authority) -> None:
-    found = only_wrong(examined(patient.port, "localhost", TlsConfig.parse(store(None, authority))))
+    found = only_wrong(run_examination(patient.port, "localhost", TlsConfig.parse(store(None, authority))))
     assert found.message == f"localhost:{patient.port} is Kafka in plaintext"
     assert "Remove security.protocol=SSL" in (found.advice or "")
 
@@ -585,7 +588,7 @@ def test_registered_damage_is_reported(tmp_path: Path) -> None:
     (bad / DAMAGES).write_text("\n".join(["0", "2", *known, ""]))
     with Patient() as patient:
         patient.log_dirs = f"{whole},{bad}"
-        found = only_wrong(examined(patient.port))
+        found = only_wrong(run_examination(patient.port))
     since = f"at byte 70 of {0:020d}.log since 2026-11-18T11:06:40.000Z (the checksum is wrong"
     assert (found.check, found.message) == (
         "log dirs",
@@ -602,7 +605,7 @@ def test_quarantined_data_is_reported(tmp_path: Path) -> None:
     (another / "flights-0" / f"{7:020d}.log.aside").write_bytes(bytes(1000))
     with Patient() as patient:
         patient.log_dirs = f"{plain}, {full},{another},{tmp_path / 'not-here'}"
-        findings = examined(patient.port)
+        findings = run_examination(patient.port)
     assert works(findings)
     ok, noted = (one for one in findings if one.check == "log dirs")
     assert (ok.state, ok.message) == (State.OK, f"no files are set aside in {plain}")

@@ -24,13 +24,13 @@ def source(tmp_path: Path) -> Iterator[SqliteTree]:
         yield tree
 
 
-def copied(source: Tree, target: Tree) -> None:
+def copy_tree(source: Tree, target: Tree) -> None:
     copy_metadata(source, target, source_name="there", target_name="here")
 
 
-def refused(source: Tree, target: Tree) -> str:
+def refusal_of(source: Tree, target: Tree) -> str:
     with pytest.raises(NotCopied) as failure:
-        copied(source, target)
+        copy_tree(source, target)
     return str(failure.value)
 
 
@@ -47,7 +47,7 @@ def test_persistent_nodes_are_copied(source: SqliteTree, tree: Tree) -> None:
     source.create("/config/topics/ä<default>", b"{}")
     source.create("/brokers/topics/large/partitions", b"")
     source.create(layout.CONTROLLER_EPOCH, b"7")
-    copied(source, tree)
+    copy_tree(source, tree)
     assert content(tree) == content(source) and len(content(tree)) > 1200
     assert id_claims.cluster_id(tree, "other") == "AAAAAAAAAAAAAAAAAAAAAQ"
 
@@ -56,7 +56,7 @@ def test_ephemeral_and_temporary_nodes_are_not_copied(source: SqliteTree, tree: 
     source.create(layout.CONTROLLER, b"{}", ephemeral=True)
     source.create(f"{layout.CONFIG_CHANGES}/{layout.CONFIG_CHANGE_PREFIX}", b"{}", sequential=True)
     ensure_paths(source, [f"{layout.ISR_CHANGES}/isr_change_0000000003", "/migration", "/zookeeper/of/somebody/else"])
-    copied(source, tree)
+    copy_tree(source, tree)
     for path in (layout.CONTROLLER, "/migration", "/zookeeper/of"):
         assert tree.exists(path) is None
     assert tree.children(layout.CONFIG_CHANGES) == tree.children(layout.ISR_CHANGES) == []
@@ -65,7 +65,7 @@ def test_ephemeral_and_temporary_nodes_are_not_copied(source: SqliteTree, tree: 
 def test_ids_assigned_before_the_copy_are_not_reused(source: SqliteTree, tree: Tree) -> None:
     given = [id_claims.broker_id(source, 1000) for _ in range(3)]
     block = id_claims.producer_ids(source, given[0])
-    copied(source, tree)
+    copy_tree(source, tree)
     assert id_claims.broker_id(tree, 1000) == given[-1] + 1
     assert id_claims.producer_ids(tree, given[0]).first == block.last + 1
 
@@ -74,38 +74,38 @@ def test_child_version_of_the_topics_node_is_copied(source: SqliteTree, tree: Tr
     """Otherwise a broker would adopt logs of deleted topics."""
     source.create("/brokers/topics/t")
     source.delete("/brokers/topics/t")
-    copied(source, tree)
+    copy_tree(source, tree)
     assert tree.get(layout.TOPICS)[1].cversion > 0 and tree.children(layout.TOPICS) == []
 
 
 def test_metadata_can_be_copied_back(source: SqliteTree, tree: Tree, tmp_path: Path) -> None:
     source.create("/brokers/topics/t", b"x")
     id_claims.broker_id(source, 1000)
-    copied(source, tree)
+    copy_tree(source, tree)
     with SqliteTree(tmp_path / "back.sqlite", durable=False) as back:
-        copied(tree, back)
+        copy_tree(tree, back)
         assert content(back) == content(source)
         assert id_claims.broker_id(back, 1000) == id_claims.broker_id(source, 1000)
 
 
 def test_copy_is_refused_while_a_broker_runs(source: SqliteTree, tree: Tree) -> None:
     source.create("/brokers/ids/3", b"{}", ephemeral=True)
-    assert refused(source, tree) == "broker 3 is using the metadata in there: stop it first"
+    assert refusal_of(source, tree) == "broker 3 is using the metadata in there: stop it first"
     assert tree.exists("/brokers") is None
     source.delete("/brokers/ids/3")
     layout.ensure_startup_paths(tree)
     tree.create("/brokers/ids/4", b"{}", ephemeral=True)
-    assert refused(source, tree) == "broker 4 is using the metadata in here: stop it first"
+    assert refusal_of(source, tree) == "broker 4 is using the metadata in here: stop it first"
 
 
 def test_copy_to_an_existing_cluster_is_refused(source: SqliteTree, tree: Tree) -> None:
     id_claims.cluster_id(tree, "BBBBBBBBBBBBBBBBBBBBBQ")
-    assert refused(source, tree) == "here already contains a cluster: use an empty one"
-    assert refused(tree, tree) == "here already contains a cluster: use an empty one"
+    assert refusal_of(source, tree) == "here already contains a cluster: use an empty one"
+    assert refusal_of(tree, tree) == "here already contains a cluster: use an empty one"
 
 
 def test_copy_from_a_tree_without_a_cluster_is_refused(tree: Tree, source: SqliteTree) -> None:
-    assert refused(tree, source) == "there contains no cluster"
+    assert refusal_of(tree, source) == "there contains no cluster"
 
 
 class Overtaken:
@@ -124,7 +124,7 @@ class Overtaken:
 
 
 def test_concurrent_creation_of_a_cluster_is_detected(source: SqliteTree, tree: Tree) -> None:
-    assert refused(source, Overtaken(tree)) == "here already contains a cluster: use an empty one"  # type: ignore[arg-type]
+    assert refusal_of(source, Overtaken(tree)) == "here already contains a cluster: use an empty one"  # type: ignore[arg-type]
     assert tree.get(layout.CLUSTER_ID)[0] == b"theirs"
 
 
@@ -153,14 +153,14 @@ def test_interrupted_copy_can_be_repeated(source: SqliteTree, tree: Tree, calls:
         source.create(f"/brokers/topics/t{number}", b"first")
     id_claims.broker_id(source, 1000)
     with pytest.raises(Unavailable):
-        copied(source, Interrupted(tree, calls))  # type: ignore[arg-type]
+        copy_tree(source, Interrupted(tree, calls))  # type: ignore[arg-type]
     assert tree.exists(layout.CLUSTER_ID) is None
     source.set("/brokers/topics/t1", b"second")
-    copied(source, tree)
+    copy_tree(source, tree)
     assert content(tree) == content(source)
 
 
 def test_copy_over_different_nodes_is_refused(source: SqliteTree, tree: Tree) -> None:
     ensure_paths(tree, ["/brokers/topics/old"])
-    assert refused(source, tree).startswith("/brokers/topics/old differs from there")
+    assert refusal_of(source, tree).startswith("/brokers/topics/old differs from there")
     assert tree.exists(layout.CLUSTER_ID) is None

@@ -51,7 +51,7 @@ def sessions(path: Path) -> int:
     return len(list(path.parent.glob("*.session-*")))
 
 
-def registered(tree: ReconnectingTree, calls: SimpleQueue[int]) -> Callable[[], None]:
+def registration(tree: ReconnectingTree, calls: SimpleQueue[int]) -> Callable[[], None]:
     """Return a callback for renewed sessions that creates an ephemeral node again, as a broker does."""
 
     def again() -> None:
@@ -66,7 +66,7 @@ def test_expired_session_is_replaced(path: Path, other: SqliteTree) -> None:
     states: SimpleQueue[SessionState] = SimpleQueue()
     calls: SimpleQueue[int] = SimpleQueue()
     tree.on_session(states.put)
-    tree.on_renewed = registered(tree, calls)
+    tree.on_renewed = registration(tree, calls)
     tree.create("/ours", ephemeral=True)
     before = {tree.session_id}
     for _ in range(3):
@@ -114,7 +114,7 @@ def test_operations_between_two_sessions_are_refused(path: Path, other: SqliteTr
 
     tree = ReconnectingTree(when_it_may)
     calls: SimpleQueue[int] = SimpleQueue()
-    tree.on_renewed = registered(tree, calls)
+    tree.on_renewed = registration(tree, calls)
     may_open.clear()
     end(other, tree)
     for act in (lambda: tree.create("/a"), lambda: tree.children("/"), lambda: tree.multi([])):
@@ -138,7 +138,7 @@ def test_opening_an_unreachable_tree_is_retried(path: Path, other: SqliteTree) -
     tries: list[int] = []
     tree = ReconnectingTree(open_or_fail)
     calls: SimpleQueue[int] = SimpleQueue()
-    tree.on_renewed = registered(tree, calls)
+    tree.on_renewed = registration(tree, calls)
     end(other, tree)
     assert calls.get(timeout=SECONDS_MAX) == tree.session_id
     assert not failures
@@ -149,7 +149,7 @@ def test_failed_registration_is_retried_in_another_session(path: Path, other: Sq
     other.create("/ours")
     tree = ReconnectingTree(partial(opens, path))
     calls: SimpleQueue[int] = SimpleQueue()
-    tree.on_renewed = registered(tree, calls)
+    tree.on_renewed = registration(tree, calls)
     end(other, tree)
     other.delete("/ours")
     assert calls.get(timeout=SECONDS_MAX) == tree.session_id
@@ -168,7 +168,7 @@ def test_session_that_expires_during_its_registration_is_replaced_once(path: Pat
     tree = ReconnectingTree(counted)
     calls: SimpleQueue[int] = SimpleQueue()
     states: SimpleQueue[SessionState] = SimpleQueue()
-    again = registered(tree, calls)
+    again = registration(tree, calls)
 
     def ends_once() -> None:
         again()

@@ -27,14 +27,14 @@ COMPACTS = LogConfig(segment_bytes=800, file_delete_delay_ms=0, cleanup_compact=
 POWER_FAILURES = 12
 
 
-def opened(disk: SimDisk, config: LogConfig) -> LogDirectory:
+def open_directory(disk: SimDisk, config: LogConfig) -> LogDirectory:
     return open_log_directory(disk, "/data", T0, broker_id=BrokerId(1), cluster_id=None, config_of=lambda _: config)
 
 
-def begun(config: LogConfig) -> tuple[SimDisk, LogDirectory, Log]:
+def create_log(config: LogConfig) -> tuple[SimDisk, LogDirectory, Log]:
     disk = SimDisk()
     disk.reorders = True
-    directory = opened(disk, config)
+    directory = open_directory(disk, config)
     return disk, directory, directory.create(NAME, None, config, T0)
 
 
@@ -61,17 +61,17 @@ def is_reaped(directory: LogDirectory, disk: SimDisk, call: int) -> bool:
 
 
 def after_power_failures(disk: SimDisk, config: LogConfig) -> list[Log]:
-    return [opened(disk.crash(Random(seed)), config).logs[NAME] for seed in range(POWER_FAILURES)]
+    return [open_directory(disk.crash(Random(seed)), config).logs[NAME] for seed in range(POWER_FAILURES)]
 
 
-def known(log: Log) -> dict[int, tuple[object, ...]]:
+def producer_state(log: Log) -> dict[int, tuple[object, ...]]:
     return {one.id: (one.epoch, *[sent[:3] for sent in one.batches[-1:]], one.first_offset) for one in log.producers}
 
 
 def test_partly_deleted_segments_are_not_a_hole() -> None:
     """The recovery point is not in a checkpoint yet, so all is scanned: the log was truncated at a missing segment."""
     for call in count():
-        disk, directory, log = begun(DELETES)
+        disk, directory, log = create_log(DELETES)
         for number in range(24):
             put(log, b"%d" % number)
         flush_now(log)
@@ -90,7 +90,7 @@ def test_partly_deleted_segments_are_not_a_hole() -> None:
 def test_log_start_is_that_of_the_first_segment_without_a_checkpoint() -> None:
     """On a full disk the start cannot be written: segments that return after a power failure leave no hole."""
     for call in count():
-        disk, directory, log = begun(DELETES)
+        disk, directory, log = create_log(DELETES)
         for number in range(24):
             put(log, b"%d" % number)
         flush_now(log)
@@ -111,14 +111,14 @@ def test_log_start_is_that_of_the_first_segment_without_a_checkpoint() -> None:
 def test_producers_are_loaded_from_the_snapshot_kept_by_retention() -> None:
     """Not from the segments below it, some of which may be deleted already."""
     for call in count():
-        disk, directory, log = begun(COMPACTS)
+        disk, directory, log = create_log(COMPACTS)
         Writer(log, Random(3)).write(40)
         log.roll(T0)
         flush_now(log)
         cut_below(directory, log, log.segments[-1].base_offset)
         is_through = is_reaped(directory, disk, call)
         for again in after_power_failures(disk, COMPACTS):
-            assert known(again) == known(log)
+            assert producer_state(again) == producer_state(log)
         if is_through:
             return
 
@@ -126,7 +126,7 @@ def test_producers_are_loaded_from_the_snapshot_kept_by_retention() -> None:
 def test_unsynced_segments_below_the_start_are_not_compacted() -> None:
     """Other replicas had the records, so they were committed and deletable; a pass would read invalid batches."""
     for seed in range(10):
-        disk, directory, log = begun(COMPACTS)
+        disk, directory, log = create_log(COMPACTS)
         writer = Writer(log, Random(seed))
         writer.write(40)
         cut_below(directory, log, log.segments[-1].base_offset)
@@ -134,7 +134,7 @@ def test_unsynced_segments_below_the_start_are_not_compacted() -> None:
         log.roll(T0)
         flush_now(log)
         directory.checkpoints.write_now()
-        again = opened(disk.crash(Random(seed)), COMPACTS).logs[NAME]
+        again = open_directory(disk.crash(Random(seed)), COMPACTS).logs[NAME]
         assert committed(again) == committed(log)
         assert again.segments[0].base_offset == log.segments[0].base_offset
         compact(again)
@@ -146,7 +146,7 @@ def test_interrupted_start_is_completed_by_the_next() -> None:
     """Also without the snapshot: it is created, and durable before the deletion of its sources."""
     for has_snapshot in (True, False):
         for call in count():
-            disk, directory, log = begun(COMPACTS)
+            disk, directory, log = create_log(COMPACTS)
             Writer(log, Random(5)).write(30)
             log.roll(T0)
             flush_now(log)
@@ -156,12 +156,12 @@ def test_interrupted_start_is_completed_by_the_next() -> None:
                 disk.unlink(f"{log.directory}/{segment_stem(log.start_offset)}{SNAPSHOT}")
             disk.stop_at(call)
             with suppress(Stopped):
-                opened(disk, COMPACTS)
+                open_directory(disk, COMPACTS)
             is_through = disk.calls < call
             disk.stop_at(None)
             for again in after_power_failures(disk, COMPACTS):
                 check(again)
-                assert known(again) == known(log)
+                assert producer_state(again) == producer_state(log)
                 assert again.segments[0].base_offset == log.start_offset
             if is_through:
                 break

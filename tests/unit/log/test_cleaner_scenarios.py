@@ -73,7 +73,7 @@ def values(log: Log) -> dict[str, str]:
     return {key.decode(): value.decode() for key, value in latest(committed(log)).items()}
 
 
-def reopened(disk: SimDisk, log: Log) -> Log:
+def reopen(disk: SimDisk, log: Log) -> Log:
     again = Log.open(disk.kill(), DIRECTORY, log.config, T0, recovery_point=log.recovery_point)
     again.compaction.cleaned_to = log.compaction.cleaned_to
     return again
@@ -214,7 +214,7 @@ def test_s5_a_group_becomes_several_segments(limit: int, monkeypatch: pytest.Mon
     compact(log, T0)
     assert len(log.segments) > 2
     assert all(segment.size <= limit for segment in log.segments)
-    assert values(log) == expected == values(reopened(disk, log)) == values(without_indexes(disk, log))
+    assert values(log) == expected == values(reopen(disk, log)) == values(without_indexes(disk, log))
 
 
 def test_s5_distant_offsets_are_split_into_segments(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -302,7 +302,7 @@ def test_s7_checkpoint_may_have_any_offset(cleaned_to: int) -> None:
     compact(log, T0)
     assert values(log) == expected
     assert log.compaction.cleaned_to == 30 == log.end_offset
-    assert values(reopened(disk, log)).items() >= expected.items()
+    assert values(reopen(disk, log)).items() >= expected.items()
 
 
 def test_s7_records_after_a_truncation_are_cleaned() -> None:
@@ -448,7 +448,7 @@ def test_lookups_by_time_are_right_after_compaction() -> None:
     log.roll(T0)
     compact(log, T0)
     seen = committed(log)
-    for one in (log, reopened(disk, log), without_indexes(disk, log)):
+    for one in (log, reopen(disk, log), without_indexes(disk, log)):
         for timestamp in range(T0 - 5, T0 + 1_000, 7):
             expected = next(((kept.timestamp, kept.offset) for kept in seen if kept.timestamp >= timestamp), None)
             found = lookup_timestamp(one, TimestampMs(timestamp))

@@ -31,13 +31,13 @@ CONFIG = LogConfig(segment_bytes=250, file_delete_delay_ms=0)
 POWER_FAILURES = 12
 
 
-def opened(disk: SimDisk, config: LogConfig = CONFIG) -> LogDirectory:
+def open_directory(disk: SimDisk, config: LogConfig = CONFIG) -> LogDirectory:
     return open_log_directory(disk, "/data", T0, broker_id=BrokerId(1), cluster_id=None, config_of=lambda _: config)
 
 
-def made(disk: SimDisk) -> LogDirectory:
+def create_directory(disk: SimDisk) -> LogDirectory:
     """Return a fully synced log of several segments, with its checkpoint."""
-    directory = opened(disk)
+    directory = open_directory(disk)
     log = directory.create(NAME, None, CONFIG, T0)
     for number in range(12):
         put(log, b"%d" % number)
@@ -49,7 +49,7 @@ def made(disk: SimDisk) -> LogDirectory:
 
 def power_failures(disk: SimDisk) -> list[Log]:
     """Return the log in several possible states after a power failure."""
-    return [opened(disk.crash(Random(seed))).logs[NAME] for seed in range(POWER_FAILURES)]
+    return [open_directory(disk.crash(Random(seed))).logs[NAME] for seed in range(POWER_FAILURES)]
 
 
 @pytest.mark.parametrize("reorders", [False, True])
@@ -58,7 +58,7 @@ def test_failed_roll_leaves_no_segment_behind(reorders: bool) -> None:
     for call in count():
         disk = SimDisk()
         disk.reorders = reorders
-        directory = made(disk)
+        directory = create_directory(disk)
         log = directory.logs[NAME]
         put(log, b"in the open segment")
         flush_now(log)
@@ -84,7 +84,7 @@ def test_records_after_an_interrupted_reset_are_checked() -> None:
     """The log may then end anywhere: the checkpoint no longer guarantees the data there."""
     for call in count():
         disk = SimDisk()
-        log = made(disk).logs[NAME]
+        log = create_directory(disk).logs[NAME]
         disk.stop_at(call)
         try:
             truncate_fully(log, Offset(40), T0)
@@ -93,7 +93,7 @@ def test_records_after_an_interrupted_reset_are_checked() -> None:
         else:
             is_through = True
         disk = disk.kill()
-        log = opened(disk).logs[NAME]
+        log = open_directory(disk).logs[NAME]
         log.config = LogConfig(segment_bytes=1000)
         for _ in range(6):
             put(log, bytes(300))
@@ -108,7 +108,7 @@ def test_failed_sync_of_a_truncation_is_remembered() -> None:
     """The kernel may have dropped earlier appends, and the next sync would report them as durable."""
     disk = SimDisk()
     disk.drops_unsynced = True
-    log = made(disk).logs[NAME]
+    log = create_directory(disk).logs[NAME]
     put(log, b"a")
     put(log, b"b")
     disk.fails_to_sync = True
@@ -124,7 +124,7 @@ def test_failed_sync_of_a_truncation_is_remembered() -> None:
 def test_failed_sync_is_resolved_when_its_segment_is_removed(cut: Callable[..., object]) -> None:
     disk = SimDisk()
     disk.drops_unsynced = True
-    log = made(disk).logs[NAME]
+    log = create_directory(disk).logs[NAME]
     put(log, b"a")
     put(log, b"b")
     disk.fails_to_sync = True
@@ -140,7 +140,7 @@ def test_failed_sync_is_resolved_when_its_segment_is_removed(cut: Callable[..., 
 def test_truncation_without_a_free_descriptor_is_retried() -> None:
     for call in count():
         disk = SimDisk()
-        log = made(disk).logs[NAME]
+        log = create_directory(disk).logs[NAME]
         put(log, b"a")
         disk.fail_call(call, errno.EMFILE)
         try:
@@ -160,13 +160,13 @@ def test_failed_append_leaves_no_index_entries() -> None:
     """The first append after a start reads files; the next one has the position of the failed one."""
     for call in count():
         disk, config = SimDisk(), LogConfig(index_interval_bytes=0)
-        directory = opened(disk, config)
+        directory = open_directory(disk, config)
         log = directory.create(NAME, None, config, T0)
         for number in range(4):
             put(log, b"%d" % number, at=T0 + number)
         assert not directory.close(T0, {})
         disk = disk.kill()
-        log = opened(disk, config).logs[NAME]
+        log = open_directory(disk, config).logs[NAME]
         disk.fail_call(call)
         try:
             put(log, b"refused", at=T0 + 9)
@@ -181,7 +181,7 @@ def test_new_log_ignores_the_checkpoint_of_a_deleted_log() -> None:
     """Even if the disk had no room for a new checkpoint at first: otherwise the new log's data is not checked."""
     for call in count():
         disk = SimDisk()
-        directory = made(disk)
+        directory = create_directory(disk)
         directory.delete(NAME, T0)
         disk.fail_call(call, errno.ENOSPC)
         try:
@@ -205,7 +205,7 @@ def test_new_log_ignores_the_checkpoint_of_a_deleted_log() -> None:
 def test_no_pass_starts_while_deleted_segments_may_return() -> None:
     """It would omit information that their records need, such as aborts."""
     disk = SimDisk()
-    directory = made(disk)
+    directory = create_directory(disk)
     log = directory.logs[NAME]
     assert may_be_cleaned(log)
     advance_start(log, Offset(6))

@@ -54,7 +54,7 @@ class World(NamedTuple):
         return self.directory.logs[T]
 
 
-def opened(disk: SimDisk) -> LogDirectory:
+def open_directory(disk: SimDisk) -> LogDirectory:
     return open_log_directory(
         disk, "/data", T0, broker_id=BrokerId(1), cluster_id="cluster", config_of=lambda _: CONFIG
     )
@@ -73,10 +73,10 @@ def append(log: Log, value: bytes, epoch: int = 1) -> None:
     log.append(Batch.checked(memoryview(raw)), LeaderEpoch(epoch), T0)
 
 
-def made() -> World:
+def create_world() -> World:
     """Return two fully durable logs of several segments each."""
     disk = SimDisk()
-    directory = opened(disk)
+    directory = open_directory(disk)
     for name in (T, U):
         log = directory.create(name, ID, CONFIG, T0)
         for number in range(RECORDS):
@@ -229,7 +229,7 @@ def reap(world: World, now: TimestampMs) -> None:
 
 
 def calls_of(operation: Callable[[World], None]) -> int:
-    world = made()
+    world = create_world()
     before = world.disk.calls
     operation(world)
     return world.disk.calls - before
@@ -248,7 +248,7 @@ def test_operation_survives_one_failure_of_each_call(operation: Callable[[World]
 
 
 def fail_one(operation: Callable[[World], None], number: int, error: int) -> None:
-    world = made()
+    world = create_world()
     before = everything(world.directory)
     world.disk.fail_call(number, error)
     try:
@@ -276,7 +276,7 @@ def check_restarts(
     """Stop the process or the machine midway: the log's records are present, and no others."""
     for seed in range(3):
         copy = deepcopy(world.disk)
-        again = opened(copy.crash(Random(seed)) if seed else copy.kill())
+        again = open_directory(copy.crash(Random(seed)) if seed else copy.kill())
         assert not again.offline
         for name, log in again.logs.items():
             known = before.get(name, {})
@@ -299,7 +299,7 @@ def restart_unusable_log(world: World) -> World:
     with pytest.raises(DiskFailed, match="an earlier flush failed"):
         log.settle()
     disk = world.disk.kill()
-    return World(disk, opened(disk))
+    return World(disk, open_directory(disk))
 
 
 def later_rounds(world: World) -> None:
@@ -352,7 +352,7 @@ def check_same_after_restart(world: World) -> None:
     producers = {name: sorted(log.producers, key=lambda one: one.id) for name, log in world.directory.logs.items()}
     for seed in range(2):
         copy = deepcopy(world.disk)
-        again = opened(copy.crash(Random(seed)) if seed else copy.kill())
+        again = open_directory(copy.crash(Random(seed)) if seed else copy.kill())
         assert everything(again) == expected
         assert {name: (log.start_offset, log.end_offset) for name, log in again.logs.items()} == starts
         if not seed:
@@ -371,7 +371,7 @@ def ids(log: Log) -> list[int]:
 def test_operation_survives_a_disk_that_fails_for_a_while(operation: Callable[[World], None]) -> None:
     """From some call on everything fails, and nothing can be undone either."""
     for number in count(step=2):
-        world = made()
+        world = create_world()
         before = everything(world.directory)
         world.disk.fail_from(number)
         first = world.disk.calls

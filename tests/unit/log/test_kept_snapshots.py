@@ -28,13 +28,13 @@ CONFIG = LogConfig(file_delete_delay_ms=0)
 POWER_FAILURES = 4
 
 
-def opened(disk: SimDisk, path: str = "/data") -> LogDirectory:
+def open_directory(disk: SimDisk, path: str = "/data") -> LogDirectory:
     return open_log_directory(disk, path, T0, broker_id=BrokerId(1), cluster_id=None, config_of=lambda _: CONFIG)
 
 
-def trimmed(disk: SimDisk) -> tuple[LogDirectory, Log]:
+def create_trimmed_log(disk: SimDisk) -> tuple[LogDirectory, Log]:
     """Return a log with producers known only below its new start; the next round deletes the files."""
-    directory = opened(disk)
+    directory = open_directory(disk)
     log = directory.create(NAME, None, CONFIG, T0)
     writer = Writer(log, Random(1))
     for _ in range(2):
@@ -58,12 +58,12 @@ def move_start(directory: LogDirectory, log: Log, start: Offset) -> None:
     advance_start(log, start)
 
 
-def known(log: Log) -> dict[int, tuple[object, ...]]:
+def producer_state(log: Log) -> dict[int, tuple[object, ...]]:
     return {one.id: (one.epoch, *[sent[:3] for sent in one.batches[-1:]], one.first_offset) for one in log.producers}
 
 
 def after_power_failures(disk: SimDisk) -> list[Log]:
-    return [opened(disk.crash(Random(seed))).logs[NAME] for seed in range(POWER_FAILURES)]
+    return [open_directory(disk.crash(Random(seed))).logs[NAME] for seed in range(POWER_FAILURES)]
 
 
 @pytest.mark.slow
@@ -73,13 +73,13 @@ def test_snapshot_is_durable_before_batches_are_deleted(reorders: bool) -> None:
     for call in count():
         disk = SimDisk()
         disk.reorders = reorders
-        directory, log = trimmed(disk)
+        directory, log = create_trimmed_log(disk)
         disk.stop_at(call)
         with suppress(Stopped):
             directory.reaper.reap(T0)
         is_through = disk.calls < call
         for again in after_power_failures(disk):
-            assert known(again) == known(log)
+            assert producer_state(again) == producer_state(log)
         if is_through:
             return
 
@@ -88,7 +88,7 @@ def test_failed_sync_of_a_snapshot_is_not_followed_by_an_empty_one() -> None:
     """The kernel has dropped the data, and reports no error in the next round."""
     disk = SimDisk()
     disk.drops_unsynced = True
-    directory, log = trimmed(disk)
+    directory, log = create_trimmed_log(disk)
     disk.fails_to_sync = True
     with pytest.raises(DiskFailed):
         directory.reaper.reap(T0)
@@ -97,7 +97,7 @@ def test_failed_sync_of_a_snapshot_is_not_followed_by_an_empty_one() -> None:
         directory.reaper.reap(TimestampMs(T0 + number * RETRY_MS))
     assert not directory.reaper.is_retiring(log.directory)
     for again in after_power_failures(disk):
-        assert known(again) == known(log)
+        assert producer_state(again) == producer_state(log)
 
 
 @pytest.mark.parametrize("caches_dropped", [True, False])
@@ -105,27 +105,27 @@ def test_next_process_syncs_a_snapshot_again(caches_dropped: bool) -> None:
     """It reads data that is not on the disk, and makes it durable before it deletes the batches."""
     disk = SimDisk()
     disk.drops_unsynced, disk.caches_dropped = True, caches_dropped
-    directory, log = trimmed(disk)
+    directory, log = create_trimmed_log(disk)
     disk.fails_to_sync = True
     with pytest.raises(DiskFailed):
         directory.reaper.reap(T0)
     disk.fails_to_sync = False
     disk = disk.kill()
-    opened(disk)
+    open_directory(disk)
     for again in after_power_failures(disk):
-        assert known(again) == known(log)
+        assert producer_state(again) == producer_state(log)
 
 
 def test_corrupt_snapshot_keeps_the_batches() -> None:
     """As after a failed sync and memory pressure: the next start writes the snapshot again."""
     disk = SimDisk()
-    directory, log = trimmed(disk)
+    directory, log = create_trimmed_log(disk)
     file = disk.open(f"{log.directory}/{segment_stem(Offset(log.start_offset))}{SNAPSHOT}")
     file.write(0, bytes(file.size()))
     with pytest.raises(DiskFailed, match="version 0"):
         directory.reaper.reap(T0)
     for again in after_power_failures(disk):
-        assert known(again) == known(log)
+        assert producer_state(again) == producer_state(log)
 
 
 @pytest.mark.parametrize("reorders", [False, True])
@@ -135,7 +135,7 @@ def test_reset_log_has_no_old_snapshots(reorders: bool) -> None:
     for seed in range(12):
         disk = SimDisk()
         disk.reorders = reorders
-        directory = opened(disk)
+        directory = open_directory(disk)
         log = directory.create(NAME, None, CONFIG, T0)
         writer = Writer(log, Random(1))
         writer.write(20)
@@ -144,7 +144,7 @@ def test_reset_log_has_no_old_snapshots(reorders: bool) -> None:
         writer.write(10)  # Other replicas have this record, so it may be deleted; here it is lost.
         move_start(directory, log, log.end_offset)
         disk = disk.crash(Random(seed))
-        if opened(disk).logs[NAME].size == 0:
+        if open_directory(disk).logs[NAME].size == 0:
             rewritten += 1
             for again in after_power_failures(disk):
                 assert not list(again.producers)
@@ -155,15 +155,15 @@ def test_snapshot_is_durable_before_a_log_moves_to_another_directory() -> None:
     """The copy starts with the original's first segment, and has nothing else of the data below it."""
     for seed in range(12):
         disk = SimDisk()
-        directory, log = trimmed(disk)
+        directory, log = create_trimmed_log(disk)
         directory.reaper.reap(T0)
         flush_now(log)
-        other = opened(disk, "/other")
+        other = open_directory(disk, "/other")
         producers = producers_at_first(log)
         assert producers
         future = other.make_future(NAME, log, log.segments[0].base_offset, producers, "unique")
         take_over(future, log)
         flush_now(future)
         other.adopt_future(NAME, future)
-        again = opened(disk.crash(Random(seed)), "/other").logs[NAME]
-        assert known(again) == known(log)
+        again = open_directory(disk.crash(Random(seed)), "/other").logs[NAME]
+        assert producer_state(again) == producer_state(log)

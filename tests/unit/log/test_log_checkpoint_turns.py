@@ -23,7 +23,7 @@ NOW = TimestampMs(1_700_000_000_000)
 TOPIC = TopicPartition(TopicName("t"), 0)
 
 
-def opened(path: Path, turns: AbstractContextManager[object]) -> LogDirectory:
+def open_directory(path: Path, turns: AbstractContextManager[object]) -> LogDirectory:
     return open_log_directory(
         RealDisk(),
         str(path),
@@ -37,7 +37,7 @@ def opened(path: Path, turns: AbstractContextManager[object]) -> LogDirectory:
 
 def test_checkpoints_take_turns(tmp_path: Path) -> None:
     """Both write the same files; the newer one remains."""
-    directory = opened(tmp_path, threading.Lock())
+    directory = open_directory(tmp_path, threading.Lock())
     failures: list[BaseException] = []
     for number in range(300):
         directory.create(TOPIC, None, LogConfig(), NOW)

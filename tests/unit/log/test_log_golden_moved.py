@@ -36,7 +36,7 @@ def config_of(topic: TopicName) -> LogConfig:
     return LogConfig(index_interval_bytes=200) if topic == "segments" else LogConfig()
 
 
-def opened(data: Path) -> LogDirectory:
+def open_directory(data: Path) -> LogDirectory:
     directory = open_log_directory(
         RealDisk(), str(data), NOW, broker_id=BrokerId(1), cluster_id=None, config_of=config_of
     )
@@ -75,7 +75,7 @@ def test_every_record_is_read(tmp_path: Path, version: str, lost: str) -> None:
         for path in (*data.glob("*/*index"), *data.glob("*/*.snapshot")):
             path.unlink()
     for _ in range(2):
-        directory = opened(data)
+        directory = open_directory(data)
         logs = {str(name): log for name, log in directory.logs.items() if name.topic not in STATE}
         assert {name: list(records_from(log, log.start_offset)) for name, log in logs.items()} == found.records
         assert {name: log.start_offset for name, log in logs.items()} == found.starts
@@ -85,7 +85,7 @@ def test_every_record_is_read(tmp_path: Path, version: str, lost: str) -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_every_offset_is_read_from_its_next_record(tmp_path: Path, version: str) -> None:
     """With Kafka's own indexes, through the gaps of compaction."""
-    directory, found = opened(unpack(version, tmp_path)), found_in(version)
+    directory, found = open_directory(unpack(version, tmp_path)), found_in(version)
     for topic in (*COMPACTED, "segments", "cut"):
         log, records = log_of(directory, topic), found.records[f"{topic}-0"]
         for offset in range(log.start_offset, records[-1][0] + 1):
@@ -96,7 +96,7 @@ def test_every_offset_is_read_from_its_next_record(tmp_path: Path, version: str)
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_timestamp_lookups_match_kafka(tmp_path: Path, version: str) -> None:
-    directory, found = opened(unpack(version, tmp_path)), found_in(version)
+    directory, found = open_directory(unpack(version, tmp_path)), found_in(version)
     for topic in ("segments", "cut", "every.codec", "stamped"):
         log, records = log_of(directory, topic), found.records[f"{topic}-0"]
         for timestamp in {record[2] + delta for record in records for delta in (-1, 0, 1)}:
@@ -115,7 +115,7 @@ def test_producers_and_transactions_match_kafkas(tmp_path: Path, version: str, h
     if not has_snapshots:
         for path in (*data.glob("*/*.snapshot"), data / ".kafka_cleanshutdown", data / RECOVERY_POINTS):
             path.unlink()
-    directory = opened(data)
+    directory = open_directory(data)
     for name, log in directory.logs.items():
         if name.topic not in COMPACTED | STATE:
             assert states(log.producers) == states(newest.get(str(name), []))
@@ -135,7 +135,7 @@ def states(producers: Iterable[ProducerStateEntry]) -> list[tuple[int, int, int,
 @pytest.mark.parametrize("version", VERSIONS)
 def test_epochs_and_identity_match_kafka(tmp_path: Path, version: str) -> None:
     data = unpack(version, tmp_path)
-    directory = opened(data)
+    directory = open_directory(data)
     assert log_of(directory, "segments").epochs.entries == [(LeaderEpoch(0), 0)]
     assert log_of(directory, "cut").epochs.entries[0][0] == 0
     has_ids = [log.topic_id is not None for log in directory.logs.values()]
@@ -153,5 +153,5 @@ def test_rebuilt_indexes_have_the_same_bytes(tmp_path: Path) -> None:
     for path in paths:
         if path.suffix != ".txnindex":
             path.unlink()
-    opened(data).close(NOW)
+    open_directory(data).close(NOW)
     assert {path: path.read_bytes() for path in paths} == before

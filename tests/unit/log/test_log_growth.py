@@ -34,7 +34,7 @@ def log_of(segments: int) -> tuple[SimDisk, Log]:
     return disk, log
 
 
-def reopened(disk: SimDisk, log: Log, *, cleanly: bool) -> Log:
+def reopen(disk: SimDisk, log: Log, *, cleanly: bool) -> Log:
     if cleanly:
         close_log(log, T0)
     return Log.open(disk, "/d/t-0", CONFIG, T0, recovery_point=log.end_offset, clean_shutdown=cleanly)
@@ -71,7 +71,7 @@ def test_read_cost_is_independent_of_the_position() -> None:
 def test_start_reads_only_the_last_segment(cleanly: bool) -> None:
     def cost(segments: int) -> int:
         disk, log = log_of(segments)
-        return calls_of(disk, lambda: reopened(disk, log, cleanly=cleanly))
+        return calls_of(disk, lambda: reopen(disk, log, cleanly=cleanly))
 
     assert cost(MANY) <= cost(FEW) < 60
 
@@ -79,7 +79,7 @@ def test_start_reads_only_the_last_segment(cleanly: bool) -> None:
 def test_timestamp_lookup_cost_is_constant_after_the_first_lookup() -> None:
     def worst(segments: int) -> int:
         disk, log = log_of(segments)
-        log = reopened(disk, log, cleanly=True)
+        log = reopen(disk, log, cleanly=True)
         times = [TimestampMs(T0 + offset * 10 - 5) for offset in range(1, log.end_offset, 7)]
         for time in times:
             lookup_timestamp(log, time)
@@ -95,7 +95,7 @@ def test_timestamp_lookup_cost_is_constant_after_the_first_lookup() -> None:
 
 def test_lookup_searches_few_unknown_segments() -> None:
     disk, log = log_of(MANY)
-    log = reopened(disk, log, cleanly=True)
+    log = reopen(disk, log, cleanly=True)
     for time in (T0, TimestampMs(T0 + log.end_offset * 5), TimestampMs(T0 + log.end_offset * 20)):
         search = begin_search(log, time, Offset(0), log.end_offset)
         assert search is not None and len(search.segments) <= UNKNOWN_MAX
@@ -107,7 +107,7 @@ def test_search_result_is_recorded_for_its_own_segment(change: str) -> None:
     disk, log = log_of(FEW)
     while log.segments[-1].size < log.segments[0].size:
         put(log, b"some value", at=T0 + log.end_offset * 10)
-    log = reopened(disk, log, cleanly=True)
+    log = reopen(disk, log, cleanly=True)
     search = begin_search(log, None, Offset(0), log.end_offset)
     assert search is not None
     search.run()
@@ -135,19 +135,19 @@ def test_lookup_finds_the_first_record_whatever_is_known(seed: int) -> None:
         times.append(draw.choice([NO_TIMESTAMP, *([T0 + draw.randrange(500) + len(times)] * 9)]))
         records = encode_batch([(None, b"some value", (), TimestampMs(times[-1]))])
         log.append(Batch.checked(memoryview(records)), LeaderEpoch(0), T0)
-    log = reopened(disk, log, cleanly=draw.random() < 0.7)
+    log = reopen(disk, log, cleanly=draw.random() < 0.7)
     advance_start(log, Offset(draw.randrange(len(times))))
     for _ in range(60):
         timestamp = TimestampMs(T0 + draw.randrange(-10, 900))
         end = Offset(draw.randrange(log.start_offset, log.end_offset + 1))
         inside = [(offset, time) for offset, time in enumerate(times) if log.start_offset <= offset < end]
         first = next((offset for offset, time in inside if time >= timestamp), None)
-        assert searched(log, timestamp, end) == first
+        assert search_below(log, timestamp, end) == first
         largest = max(inside, key=lambda one: (one[1], -one[0]), default=(0, NO_TIMESTAMP))
-        assert searched(log, None, end) == (largest[0] if largest[1] >= 0 else None)
+        assert search_below(log, None, end) == (largest[0] if largest[1] >= 0 else None)
 
 
-def searched(log: Log, timestamp: TimestampMs | None, end: Offset) -> int | None:
+def search_below(log: Log, timestamp: TimestampMs | None, end: Offset) -> int | None:
     """Return the offset found below `end`, and record search results as a broker does."""
     start = Offset(0)
     while (search := begin_search(log, timestamp, start, end)) is not None:

@@ -38,7 +38,7 @@ def new_log(config: LogConfig = CONFIG, disk: SimDisk | None = None) -> Log:
     return Log.open(disk, "/d/t-0", config, T0)
 
 
-def filled(batches: int = 1500, disk: SimDisk | None = None) -> Log:
+def create_log(batches: int = 1500, disk: SimDisk | None = None) -> Log:
     """Return a log of several segments, the last with more batches than are cached; odd batches have two records."""
     log = new_log(disk=disk)
     for number in range(batches):
@@ -46,7 +46,7 @@ def filled(batches: int = 1500, disk: SimDisk | None = None) -> Log:
     return log
 
 
-def reopened(log: Log, disk: SimDisk, *, config: LogConfig = CONFIG) -> Log:
+def reopen(log: Log, disk: SimDisk, *, config: LogConfig = CONFIG) -> Log:
     close_log(log, T0)
     return Log.open(disk, "/d/t-0", config, T0, recovery_point=log.end_offset, clean_shutdown=True)
 
@@ -60,10 +60,10 @@ def read(log: Log, offset: int, max_bytes: int, upto: int) -> list[tuple[int, in
 
 def test_every_offset_is_read_in_every_state() -> None:
     disk = SimDisk()
-    log = filled(disk=disk)
+    log = create_log(disk=disk)
     assert len(log.segments) > 2
     expected = stored(log)
-    for state in (log, reopened(log, disk)):
+    for state in (log, reopen(log, disk)):
         for number, (first, last) in enumerate(expected):
             for offset in {first, last}:
                 assert read(state, offset, 1, state.end_offset) == [expected[number]]
@@ -71,18 +71,18 @@ def test_every_offset_is_read_in_every_state() -> None:
 
 def test_sequential_reads_see_everything_once() -> None:
     disk = SimDisk()
-    log = filled(disk=disk)
-    for state in (log, reopened(log, disk)):
+    log = create_log(disk=disk)
+    for state in (log, reopen(log, disk)):
         assert stored(state) == stored(log)
 
 
 @pytest.mark.parametrize("max_bytes", [0, 1, 99, 100, 1000, 5000, 30_000, 1 << 30])
 def test_read_limits_are_kept(max_bytes: int) -> None:
     disk = SimDisk()
-    log = filled(700, disk)
+    log = create_log(700, disk)
     expected = stored(log)
     random = Random(max_bytes)
-    for state in (log, reopened(log, disk)):
+    for state in (log, reopen(log, disk)):
         for _ in range(60):
             offset = random.randrange(state.end_offset)
             upto = random.randint(offset, min(state.end_offset, offset + 60))
@@ -95,7 +95,7 @@ def test_read_limits_are_kept(max_bytes: int) -> None:
 
 
 def test_read_returns_nearly_as_much_as_fits() -> None:
-    log = filled(700)
+    log = create_log(700)
     for offset in range(0, 300, 7):
         piece = log.read(Offset(offset), 5000, log.end_offset)
         assert 5000 - CONFIG.index_interval_bytes - 200 < piece.size <= 5000
@@ -123,7 +123,7 @@ class RecordingFile(SimFile):
 def test_sequential_reads_look_no_further_than_their_end(max_bytes: int) -> None:
     """In an old segment Linux would otherwise start read-ahead for a reader that needs only the end of a slice."""
     disk = RecordingDisk()
-    log = reopened(filled(disk=disk), disk)
+    log = reopen(create_log(disk=disk), disk)
     offset, slices = log.start_offset, 0
     while offset < log.end_offset:
         disk.upto = []
@@ -160,7 +160,7 @@ def test_gap_between_segments_is_skipped() -> None:
 
 def test_few_sealed_segments_stay_open() -> None:
     disk = SimDisk()
-    log = reopened(filled(1500, disk), disk, config=LogConfig(segment_bytes=2000))
+    log = reopen(create_log(1500, disk), disk, config=LogConfig(segment_bytes=2000))
     for _ in range(100):
         put(log, b"x" * 500)
     stored(log)
@@ -172,10 +172,10 @@ def test_few_sealed_segments_stay_open() -> None:
 
 def test_damaged_index_is_rebuilt() -> None:
     disk = SimDisk()
-    log = filled(300, disk)
+    log = create_log(300, disk)
     expected = stored(log)
     for junk in (b"\xff" * 800, b"\0" * 800, bytes(range(200)) * 4, b""):
-        log = reopened(log, disk)
+        log = reopen(log, disk)
         for segment in log.segments:
             segment.offsets.write()
         file = disk.open(STEM + ".index")
@@ -185,7 +185,7 @@ def test_damaged_index_is_rebuilt() -> None:
         assert [read(log, first, 1, log.end_offset)[0] for first, _ in expected] == expected
 
 
-def exchanged(log: Log, disk: SimDisk, *suffixes: str) -> Log:
+def exchange_indexes(log: Log, disk: SimDisk, *suffixes: str) -> Log:
     """Return the reopened log with the indexes of its first two segments exchanged."""
     close_log(log, T0)
     first, second = (segment.path.removesuffix(".log") for segment in log.segments[:2])
@@ -212,20 +212,20 @@ def test_indexes_of_another_segment_are_rebuilt(suffixes: tuple[str, ...], caplo
     expected = stored(log)
     by_time = {number: lookup_timestamp(log, TimestampMs(T0 + number * 10)) for number in range(700)}
     for number in random.sample(range(700), 40):
-        log = exchanged(log, disk, *suffixes)
+        log = exchange_indexes(log, disk, *suffixes)
         assert lookup_timestamp(log, TimestampMs(T0 + number * 10)) == by_time[number]
-        log = exchanged(log, disk, *suffixes)
-    log = exchanged(log, disk, *suffixes)
+        log = exchange_indexes(log, disk, *suffixes)
+    log = exchange_indexes(log, disk, *suffixes)
     assert [lookup_timestamp(log, TimestampMs(T0 + number * 10)) for number in by_time] == [*by_time.values()]
     assert "rebuilding the indexes of" in caplog.text and "0.log, which do not match the log" in caplog.text
     for start in random.sample(expected, 60):
-        log = exchanged(log, disk, *suffixes)
+        log = exchange_indexes(log, disk, *suffixes)
         assert read(log, start[0], random.choice([1, 500, 5_000]), log.end_offset)[0] == start
-    log = exchanged(log, disk, *suffixes)
+    log = exchange_indexes(log, disk, *suffixes)
     assert stored(log) == expected
 
 
-def shifted(by: int, numbers: range = range(100)) -> Log:
+def create_shifted_log(by: int, numbers: range = range(100)) -> Log:
     """Return a log of 20 single-record batches with one index entry each, some with positions wrong by `by` bytes."""
     disk = SimDisk()
     log = new_log(disk=disk)
@@ -243,26 +243,26 @@ def shifted(by: int, numbers: range = range(100)) -> Log:
 
 def test_index_entry_amid_a_batch_does_not_stop_readers() -> None:
     """Otherwise a reader gets a part of the first batch repeatedly."""
-    log = shifted(-100, range(15))
+    log = create_shifted_log(-100, range(15))
     assert read(log, 0, 900, log.end_offset) == [(0, 0)]
     assert read(log, 1, 900, log.end_offset) == [(1, 1)]
 
 
 def test_truncation_ignores_wrong_index_entries() -> None:
-    log = shifted(7, range(5, 6))
+    log = create_shifted_log(7, range(5, 6))
     truncate_to(log, Offset(7), T0)
     assert stored(log) == [(number, number) for number in range(7)]
 
 
 def test_retention_ignores_timestamps_of_another_segment() -> None:
     disk = SimDisk()
-    log = exchanged(filled(disk=disk), disk, ".timeindex")
+    log = exchange_indexes(create_log(disk=disk), disk, ".timeindex")
     assert log.segments[0].largest()[0] < log.segments[1].largest()[0]
 
 
 def test_damaged_log_is_reported_as_a_disk_failure() -> None:
     disk = SimDisk()
-    log = reopened(filled(300, disk), disk)
+    log = reopen(create_log(300, disk), disk)
     disk.open(STEM + ".log").write(5000, b"\xee" * 5000)
     with pytest.raises(DiskFailed, match=r"damaged at byte 4\d\d\d|damaged at byte 5\d\d\d"):
         for first in range(0, 100):
@@ -275,8 +275,8 @@ def test_damaged_log_is_reported_as_a_disk_failure() -> None:
 
 def test_lookup_finds_the_first_record_at_or_after_a_timestamp() -> None:
     disk = SimDisk()
-    log = filled(800, disk)
-    for state in (log, reopened(log, disk)):
+    log = create_log(800, disk)
+    for state in (log, reopen(log, disk)):
         for number in range(0, 800, 13):
             base = number + number // 2
             for timestamp in (T0 + number * 10, T0 + number * 10 - 8):
@@ -354,7 +354,7 @@ def test_lookup_refuses_records_beyond_the_decompressed_limit(codec: Codec) -> N
         assert refused.value.code is ErrorCode.INVALID_RECORD
 
 
-def damaged(*, header: bool) -> tuple[SimDisk, Log, int]:
+def create_damaged_log(*, header: bool) -> tuple[SimDisk, Log, int]:
     """Return a log of one segment with one damaged batch, and its position."""
     log = new_log()
     positions = []
@@ -376,7 +376,7 @@ def read_from(log: Log, offset: int) -> list[int]:
 
 @pytest.mark.parametrize("header", [True, False])
 def test_records_before_and_after_a_damage_are_served(header: bool) -> None:
-    _, log, position = damaged(header=header)
+    _, log, position = create_damaged_log(header=header)
     assert log.note_damage(LogDamaged(log.segments[0].path, position, "found"))
     assert not log.note_damage(LogDamaged(log.segments[0].path, position, "found again"))
     assert log.damaged_places == 1
@@ -393,7 +393,7 @@ def test_records_before_and_after_a_damage_are_served(header: bool) -> None:
 
 
 def test_rebuilt_index_keeps_the_damage() -> None:
-    disk, log, position = damaged(header=False)
+    disk, log, position = create_damaged_log(header=False)
     segment = log.segments[0]
     log.note_damage(LogDamaged(segment.path, position, "found"))
     segment.offsets.write()
@@ -407,7 +407,7 @@ def test_rebuilt_index_keeps_the_damage() -> None:
 
 def test_walk_into_a_damage_records_it() -> None:
     """The index is rebuilt once, and not for each reader."""
-    disk, log, _ = damaged(header=True)
+    disk, log, _ = create_damaged_log(header=True)
     assert read_from(log, 17) == [17, 18, 19] + [21] * 0 or log.damaged_places == 0
     for offset in (20, 20, 20):
         with pytest.raises(LogDamaged):
@@ -421,7 +421,7 @@ def test_walk_into_a_damage_records_it() -> None:
 
 
 def test_a_search_finds_a_wrong_checksum() -> None:
-    _, log, position = damaged(header=False)
+    _, log, position = create_damaged_log(header=False)
     with pytest.raises(LogDamaged) as found:
         lookup_timestamp(log, TimestampMs(T0 + 20))
     assert found.value.position == position

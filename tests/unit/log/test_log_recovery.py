@@ -36,7 +36,7 @@ def new_disk() -> SimDisk:
     return disk
 
 
-def filled(disk: SimDisk, batches: int = 9, config: LogConfig = CONFIG) -> Log:
+def create_log(disk: SimDisk, batches: int = 9, config: LogConfig = CONFIG) -> Log:
     """Return a log with a new epoch every third batch; batches have one and two records in turn."""
     log = Log.open(disk, DIRECTORY, config, T0)
     for number in range(batches):
@@ -72,7 +72,7 @@ def files(disk: SimDisk) -> dict[str, int]:
 def test_log_killed_at_any_byte_recovers_whole_batches() -> None:
     """A log of three segments, truncated at every byte in turn."""
     disk = new_disk()
-    log = filled(disk)
+    log = create_log(disk)
     expected = stored(log)
     ends = {segment.base_offset: segment.size for segment in log.segments}
     assert len(ends) == 3
@@ -142,7 +142,7 @@ def test_killed_process_loses_no_acknowledged_records(tmp_path: Path) -> None:
 
 def test_any_flipped_byte_ends_the_log_there() -> None:
     disk = new_disk()
-    log = filled(disk, 4, LogConfig())
+    log = create_log(disk, 4, LogConfig())
     expected = stored(log)
     places = list(log.segments[0].places(0))
     for place in places:
@@ -160,7 +160,7 @@ def test_any_flipped_byte_ends_the_log_there() -> None:
 def test_batch_that_ends_above_the_highest_offset_is_damaged() -> None:
     """No checksum covers the base offset."""
     disk = new_disk()
-    log = filled(disk, 2)
+    log = create_log(disk, 2)
     end = stored(log)[0][1] + 1
     second = log.active.locate(Offset(end))
     assert second is not None
@@ -182,7 +182,7 @@ def test_damage_in_a_segment_of_the_highest_offsets_ends_the_log() -> None:
 
 def test_records_after_a_damage_are_truncated() -> None:
     disk = new_disk()
-    log = filled(disk)
+    log = create_log(disk)
     before = stored(log)
     second = log.segments[1]
     place = next(iter(second.places(0)))
@@ -200,7 +200,7 @@ def test_records_after_a_damage_are_truncated() -> None:
 
 def test_lost_end_of_a_segment_is_a_hole_that_ends_the_log() -> None:
     disk = new_disk()
-    log = filled(disk)
+    log = create_log(disk)
     (*_, last) = log.segments[0].places(0)
     disk.open(log.segments[0].path).truncate(last.position)
     assert reopen(disk, log.segments[0].base_offset).end_offset == last.base_offset
@@ -209,7 +209,7 @@ def test_lost_end_of_a_segment_is_a_hole_that_ends_the_log() -> None:
 @pytest.mark.parametrize("by", ["its policy", "what its broker noted"])
 def test_holes_of_a_compacted_log_are_accepted(by: str) -> None:
     disk = new_disk()
-    log = filled(disk)
+    log = create_log(disk)
     before = stored(log)
     (*_, last) = log.segments[0].places(0)
     disk.open(log.segments[0].path).truncate(last.position)
@@ -222,7 +222,7 @@ def test_holes_of_a_compacted_log_are_accepted(by: str) -> None:
 
 def test_only_unsynced_data_is_checked() -> None:
     disk = new_disk()
-    log = filled(disk)
+    log = create_log(disk)
     flush_now(log)
     disk.open(log.segments[0].path).write(70, b"\xff")
     assert reopen(disk, log.recovery_point).end_offset == log.end_offset
@@ -231,7 +231,7 @@ def test_only_unsynced_data_is_checked() -> None:
 
 def test_the_segment_sealed_after_the_last_flush_is_checked_too() -> None:
     disk = new_disk()
-    log = filled(disk, 3)
+    log = create_log(disk, 3)
     flush_now(log)
     log.roll(T0)
     disk.open(stem(0) + ".index").truncate(0)
@@ -246,7 +246,7 @@ def test_the_segment_sealed_after_the_last_flush_is_checked_too() -> None:
 @pytest.mark.parametrize("damage", ["missing", "odd size", "junk"])
 def test_indexes_are_rebuilt(clean: bool, damage: str) -> None:
     disk = new_disk()
-    log = filled(disk, 20)
+    log = create_log(disk, 20)
     close_log(log, T0)
     before = {name: disk.open(f"{DIRECTORY}/{name}").pread(0, 9999) for name in files(disk) if "index" in name}
     for name in before:
@@ -264,7 +264,7 @@ def test_indexes_are_rebuilt(clean: bool, damage: str) -> None:
 
 def test_contradicted_clean_shutdown_marker_is_ignored() -> None:
     disk = new_disk()
-    log = filled(disk)
+    log = create_log(disk)
     before = stored(log)
     close_log(log, T0)
     disk.open(log.segments[-1].path).truncate(log.segments[-1].size - 3)
@@ -275,7 +275,7 @@ def test_contradicted_clean_shutdown_marker_is_ignored() -> None:
 
 def test_zeros_in_a_time_index_are_not_times() -> None:
     disk = new_disk()
-    log = filled(disk)
+    log = create_log(disk)
     close_log(log, T0)
     name = log.segments[0].times.path
     disk.open(name).write(disk.size(name), bytes(12))
@@ -288,7 +288,7 @@ def test_zeros_in_a_time_index_are_not_times() -> None:
 
 def test_start_offset_comes_from_the_checkpoint() -> None:
     disk = new_disk()
-    log = filled(disk)
+    log = create_log(disk)
     close_log(log, T0)
     again = reopen(disk, log.end_offset, clean=True, start=5)
     assert (again.start_offset, again.end_offset) == (5, log.end_offset)
@@ -297,7 +297,7 @@ def test_start_offset_comes_from_the_checkpoint() -> None:
 
 def test_log_that_ends_before_its_start_is_reset_to_the_start() -> None:
     disk = new_disk()
-    filled(disk)
+    create_log(disk)
     disk.open(stem(6) + ".log").truncate(100)
     again = reopen(disk, start=8)
     assert (again.start_offset, again.end_offset, again.recovery_point, again.size) == (8, 8, 8, 0)
@@ -307,7 +307,7 @@ def test_log_that_ends_before_its_start_is_reset_to_the_start() -> None:
 
 def test_damage_below_the_start_loses_nothing() -> None:
     disk = new_disk()
-    log = filled(disk)
+    log = create_log(disk)
     disk.open(stem(0) + ".log").truncate(100)
     again = reopen(disk, start=8)
     assert (again.start_offset, again.end_offset, again.lost_bytes) == (8, log.end_offset, 0)
@@ -316,7 +316,7 @@ def test_damage_below_the_start_loses_nothing() -> None:
 
 def test_epochs_are_restored_from_scanned_batches() -> None:
     disk = new_disk()
-    log = filled(disk)
+    log = create_log(disk)
     expected = log.epochs.entries
     for content in (b"", b"0\n9\nnonsense", b"0\n1\n0 0\n", b"0\n2\n0 0\n9 4\n", None):
         disk.unlink(f"{DIRECTORY}/leader-epoch-checkpoint")
@@ -329,7 +329,7 @@ def test_epochs_are_restored_from_scanned_batches() -> None:
 
 def test_damaged_epoch_file_is_rebuilt_after_a_clean_stop() -> None:
     disk = new_disk()
-    log = filled(disk)
+    log = create_log(disk)
     close_log(log, T0)
     disk.create(f"{DIRECTORY}/leader-epoch-checkpoint").write(0, b"junk")
     assert reopen(disk, log.end_offset, clean=True).epochs.entries == log.epochs.entries
@@ -339,7 +339,7 @@ def test_the_topic_id_is_read() -> None:
     disk = new_disk()
     topic_id = from_text("a67ft7QwQvaXgreHgpGCEA")
     write_topic_id(disk, DIRECTORY, topic_id)
-    assert filled(disk).topic_id == topic_id
+    assert create_log(disk).topic_id == topic_id
     disk.create(f"{DIRECTORY}/partition.metadata").write(0, b"version: 9\n")
     with pytest.raises(BadCheckpoint):
         reopen(disk)
@@ -354,7 +354,7 @@ def copy(disk: SimDisk, old: str, new: str) -> None:
 
 def test_deleted_cleaned_and_orphaned_files_are_removed() -> None:
     disk = new_disk()
-    log = filled(disk)
+    log = create_log(disk)
     close_log(log, T0)
     kept = set(files(disk))
     for name in (
@@ -377,7 +377,7 @@ def test_a_complete_compaction_is_finished() -> None:
     """Two segments become one .swap; the stop happened after that rename, before or amid their deletion."""
     for sources_deleted in (0, 1):
         disk = new_disk()
-        log = filled(disk)
+        log = create_log(disk)
         before, end = stored(log), log.end_offset
         first, second, third = log.segments
         close_log(log, T0)
@@ -396,7 +396,7 @@ def test_a_complete_compaction_is_finished() -> None:
 def test_an_incomplete_compaction_is_undone() -> None:
     """A .cleaned file at or below a .swap: not every output was complete, so the sources are used."""
     disk = new_disk()
-    log = filled(disk)
+    log = create_log(disk)
     close_log(log, T0)
     second = log.segments[1]
     disk.create(second.path + ".swap").write(0, b"")
@@ -408,7 +408,7 @@ def test_an_incomplete_compaction_is_undone() -> None:
 
 def test_lone_index_swap_file_is_removed() -> None:
     disk = new_disk()
-    log = filled(disk)
+    log = create_log(disk)
     close_log(log, T0)
     disk.create(log.segments[0].offsets.path + ".swap").write(0, b"junkjunk")
     again = reopen(disk, log.end_offset, clean=True)

@@ -39,12 +39,12 @@ class WatchedDisk(SimDisk):
             self.read_from[name] = self.read_from.get(name, 0) + 1
 
 
-def opened(disk: SimDisk) -> LogDirectory:
+def open_directory(disk: SimDisk) -> LogDirectory:
     return open_log_directory(disk, "/data", T0, broker_id=BrokerId(1), cluster_id="c", config_of=lambda _: CONFIG)
 
 
-def filled(disk: SimDisk) -> LogDirectory:
-    directory = opened(disk)
+def create_directory(disk: SimDisk) -> LogDirectory:
+    directory = open_directory(disk)
     log = directory.create(T, None, CONFIG, T0)
     for number in range(BATCHES):
         put(log, b"%d" % number * 10, epoch=number // 40)
@@ -59,9 +59,9 @@ def offsets(log: Log) -> list[int]:
 def test_epoch_0_is_recovered_as_any_other() -> None:
     """S14, KAFKA-10432."""
     disk = SimDisk()
-    filled(disk).abandon()
+    create_directory(disk).abandon()
     disk.unlink(f"/data/t-0/{LEADER_EPOCHS}")
-    log = opened(disk.kill()).logs[T]
+    log = open_directory(disk.kill()).logs[T]
     assert log.epochs.entries == [(LeaderEpoch(0), Offset(0)), (LeaderEpoch(1), Offset(40))]
 
 
@@ -70,10 +70,10 @@ def test_epoch_0_is_recovered_as_any_other() -> None:
 def test_outdated_checkpoints_lose_nothing(point: int, start: int) -> None:
     """S7, S15, KAFKA-10101: below the log, inside a segment, beyond the end.  A scan alone makes nothing safe."""
     disk = SimDisk()
-    filled(disk).abandon()
+    create_directory(disk).abandon()
     write_offsets(disk, f"/data/{RECOVERY_POINTS}", {T: Offset(point)})
     write_offsets(disk, f"/data/{LOG_STARTS}", {T: Offset(start)})
-    directory = opened(disk.kill())
+    directory = open_directory(disk.kill())
     log = directory.logs[T]
     assert log.recovery_point == min(point, BATCHES), "it passes no end, and moves with a sync, not with a scan"
     assert (log.start_offset, log.end_offset) == (start, BATCHES)
@@ -83,15 +83,15 @@ def test_outdated_checkpoints_lose_nothing(point: int, start: int) -> None:
     flush_now(log)
     assert log.recovery_point == BATCHES
     directory.close(T0)
-    assert opened(disk.kill()).logs[T].recovery_point == BATCHES
+    assert open_directory(disk.kill()).logs[T].recovery_point == BATCHES
 
 
 def test_log_with_a_start_beyond_its_end_is_reset_there() -> None:
     """S7: the log was truncated after its start had moved."""
     disk = SimDisk()
-    filled(disk).abandon()
+    create_directory(disk).abandon()
     write_offsets(disk, f"/data/{LOG_STARTS}", {T: Offset(BATCHES + 5)})
-    log = opened(disk.kill()).logs[T]
+    log = open_directory(disk.kill()).logs[T]
     assert (log.start_offset, log.end_offset, log.recovery_point) == (BATCHES + 5,) * 3
     put(log, b"goes on")
     assert offsets(log) == [BATCHES + 5]
@@ -100,7 +100,7 @@ def test_log_with_a_start_beyond_its_end_is_reset_there() -> None:
 @pytest.mark.parametrize("size", [1, 80, 100, 150, 333, 999, 1000, 1001, 5000])
 def test_a_read_ends_with_its_segment(size: int) -> None:
     """S17: the following data comes with the next read, and nothing is left out in between."""
-    log = filled(SimDisk()).logs[T]
+    log = create_directory(SimDisk()).logs[T]
     found: list[int] = []
     while len(found) < BATCHES:
         piece = log.read(Offset(len(found)), size, log.end_offset)
@@ -113,7 +113,7 @@ def test_a_read_ends_with_its_segment(size: int) -> None:
 def test_a_start_after_a_crash_reads_from_the_recovery_point_on() -> None:
     """After a clean stop it reads only the end of the last segment."""
     disk = SimDisk()
-    directory = filled(disk)
+    directory = create_directory(disk)
     log = directory.logs[T]
     flush_now(log)
     directory.checkpoints.write_now()
@@ -123,20 +123,20 @@ def test_a_start_after_a_crash_reads_from_the_recovery_point_on() -> None:
     synced = next(number for number, one in enumerate(log.segments[1:]) if one.base_offset >= log.recovery_point)
     directory.abandon()
     watched = WatchedDisk(disk.kill())
-    directory = opened(watched)
+    directory = open_directory(watched)
     read = {name for name in watched.read_from if name.endswith(".log")}
     assert read == set(segments[synced:]), "the segment with the recovery point, and what came later"
     assert 2 <= len(read) < len(segments) - 2
     directory.close(T0)
     watched = WatchedDisk(watched.kill())
-    assert opened(watched).logs[T].end_offset == BATCHES + 20
+    assert open_directory(watched).logs[T].end_offset == BATCHES + 20
     assert {name for name in watched.read_from if name.endswith(".log")} == {segments[-1]}
 
 
 def test_data_of_a_failed_sync_is_written_again() -> None:
     """The next process reads and serves it and considers it durable: it must be on the disk by then."""
     disk = SimDisk()
-    directory = filled(disk)
+    directory = create_directory(disk)
     flush_now(directory.logs[T])
     directory.checkpoints.write_now()
     disk.sync_directory("")
@@ -147,8 +147,8 @@ def test_data_of_a_failed_sync_is_written_again() -> None:
         flush_now(directory.logs[T])
     directory.abandon()
     survivor = disk.kill()
-    log = opened(survivor).logs[T]
+    log = open_directory(survivor).logs[T]
     assert log.end_offset == BATCHES + 1
     flush_now(log)
     for seed in range(5):
-        assert opened(survivor.crash(Random(seed))).logs[T].end_offset == BATCHES + 1
+        assert open_directory(survivor.crash(Random(seed))).logs[T].end_offset == BATCHES + 1

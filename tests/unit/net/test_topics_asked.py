@@ -27,7 +27,7 @@ TOPIC = TopicInfo(NAME, Uuid(bytes(16)), (PartitionInfo(US, LeaderEpoch(0), (US,
 FAILED = "failed to create topics: no response from the controller"
 
 
-async def made(request: Asked, writer: Writer) -> None:
+async def answer_created(request: Asked, writer: Writer) -> None:
     response = CreateTopicsResponse(topics=[CreatableTopicResult(name=NAME, error_code=0, error_message=None)])
     writer.write(framed(request.correlation_id, b"\0" + encode(response, request.version)))
     await writer.drain()
@@ -38,7 +38,7 @@ def test_silent_controller_is_reported_once(tmp_path: Path, caplog: pytest.LogCa
 
     async def work() -> list[int]:
         loop = asyncio.get_running_loop()
-        async with Peer(made) as peer:
+        async with Peer(answer_created) as peer:
             view = harness.broker.view
             view.brokers = {**view.brokers, OTHER: BrokerInfo(OTHER, (peer.endpoint,))}
             channels = BrokerChannels(loop, f"broker-{US}", view, "PLAINTEXT", None)

@@ -55,7 +55,7 @@ def segment() -> bytes:
     return bytes(data + batch.view)
 
 
-def dumped(file: Path) -> str:
+def dump(file: Path) -> str:
     java = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{JARS}/*", "org.apache.kafka.tools.DumpLogSegments"]
     arguments = ["--deep-iteration", "--print-data-log", "--files", str(file)]
     return subprocess.run(java + arguments, capture_output=True, check=True).stdout.decode(errors="replace")
@@ -71,7 +71,7 @@ def payloads(name: str, out: str) -> list[int]:
 def test_kafkas_dump_log_reads_every_codec(tmp_path: Path) -> None:
     file = tmp_path / "00000000000000000000.log"
     file.write_bytes(segment())
-    out = dumped(file)
+    out = dump(file)
     found = re.findall(BATCH_LINE, out)
     count = KEY_ROWS + 2
     assert found[:-1] == [

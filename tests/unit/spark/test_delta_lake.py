@@ -26,7 +26,7 @@ AT = TopicPartition(TopicName("t"), 0)
 ID, OTHER_ID = Uuid(bytes(range(16))), Uuid(bytes(range(1, 17)))
 
 
-def opened(folder, selection=T):
+def open_lake(folder, selection=T):
     return Lake.open(Place.of(folder), selection)
 
 
@@ -49,7 +49,7 @@ def batch(first, count, topic="t", partition=0):
     return pa.RecordBatch.from_pydict(columns, schema=SCHEMA)
 
 
-def written(folder, first, count, **how):
+def write_table(folder, first, count, **how):
     with ParquetFiles(Place.of(folder), "part", **how) as files:
         for start in range(first, first + count, 10):
             files.write(batch(start, min(10, first + count - start)))
@@ -57,7 +57,7 @@ def written(folder, first, count, **how):
 
 
 def load(lake, first, count):
-    lake.commit(written(folder_of(lake), first, count), {AT: first}, {AT: first + count}, {"t": ID})
+    lake.commit(write_table(folder_of(lake), first, count), {AT: first}, {AT: first + count}, {"t": ID})
 
 
 def offsets(path):
@@ -65,11 +65,11 @@ def offsets(path):
 
 
 def test_commit_adds_rows_and_advances_offsets(tmp_path):
-    lake = opened(tmp_path / "lake")
+    lake = open_lake(tmp_path / "lake")
     assert (lake.version, lake.batch, lake.next_offset(AT)) == (0, 0, None)
     load(lake, 5, 20)
     load(lake, 25, 5)
-    for seen in (lake, opened(tmp_path / "lake")):
+    for seen in (lake, open_lake(tmp_path / "lake")):
         assert (seen.version, seen.batch, seen.next_offset(AT), seen.rows()) == (2, 2, 30, 25)
     assert offsets(folder_of(lake)) == list(range(5, 30))
     newest = DeltaTable(folder_of(lake)).history(1)[0]
@@ -77,19 +77,19 @@ def test_commit_adds_rows_and_advances_offsets(tmp_path):
 
 
 def test_offsets_survive_checkpoints_and_log_cleanup(tmp_path):
-    lake = opened(tmp_path / "lake")
+    lake = open_lake(tmp_path / "lake")
     load(lake, 0, 10)
     table = DeltaTable(folder_of(lake))
     table.create_checkpoint()
     (folder_of(lake) / "_delta_log" / f"{0:020d}.json").unlink()
-    reopened = opened(folder_of(lake))
+    reopened = open_lake(folder_of(lake))
     assert (reopened.next_offset(AT), reopened.is_same_topic("t", OTHER_ID)) == (10, False)
     load(reopened, 10, 10)
     assert offsets(folder_of(lake)) == list(range(20))
 
 
 def test_slower_of_two_loaders_is_fenced(tmp_path):
-    first, second = opened(tmp_path / "lake"), opened(tmp_path / "lake")
+    first, second = open_lake(tmp_path / "lake"), open_lake(tmp_path / "lake")
     load(first, 0, 10)
     with pytest.raises(Fenced, match="No records were loaded twice"):
         load(second, 0, 10)
@@ -103,12 +103,12 @@ def test_slower_of_two_loaders_is_fenced(tmp_path):
 
 
 def test_concurrent_optimize_does_not_fence_the_loader(tmp_path):
-    lake = opened(tmp_path / "lake")
+    lake = open_lake(tmp_path / "lake")
     load(lake, 0, 10)
     load(lake, 10, 10)
     DeltaTable(folder_of(lake)).optimize.compact()
     load(lake, 20, 10)
-    assert opened(folder_of(lake)).compact() == 1
+    assert open_lake(folder_of(lake)).compact() == 1
     assert offsets(folder_of(lake)) == list(range(30))
 
 
@@ -125,7 +125,7 @@ OTHERS_CHANGES = {
 
 @pytest.mark.parametrize("change", OTHERS_CHANGES)
 def test_changes_by_other_writers_do_not_fence_the_loader(tmp_path, change):
-    lake = opened(tmp_path / "lake")
+    lake = open_lake(tmp_path / "lake")
     load(lake, 0, 10)
     load(lake, 10, 10)
     OTHERS_CHANGES[change](DeltaTable(folder_of(lake)))
@@ -133,25 +133,25 @@ def test_changes_by_other_writers_do_not_fence_the_loader(tmp_path, change):
     load(lake, 30, 10)
     assert [offset for offset in offsets(folder_of(lake)) if 20 <= offset < 900] == list(range(20, 40))
     assert (lake.next_offset(AT), lake.batch) == (40, 4)
-    assert (opened(folder_of(lake)).next_offset(AT), opened(folder_of(lake)).batch) == (40, 4)
+    assert (open_lake(folder_of(lake)).next_offset(AT), open_lake(folder_of(lake)).batch) == (40, 4)
 
 
 def test_table_with_unsupported_constraints_is_refused(tmp_path):
-    lake = opened(tmp_path / "lake")
+    lake = open_lake(tmp_path / "lake")
     load(lake, 0, 10)
     DeltaTable(folder_of(lake)).alter.add_constraint({"small": "offset < 100"})
     with pytest.raises(BadLake, match="constraint"):
         load(lake, 10, 10)
     with pytest.raises(BadLake, match="constraint"):
-        opened(folder_of(lake))
+        open_lake(folder_of(lake))
     DeltaTable(folder_of(lake)).alter.drop_constraint("small")
-    load(opened(folder_of(lake)), 10, 10)
+    load(open_lake(folder_of(lake)), 10, 10)
     assert offsets(folder_of(lake)) == list(range(20))
 
 
 def test_commit_with_a_lost_response_is_found_in_the_table(tmp_path):
     """The table shows that the commit succeeded, and that no other loader wrote."""
-    lake = opened(tmp_path / "lake")
+    lake = open_lake(tmp_path / "lake")
     load(lake, 0, 10)
     table = lake._table
     lake._table = Forgetful(table)
@@ -177,20 +177,20 @@ class Forgetful:
 
 
 def test_recreated_topic_discards_the_offsets_of_all_partitions(tmp_path):
-    lake = opened(tmp_path / "lake")
+    lake = open_lake(tmp_path / "lake")
     parts = [TopicPartition(TopicName("t"), number) for number in range(3)]
     lake.commit([], dict.fromkeys(parts, 0), dict.fromkeys(parts, 7), {"t": ID})
     lake.commit([], {parts[0]: 0}, {parts[0]: 2}, {"t": OTHER_ID})
-    for seen in (lake, opened(tmp_path / "lake")):
+    for seen in (lake, open_lake(tmp_path / "lake")):
         assert [seen.next_offset(at) for at in parts] == [2, None, None]
         assert seen.is_same_topic("t", OTHER_ID)
 
 
 def test_vacuum_removes_old_unused_files(tmp_path):
-    lake = opened(tmp_path / "lake")
+    lake = open_lake(tmp_path / "lake")
     load(lake, 0, 10)
-    (lost,) = written(folder_of(lake), 10, 10)
-    (running,) = written(folder_of(lake), 10, 10)
+    (lost,) = write_table(folder_of(lake), 10, 10)
+    (running,) = write_table(folder_of(lake), 10, 10)
     load(lake, 10, 10)
     week_ago = time.time() - 8 * 86_400
     os.utime(folder_of(lake) / lost.name, (week_ago, week_ago))
@@ -220,7 +220,7 @@ def synced(monkeypatch):
 
 
 def test_commit_syncs_data_and_log_to_disk(tmp_path, synced):
-    lake = opened(tmp_path / "lake")
+    lake = open_lake(tmp_path / "lake")
     assert f"{0:020d}.json" in synced
     synced.clear()
     load(lake, 0, 10)
@@ -239,14 +239,14 @@ def test_commit_syncs_data_and_log_to_disk(tmp_path, synced):
     (merged,) = (Path(uri).name for uri in DeltaTable(folder_of(lake)).file_uris())
     assert merged in synced
     synced.clear()
-    opened(folder_of(lake))
+    open_lake(folder_of(lake))
     assert [f"{version:020d}.json" for version in range(5)] == [name for name in synced if name.endswith(".json")]
 
 
 def test_vacuum_command_lists_files_and_removes_them_with_execute(tmp_path, capsys):
-    lake = opened(tmp_path / "lake")
+    lake = open_lake(tmp_path / "lake")
     load(lake, 0, 10)
-    (lost,) = written(folder_of(lake), 10, 10)
+    (lost,) = write_table(folder_of(lake), 10, 10)
     day_ago = time.time() - 86_400
     os.utime(folder_of(lake) / lost.name, (day_ago, day_ago))
     command = ["lake", "vacuum", str(folder_of(lake))]
@@ -269,8 +269,8 @@ def test_vacuum_command_lists_files_and_removes_them_with_execute(tmp_path, caps
 
 
 def test_files_of_a_failed_attempt_are_not_in_the_table(tmp_path):
-    lake = opened(tmp_path / "lake")
-    written(folder_of(lake), 0, 10)
+    lake = open_lake(tmp_path / "lake")
+    write_table(folder_of(lake), 0, 10)
     load(lake, 0, 10)
     assert offsets(folder_of(lake)) == list(range(10))
     assert len(list(folder_of(lake).glob("*.parquet"))) == 2
@@ -284,8 +284,8 @@ def test_unfinished_file_is_removed(tmp_path):
 
 
 def test_files_are_limited_in_size_and_have_statistics(tmp_path):
-    assert [file.rows for file in written(tmp_path, 0, 25, file_bytes=1)] == [10, 10, 5]
-    files = written(tmp_path, 100, 30)
+    assert [file.rows for file in write_table(tmp_path, 0, 25, file_bytes=1)] == [10, 10, 5]
+    files = write_table(tmp_path, 100, 30)
     stats = json.loads(files[0].stats)
     assert (stats["numRecords"], files[0].rows) == (30, 30)
     assert stats["minValues"] == {
@@ -304,7 +304,7 @@ def test_timestamps_beyond_pythons_range_have_no_statistics(tmp_path):
 
 
 def test_recreated_topic_is_detected_by_its_id(tmp_path):
-    lake = opened(tmp_path / "lake")
+    lake = open_lake(tmp_path / "lake")
     assert lake.is_same_topic("t", ID)
     load(lake, 0, 10)
     assert lake.is_same_topic("t", ID)
@@ -313,11 +313,11 @@ def test_recreated_topic_is_detected_by_its_id(tmp_path):
 
 
 def test_table_accepts_only_its_original_topics(tmp_path):
-    opened(tmp_path / "lake", Subscribe(("b", "a")))
-    opened(tmp_path / "lake", Subscribe(("a", "b")))
+    open_lake(tmp_path / "lake", Subscribe(("b", "a")))
+    open_lake(tmp_path / "lake", Subscribe(("a", "b")))
     for other in (T, SubscribePattern("a|b")):
         with pytest.raises(BadLake, match="is loaded from"):
-            opened(tmp_path / "lake", other)
+            open_lake(tmp_path / "lake", other)
     assert source_text(SubscribePattern("a|b")) == '{"pattern": "a|b"}'
 
 
@@ -335,12 +335,12 @@ def test_unsuitable_folders_are_refused(tmp_path):
         ("torn", "damaged|Failed to open"),
     ):
         with pytest.raises(BadLake, match=message) as refused:
-            opened(tmp_path / name)
+            open_lake(tmp_path / name)
         assert "\n" not in str(refused.value)
     with pytest.raises(BadLake, match="Failed to open"):
-        opened(tmp_path / "file" / "below")
+        open_lake(tmp_path / "file" / "below")
 
 
 def test_table_of_a_loader_killed_during_creation_is_created(tmp_path):
     (tmp_path / "lake" / "_delta_log").mkdir(parents=True)
-    assert opened(tmp_path / "lake").version == 0
+    assert open_lake(tmp_path / "lake").version == 0

@@ -55,7 +55,7 @@ def other(path: Path) -> Iterator[SqliteTree]:
         yield tree
 
 
-def begun(act: Callable[[], object]) -> tuple[threading.Thread, list[object]]:
+def run_in_thread(act: Callable[[], object]) -> tuple[threading.Thread, list[object]]:
     """Run the action in a thread; append its result or error to the returned list at the end."""
     ends: list[object] = []
 
@@ -78,7 +78,7 @@ def test_calls_and_watches_wait_for_the_end_of_a_short_partition(way: Way, other
         tree.create("/ephemeral", ephemeral=True)
         tree.exists("/watched", seen.append)
         with way.cut():
-            thread, ends = begun(lambda: tree.create("/waited"))
+            thread, ends = run_in_thread(lambda: tree.create("/waited"))
             other.create("/watched")
             assert other.exists("/waited") is None
             assert other.exists("/ephemeral") is not None
@@ -138,7 +138,7 @@ def test_session_is_renewed_after_healing(way: Way, other: SqliteTree, monkeypat
 
 def test_no_session_can_be_opened_during_a_partition(way: Way, other: SqliteTree) -> None:
     with way.cut():
-        thread, ends = begun(way.open)
+        thread, ends = run_in_thread(way.open)
         with pytest.raises(Unavailable):
             way.open(1)
         assert not ends
@@ -158,7 +158,7 @@ def test_closing_a_cut_session_does_not_wait(way: Way, other: SqliteTree, end: C
     tree = way.open()
     tree.create("/ephemeral", ephemeral=True)
     with way.cut():
-        thread, ends = begun(lambda: tree.create("/waited"))
+        thread, ends = run_in_thread(lambda: tree.create("/waited"))
         with way.link.leaving():
             end(tree)
             thread.join(SECONDS_MAX)

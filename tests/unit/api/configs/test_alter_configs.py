@@ -27,11 +27,11 @@ TOPIC_SOURCE, BROKER_SOURCE, ALL_SOURCE = (int(source) for source in list(Config
 @pytest.fixture
 def harness(tmp_path: Path) -> Harness:
     harness = Harness(tmp_path)
-    made(harness, "t", 2)
+    create_topic(harness, "t", 2)
     return harness
 
 
-def made(harness: Harness, name: str, partitions: int = 1) -> None:
+def create_topic(harness: Harness, name: str, partitions: int = 1) -> None:
     topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, assignments=[], configs=[])
     assert not harness.ask(CreateTopicsRequest(topics=[topic]), 7, CreateTopicsResponse).topics[0].error_code
 
@@ -47,7 +47,7 @@ def produce(size: int, topic: str = "t") -> ProduceRequest:
     return ProduceRequest(acks=1, timeout_ms=1000, topic_data=data)
 
 
-def produced(harness: Harness, size: int) -> int:
+def produce_error(harness: Harness, size: int) -> int:
     answer = harness.ask(produce(size), 9, ProduceResponse)
     return answer.responses[0].partition_responses[0].error_code
 
@@ -80,20 +80,20 @@ def test_altered_topic_configuration_applies_to_all_its_logs(harness: Harness) -
 
 
 def test_altered_record_limit_applies_to_the_next_produce(harness: Harness) -> None:
-    assert produced(harness, 500) == ErrorCode.NONE
+    assert produce_error(harness, 500) == ErrorCode.NONE
     assert changed(harness, (TOPIC, "t", [("max.message.bytes", SET, "100")])) == [0]
-    assert produced(harness, 500) == ErrorCode.MESSAGE_TOO_LARGE
+    assert produce_error(harness, 500) == ErrorCode.MESSAGE_TOO_LARGE
     assert changed(harness, (TOPIC, "t", [("max.message.bytes", DELETE, None)])) == [0]
-    assert produced(harness, 500) == ErrorCode.NONE
+    assert produce_error(harness, 500) == ErrorCode.NONE
     assert changed(harness, (BROKER, "", [("message.max.bytes", SET, "100")])) == [0]
-    assert produced(harness, 500) == ErrorCode.MESSAGE_TOO_LARGE
+    assert produce_error(harness, 500) == ErrorCode.MESSAGE_TOO_LARGE
     assert changed(harness, (BROKER, "1", [("message.max.bytes", SET, "1000")])) == [0]
-    assert produced(harness, 500) == ErrorCode.NONE
+    assert produce_error(harness, 500) == ErrorCode.NONE
 
 
 def test_new_topic_uses_altered_broker_defaults(harness: Harness) -> None:
     assert changed(harness, (BROKER, "", [("log.retention.ms", SET, "7")])) == [0]
-    made(harness, "later")
+    create_topic(harness, "later")
     assert harness.broker.partitions[TopicPartition(TopicName("later"), 0)].log.config.retention_ms == 7
 
 
@@ -141,7 +141,7 @@ def test_change_during_a_staged_produce_waits_for_the_write(harness: Harness) ->
     harness.go_on(talk)
     answer = harness.decoded(talk.data_to_send(), 9, ProduceResponse)
     assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE
-    assert produced(harness, 500) == ErrorCode.MESSAGE_TOO_LARGE
+    assert produce_error(harness, 500) == ErrorCode.MESSAGE_TOO_LARGE
 
 
 def test_only_the_exact_broker_id_is_accepted_once(harness: Harness) -> None:

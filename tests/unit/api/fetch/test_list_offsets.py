@@ -78,7 +78,7 @@ def produce(harness: Harness, raw: bytes, *, acks: int = 1) -> Encoded | ParkedR
     return harness.send(ProduceRequest(acks=acks, timeout_ms=1_000, topic_data=[topic]), 9)
 
 
-def produced(harness: Harness, raw: bytes) -> None:
+def produce_raw(harness: Harness, raw: bytes) -> None:
     answer = harness.decoded(harness.finished(produce(harness, raw)), 9, ProduceResponse)
     assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE
 
@@ -92,7 +92,7 @@ def send_request(harness: Harness, *timestamps: int) -> Encoded | ParkedRequest[
     return harness.send(ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=topics), VERSION)
 
 
-def waiting(harness: Harness, timestamp: int) -> ParkedRequest[Encoded]:
+def parked_request(harness: Harness, timestamp: int) -> ParkedRequest[Encoded]:
     outcome = send_request(harness, timestamp)
     assert isinstance(outcome, ParkedRequest)
     return outcome
@@ -138,16 +138,16 @@ def bomb(unpacked_bytes: int) -> bytes:
 def test_known_offsets_need_no_lookup(harness: Harness) -> None:
     for timestamp in (LATEST, GREATEST, T0):
         assert not isinstance(send_request(harness, timestamp), ParkedRequest), "there is nothing in the log"
-    produced(harness, batch(T0))
+    produce_raw(harness, batch(T0))
     assert result_of(harness, send_request(harness, T0 + 1)) == (-1, ErrorCode.NONE)
     assert result_of(harness, send_request(harness, LATEST)) == (1, ErrorCode.NONE)
     assert lookups(harness) == []
 
 
 def test_timestamp_search_runs_on_a_thread(harness: Harness) -> None:
-    produced(harness, batch(T0, T0 + 5))
+    produce_raw(harness, batch(T0, T0 + 5))
     for timestamp, offset in ((T0, 0), (T0 + 1, 1), (GREATEST, 1)):
-        parked = waiting(harness, timestamp)
+        parked = parked_request(harness, timestamp)
         (lookup,) = lookups(harness)
         assert harness.broker.purgatory.take_completed() == []
         harness.broker.on_event(lookup.run(), harness.now)
@@ -156,7 +156,7 @@ def test_timestamp_search_runs_on_a_thread(harness: Harness) -> None:
 
 
 def test_a_request_waits_for_all_of_its_partitions(harness: Harness) -> None:
-    produced(harness, batch(T0))
+    produce_raw(harness, batch(T0))
     topic = TopicProduceData(name="t", partition_data=[PartitionProduceData(index=1, records=batch(T0, T0 + 1))])
     harness.send(ProduceRequest(acks=1, timeout_ms=1_000, topic_data=[topic]), 9)
     outcome = send_request(harness, T0, T0 + 1)
@@ -169,7 +169,7 @@ def test_a_request_waits_for_all_of_its_partitions(harness: Harness) -> None:
 
 def test_maximum_timestamp_is_that_of_visible_records(harness: Harness) -> None:
     """The newest records are invisible while a disk is stalled, or slower than producers with acks=all."""
-    produced(harness, batch(T0 + 3, T0 + 7))
+    produce_raw(harness, batch(T0 + 3, T0 + 7))
     for number in range(40):
         assert isinstance(produce(harness, batch(T0 + 10 + number), acks=-1), ParkedRequest)
         assert list_offset(harness, GREATEST) == (1, ErrorCode.NONE)
@@ -181,7 +181,7 @@ def test_maximum_timestamp_is_that_of_visible_records(harness: Harness) -> None:
 
 def test_maximum_timestamp_is_found_among_segments_and_index_entries(harness: Harness) -> None:
     for number in range(60):
-        produced(harness, batch(T0 + (number * 37) % 61, value=os.urandom(40_000)))
+        produce_raw(harness, batch(T0 + (number * 37) % 61, value=os.urandom(40_000)))
     log = harness.broker.partitions[NAME].log
     assert len(log.segments) > 2
     greatest = max(range(60), key=lambda number: (number * 37) % 61)
@@ -192,10 +192,10 @@ def test_maximum_timestamp_is_found_among_segments_and_index_entries(harness: Ha
 
 
 def test_equal_requests_share_one_lookup(harness: Harness) -> None:
-    produced(harness, batch(T0))
-    both = [waiting(harness, T0) for _ in range(2)]
+    produce_raw(harness, batch(T0))
+    both = [parked_request(harness, T0) for _ in range(2)]
     (lookup,) = lookups(harness)
-    both.append(waiting(harness, T0))
+    both.append(parked_request(harness, T0))
     assert len(lookup.begun) == 1
     assert lookups(harness) == []
     harness.broker.on_event(lookup.run(), harness.now)
@@ -204,12 +204,12 @@ def test_equal_requests_share_one_lookup(harness: Harness) -> None:
 
 
 def test_request_after_a_new_record_does_not_share_an_older_lookup(harness: Harness) -> None:
-    produced(harness, batch(T0))
-    before = waiting(harness, GREATEST)
+    produce_raw(harness, batch(T0))
+    before = parked_request(harness, GREATEST)
     (lookup,) = lookups(harness)
     produced_after = produce(harness, batch(T0 + 9))
     assert not isinstance(produced_after, ParkedRequest)
-    after = waiting(harness, GREATEST)
+    after = parked_request(harness, GREATEST)
     harness.broker.on_event(lookup.run(), harness.now)
     assert harness.broker.purgatory.take_completed() == [before]
     run_lookups(harness)
@@ -220,8 +220,8 @@ def test_request_after_a_new_record_does_not_share_an_older_lookup(harness: Harn
 def test_large_lookups_run_one_at_a_time(harness: Harness) -> None:
     large = batch(*range(T0, T0 + 4), codec=Codec.GZIP, value=os.urandom(SEARCHED_PACKED_BYTES_MAX))
     for _ in range(3):
-        produced(harness, large)
-    parked = [waiting(harness, T0 + number) for number in range(4)]
+        produce_raw(harness, large)
+    parked = [parked_request(harness, T0 + number) for number in range(4)]
     for lookup in lookups(harness):
         assert not lookup.is_large
         harness.broker.on_event(lookup.run(), harness.now)
@@ -229,7 +229,7 @@ def test_large_lookups_run_one_at_a_time(harness: Harness) -> None:
         (lookup,) = lookups(harness)
         assert (lookup.is_large, len(lookup.begun)) == (True, 1)
         assert lookups(harness) == [], "not before the one that is under way has ended"
-        produced(harness, batch(T0))
+        produce_raw(harness, batch(T0))
         assert list_offset(harness, T0 + 50) == (-1, ErrorCode.NONE), "and others need not wait for it"
         harness.broker.on_event(lookup.run(), harness.now)
         assert harness.broker.purgatory.take_completed() == [one]
@@ -250,8 +250,8 @@ def test_false_batch_timestamps_cost_one_turn_per_batch(harness: Harness) -> Non
         )
     )
     for _ in range(5):
-        produced(harness, raw)
-    parked = waiting(harness, far)
+        produce_raw(harness, raw)
+    parked = parked_request(harness, far)
     turns = 0
     while found := lookups(harness):
         turns += 1
@@ -263,7 +263,7 @@ def test_false_batch_timestamps_cost_one_turn_per_batch(harness: Harness) -> Non
 
 
 def test_decompression_bomb_is_refused(harness: Harness) -> None:
-    produced(harness, bomb(UNPACKED_BYTES_MAX))
+    produce_raw(harness, bomb(UNPACKED_BYTES_MAX))
     assert list_offset(harness, T0) == (-1, ErrorCode.INVALID_RECORD)
     assert list_offset(harness, GREATEST) == (-1, ErrorCode.INVALID_RECORD)
     assert list_offset(harness, T0 + 1) == (-1, ErrorCode.NONE)
@@ -271,7 +271,7 @@ def test_decompression_bomb_is_refused(harness: Harness) -> None:
 
 def test_refused_bomb_is_freed_immediately(harness: Harness) -> None:
     """It must not live until the next garbage collection, although a failure references its frames."""
-    produced(harness, bomb(UNPACKED_BYTES_MAX))
+    produce_raw(harness, bomb(UNPACKED_BYTES_MAX))
     pages = Path("/proc/self/statm")
     gc.collect()
     gc.disable()
@@ -293,13 +293,13 @@ def test_batch_of_ten_thousand_gzip_members_is_searched(harness: Harness) -> Non
     packed = bytearray(HEADER_BYTES) + gzip.compress(payload) + gzip.compress(b"") * 10_000
     packed[:HEADER_BYTES] = sealed[:HEADER_BYTES]
     again = seal_batch(packed, Codec.NONE, count=1, base_timestamp=at, max_timestamp=at, attributes=Codec.GZIP)
-    produced(harness, bytes(again))
+    produce_raw(harness, bytes(again))
     assert list_offset(harness, T0) == (0, ErrorCode.NONE)
 
 
 def test_lookup_of_a_closed_connection_is_dropped(harness: Harness) -> None:
-    produced(harness, batch(T0, codec=Codec.GZIP, value=os.urandom(2 * SEARCHED_PACKED_BYTES_MAX)))
-    parked = waiting(harness, T0)
+    produce_raw(harness, batch(T0, codec=Codec.GZIP, value=os.urandom(2 * SEARCHED_PACKED_BYTES_MAX)))
+    parked = parked_request(harness, T0)
     (lookup,) = lookups(harness)
     harness.broker.purgatory.forget(parked)
     harness.broker.on_event(lookup.run(), harness.now)
@@ -312,8 +312,8 @@ def test_topic_deleted_during_the_lookup_returns_an_error(harness: Harness) -> N
         (False, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (True, ErrorCode.NOT_LEADER_OR_FOLLOWER),
     ):
-        produced(harness, batch(T0))
-        parked = waiting(harness, T0)
+        produce_raw(harness, batch(T0))
+        parked = parked_request(harness, T0)
         (lookup,) = lookups(harness)
         harness.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1_000), 5, DeleteTopicsResponse)
         if is_made_again:
@@ -327,13 +327,13 @@ def test_topic_deleted_during_the_lookup_returns_an_error(harness: Harness) -> N
 
 def test_lookup_is_repeated_after_retention_deleted_its_segment(harness: Harness) -> None:
     for number in range(30):
-        produced(harness, batch(T0 + number, value=os.urandom(100_000)))
+        produce_raw(harness, batch(T0 + number, value=os.urandom(100_000)))
     partition = harness.broker.partitions[NAME]
     log = partition.log
     second = log.segments[1].base_offset
     assert len(log.segments) > 2
     for is_found_before in (False, True):
-        parked = waiting(harness, T0)
+        parked = parked_request(harness, T0)
         (lookup,) = lookups(harness)
         if is_found_before:
             event = lookup.run()
@@ -348,7 +348,7 @@ def test_lookup_is_repeated_after_retention_deleted_its_segment(harness: Harness
 
 
 def test_disk_failure_during_the_lookup_takes_the_partition_offline(harness: Harness) -> None:
-    produced(harness, batch(T0))
+    produce_raw(harness, batch(T0))
     partition = harness.broker.partitions[NAME]
     os.truncate(partition.log.segments[0].path, 30)
     assert list_offset(harness, T0) == (-1, ErrorCode.KAFKA_STORAGE_ERROR)
@@ -358,8 +358,8 @@ def test_disk_failure_during_the_lookup_takes_the_partition_offline(harness: Har
 
 def test_disk_failure_while_indexes_are_rebuilt_answers_all_questions(harness: Harness) -> None:
     """A lookup that has found a wrong index rebuilds it on the loop."""
-    produced(harness, batch(T0, T0 + 1))
-    first, second = waiting(harness, T0), waiting(harness, T0 + 1)
+    produce_raw(harness, batch(T0, T0 + 1))
+    first, second = parked_request(harness, T0), parked_request(harness, T0 + 1)
     (lookup,) = lookups(harness)
     result = lookup.run()
     search = lookup.begun[0].search
@@ -374,8 +374,8 @@ def test_disk_failure_while_indexes_are_rebuilt_answers_all_questions(harness: H
 
 
 def test_partition_offline_during_the_lookup_returns_a_storage_error(harness: Harness) -> None:
-    produced(harness, batch(T0))
-    parked = waiting(harness, T0)
+    produce_raw(harness, batch(T0))
+    parked = parked_request(harness, T0)
     (lookup,) = lookups(harness)
     harness.broker.partitions[NAME].take_offline()
     harness.broker.on_event(lookup.run(), harness.now)
@@ -383,15 +383,15 @@ def test_partition_offline_during_the_lookup_returns_a_storage_error(harness: Ha
 
 
 def test_stop_during_the_lookup_returns_a_timeout(harness: Harness) -> None:
-    produced(harness, batch(T0))
-    parked = waiting(harness, T0)
+    produce_raw(harness, batch(T0))
+    parked = parked_request(harness, T0)
     harness.broker.purgatory.complete_all()
     assert result_of(harness, parked) == (-1, ErrorCode.REQUEST_TIMED_OUT)
 
 
 def test_a_damaged_index_is_read_around(harness: Harness) -> None:
     for number in range(40):
-        produced(harness, batch(T0 + number, value=bytes(5_000)))
+        produce_raw(harness, batch(T0 + number, value=bytes(5_000)))
     harness.restart()
     log = harness.broker.partitions[NAME].log
     path = Path(log.segments[0].offsets.path)
@@ -402,7 +402,7 @@ def test_a_damaged_index_is_read_around(harness: Harness) -> None:
 
 def test_any_replica_returns_its_log_end_to_debugging_clients(harness: Harness) -> None:
     """With replica id -2 any replica responds; a consumer is sent to the leader."""
-    produced(harness, batch(T0, T0))
+    produce_raw(harness, batch(T0, T0))
     partition = harness.broker.partitions[NAME]
     epoch, topic_id = partition.info.leader_epoch + 1, partition.log.topic_id
     other = BrokerId(US + 1)

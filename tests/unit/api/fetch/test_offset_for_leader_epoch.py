@@ -86,7 +86,7 @@ def topic(name: str, *epochs: tuple[int, int], current: int = -1) -> OffsetForLe
     return OffsetForLeaderTopic(topic=name, partitions=parts)
 
 
-def answered(
+def send_request(
     harness: Harness, *topics: OffsetForLeaderTopic, version: int = LATEST
 ) -> list[tuple[str, list[EpochResult]]]:
     request = OffsetForLeaderEpochRequest(replica_id=-1, topics=list(topics))
@@ -100,7 +100,7 @@ def result_of(part: EpochEndOffset) -> EpochResult:
 
 def epoch_end(harness: Harness, epoch: int, *, index: int = 0, current: int = -1, version: int = LATEST) -> EpochResult:
     """Return the response for one partition."""
-    ((name, (one,)),) = answered(harness, topic("t", (index, epoch), current=current), version=version)
+    ((name, (one,)),) = send_request(harness, topic("t", (index, epoch), current=current), version=version)
     assert name == "t"
     return one
 
@@ -182,7 +182,7 @@ def test_the_clients_leader_epoch_is_checked(harness: Harness, version: int, cur
 def test_unknown_topics_and_partitions_are_refused(harness: Harness, version: int) -> None:
     unknown = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1)
     requested = [topic("nowhere", (0, 0)), topic("", (0, 0)), topic("t", (2, 0), (-1, 0), (INT32_MAX, 0))]
-    assert answered(harness, *requested, version=version) == [
+    assert send_request(harness, *requested, version=version) == [
         ("nowhere", [unknown]),
         ("", [unknown]),
         ("t", [unknown] * 3),
@@ -217,12 +217,12 @@ def test_repeated_partitions_are_answered_in_order(harness: Harness, version: in
         return ErrorCode.NONE, epoch if version >= 1 else -1, offset
 
     requested = [topic("t", (1, 0), (0, 3), (0, 0), (0, 3)), topic("u"), topic("t", (0, 5))]
-    assert answered(harness, *requested, version=version) == [
+    assert send_request(harness, *requested, version=version) == [
         ("t", [end(0, 0), end(3, 7), end(0, 5), end(3, 7)]),
         ("u", []),
         ("t", [end(5, 10)]),
     ]
-    assert answered(harness, version=version) == []
+    assert send_request(harness, version=version) == []
 
 
 # Authorization.
@@ -236,7 +236,7 @@ def test_unauthorized_topics_are_listed_last(harness: Harness) -> None:
     as_user(harness, *on(ResourceType.TOPIC, "u", may=[Operation.DESCRIBE]))
     denied = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, -1, -1)
     requested = [topic("t", (0, 0), (9, 0)), topic("nowhere", (0, 0)), topic("u", (0, 0))]
-    assert answered(harness, *requested) == [
+    assert send_request(harness, *requested) == [
         ("u", [(ErrorCode.NONE, 0, 0)]),
         ("t", [denied, denied]),
         ("nowhere", [denied]),
@@ -245,7 +245,7 @@ def test_unauthorized_topics_are_listed_last(harness: Harness) -> None:
 
 def test_cluster_action_covers_every_topic(harness: Harness) -> None:
     as_user(harness, *on_cluster(Operation.CLUSTER_ACTION))
-    assert answered(harness, topic("t", (0, 0)), topic("nowhere", (0, 0))) == [
+    assert send_request(harness, topic("t", (0, 0)), topic("nowhere", (0, 0))) == [
         ("t", [(ErrorCode.NONE, 0, 0)]),
         ("nowhere", [(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1)]),
     ]
@@ -255,7 +255,7 @@ def test_cluster_action_covers_every_topic(harness: Harness) -> None:
 def test_refused_request_returns_an_error_per_partition(harness: Harness, version: int) -> None:
     harness.peer.admission = Admission(refused=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     refused = (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, -1, -1)
-    assert answered(harness, topic("t", (0, 0), (1, 0)), topic("u"), version=version) == [
+    assert send_request(harness, topic("t", (0, 0), (1, 0)), topic("u"), version=version) == [
         ("t", [refused, refused]),
         ("u", []),
     ]
@@ -274,5 +274,5 @@ def test_many_partitions_are_answered_in_slices(
         as_user(harness)
     code = ErrorCode.NONE if is_allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
     expected = (code, 3, 7) if is_allowed else (code, -1, -1)
-    ((_, parts),) = answered(harness, topic("t", *[(0, 3)] * MANY))
+    ((_, parts),) = send_request(harness, topic("t", *[(0, 3)] * MANY))
     assert parts == [expected] * MANY

@@ -48,7 +48,7 @@ def group(harness: Harness) -> GroupOffsets:
     return group
 
 
-def seen(kept: Kept, version: int) -> Kept:
+def as_in_version(kept: Kept, version: int) -> Kept:
     """Return the offset as in this version."""
     return kept if version >= 5 else kept._replace(leader_epoch=-1)
 
@@ -56,7 +56,7 @@ def seen(kept: Kept, version: int) -> Kept:
 @VERSIONS
 def test_each_requested_partition_is_answered(group: GroupOffsets, version: int) -> None:
     names = [A, B, ("t", 9), ("t", -1), C]
-    expected = dict.fromkeys(names, NOTHING) | {A: seen(Kept(5, "m", 3), version), C: Kept(7)}
+    expected = dict.fromkeys(names, NOTHING) | {A: as_in_version(Kept(5, "m", 3), version), C: Kept(7)}
     assert group.fetch(names, version) == expected
 
 
@@ -71,7 +71,7 @@ def test_unknown_topic_or_group_has_no_offsets(group: GroupOffsets, version: int
 
 @ALL_VERSIONS
 def test_all_offsets_of_a_group_are_returned(group: GroupOffsets, version: int) -> None:
-    assert group.fetch(None, version) == {A: seen(Kept(5, "m", 3), version), C: Kept(7)}
+    assert group.fetch(None, version) == {A: as_in_version(Kept(5, "m", 3), version), C: Kept(7)}
     assert GroupOffsets(group.harness, "other").fetch(None, version) == {}
 
 

@@ -90,7 +90,7 @@ def request(*named: tuple[str, int], timeout_ms: int = A_DAY) -> CompactPartitio
     return CompactPartitionsRequest(topics=topics, timeout_ms=timeout_ms)
 
 
-def sent(harness: Harness, *named: tuple[str, int], timeout_ms: int = A_DAY) -> ParkedRequest[Encoded]:
+def send_request(harness: Harness, *named: tuple[str, int], timeout_ms: int = A_DAY) -> ParkedRequest[Encoded]:
     waiting = harness.send(request(*named, timeout_ms=timeout_ms), 0)
     assert isinstance(waiting, ParkedRequest)
     return waiting
@@ -114,9 +114,9 @@ def results_of(harness: Harness, waiting: ParkedRequest[Encoded]) -> list[Compac
     return [part for topic in answer.topics for part in topic.partitions]
 
 
-def compacted(harness: Harness, *named: tuple[str, int]) -> list[CompactPartitionsPartitionResult]:
+def compact(harness: Harness, *named: tuple[str, int]) -> list[CompactPartitionsPartitionResult]:
     """Send the request, and run rounds until it completes."""
-    waiting = sent(harness, *named)
+    waiting = send_request(harness, *named)
     for _ in range(30):
         rounds(harness)
         if waiting in harness.broker.purgatory.take_completed():
@@ -148,7 +148,7 @@ def damage(partition: Partition) -> None:
 def test_response_has_the_space_reclaimed(harness: Harness) -> None:
     log = log_of(harness).log
     before = log.size
-    (won,) = compacted(harness, ("table", 0))
+    (won,) = compact(harness, ("table", 0))
     assert (won.error_code, won.error_message, won.held_back_by) == (ErrorCode.NONE, None, None)
     assert (won.bytes_before, won.bytes_after) == (before, log.size)
     assert won.bytes_after < before / (TIMES - 1)
@@ -160,7 +160,7 @@ def test_response_has_the_space_reclaimed(harness: Harness) -> None:
 
 def test_second_compaction_has_nothing_to_do(harness: Harness) -> None:
     log = log_of(harness).log
-    compacted(harness, ("table", 0))
+    compact(harness, ("table", 0))
     size, passes = log.size, harness.broker.cleaner.stats.passes
     answer = harness.decoded(outcome(harness, "table", 0), 0, CompactPartitionsResponse)
     (won,) = answer.topics[0].partitions
@@ -187,7 +187,7 @@ def test_partition_led_by_another_broker_is_refused(harness: Harness) -> None:
 
 def test_several_partitions_are_compacted_and_unknown_ones_refused(harness: Harness) -> None:
     named = (("table", 0), ("table", 1), ("table", 9), ("table", 0))
-    first, empty, unknown = compacted(harness, *named)  # A repeated partition has one result.
+    first, empty, unknown = compact(harness, *named)  # A repeated partition has one result.
     assert first.removed_records == KEYS * (TIMES - 1)
     assert (empty.error_code, empty.bytes_before, empty.bytes_after) == (ErrorCode.NONE, 0, 0)
     assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -242,28 +242,28 @@ def test_compaction_requires_the_right_to_alter_the_topic(harness: Harness) -> N
     harness.peer.admission = Admission(Principal("User", "tester"), rights)
     assert refusal(harness, "others") == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
     assert refusal(harness, "nowhere") == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
-    assert compacted(harness, ("table", 0))[0].error_code == ErrorCode.NONE
+    assert compact(harness, ("table", 0))[0].error_code == ErrorCode.NONE
 
 
 def test_damaged_log_returns_the_reason_each_time(harness: Harness) -> None:
     rounds(harness)
     damage(log_of(harness))
     for _ in range(2):  # Each request repeats the attempt.
-        (failed,) = compacted(harness, ("table", 0))
+        (failed,) = compact(harness, ("table", 0))
         assert failed.error_code == ErrorCode.CORRUPT_MESSAGE
         assert failed.error_message is not None
         assert failed.error_message.startswith("failed to compact table-0: ") and "checksum" in failed.error_message
 
 
 def test_full_disk_returns_a_storage_error(harness: Harness) -> None:
-    waiting = sent(harness, ("table", 0))
-    step = begun(harness)
+    waiting = send_request(harness, ("table", 0))
+    step = begin_pass(harness)
     harness.broker.on_event(step.run(lambda _: None)._replace(failure=full()), harness.now)
     assert harness.broker.purgatory.take_completed() == [waiting]
     (failed,) = results_of(harness, waiting)
     assert failed.error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert failed.error_message is not None and "no room" in failed.error_message
-    assert compacted(harness, ("table", 0))[0].removed_records > 0, "it is tried at once when somebody asks"
+    assert compact(harness, ("table", 0))[0].removed_records > 0, "it is tried at once when somebody asks"
 
 
 def full() -> DiskFailed:
@@ -283,7 +283,7 @@ def steps(harness: Harness) -> list[Clean]:
     return found
 
 
-def begun(harness: Harness) -> Clean:
+def begin_pass(harness: Harness) -> Clean:
     """Return the first step of the next pass."""
     for _ in range(20):
         for step in steps(harness):
@@ -295,13 +295,13 @@ def test_response_names_the_minimum_lag_that_held_back_compaction(tmp_path: Path
     harness = Harness(tmp_path)
     make(harness, "table", min_compaction_lag_ms="100000")
     write(harness, "table")
-    (kept,) = compacted(harness, ("table", 0))
+    (kept,) = compact(harness, ("table", 0))
     assert kept.error_code == ErrorCode.NONE
     assert (kept.compacted_to, kept.removed_records, kept.held_back_by) == (0, 0, "min.compaction.lag.ms")
     assert kept.bytes_before == kept.bytes_after > 0
     rounds(harness, 100)
     write(harness, "table")
-    (won,) = compacted(harness, ("table", 0))
+    (won,) = compact(harness, ("table", 0))
     assert (won.compacted_to, won.held_back_by) == (KEYS * TIMES, "min.compaction.lag.ms")
     assert won.removed_records == KEYS * (TIMES - 1)
 
@@ -313,13 +313,13 @@ def test_response_names_the_open_transaction_that_held_back_compaction(harness: 
     raw = encode_batch([(b"k", b"v", (), harness.now.wall)], is_transactional=True, **of)  # type: ignore[arg-type]
     partition.log.append(Batch.checked(memoryview(raw)), LeaderEpoch(0), harness.now.wall)
     write(harness, "table", times=1)
-    (won,) = compacted(harness, ("table", 0))
+    (won,) = compact(harness, ("table", 0))
     assert (won.compacted_to, won.held_back_by) == (KEYS * TIMES, "an open transaction")
     assert won.removed_records == KEYS * (TIMES - 1)
 
 
 def test_request_times_out_while_the_compaction_continues(harness: Harness) -> None:
-    waiting = sent(harness, ("table", 0), timeout_ms=500)
+    waiting = send_request(harness, ("table", 0), timeout_ms=500)
     harness.pass_time(600)
     assert harness.broker.purgatory.take_completed() == [waiting]
     (late,) = results_of(harness, waiting)
@@ -331,7 +331,7 @@ def test_request_times_out_while_the_compaction_continues(harness: Harness) -> N
 
 @pytest.mark.parametrize("timeout_ms", [0, -1, -(1 << 31)])
 def test_request_with_no_timeout_completes_immediately(harness: Harness, timeout_ms: int) -> None:
-    waiting = sent(harness, ("table", 0), timeout_ms=timeout_ms)
+    waiting = send_request(harness, ("table", 0), timeout_ms=timeout_ms)
     harness.pass_time(5)
     assert harness.broker.purgatory.take_completed() == [waiting]
 
@@ -350,7 +350,7 @@ def test_next_request_of_the_connection_does_not_wait(harness: Harness) -> None:
 
 def test_closed_connections_leave_no_parked_requests(harness: Harness) -> None:
     for _ in range(3):
-        sent(harness, ("table", 0), ("table", 1)).owner.leave()  # type: ignore[attr-defined]
+        send_request(harness, ("table", 0), ("table", 1)).owner.leave()  # type: ignore[attr-defined]
     assert len(harness.broker.purgatory) == 0
     assert not harness.broker.purgatory._by_key
     rounds(harness, 6)
@@ -359,17 +359,17 @@ def test_closed_connections_leave_no_parked_requests(harness: Harness) -> None:
 
 
 def test_stop_completes_parked_requests(harness: Harness) -> None:
-    waiting = sent(harness, ("table", 0))
+    waiting = send_request(harness, ("table", 0))
     harness.broker.purgatory.complete_all()
     assert harness.broker.purgatory.take_completed() == [waiting]
     assert results_of(harness, waiting)[0].error_code == ErrorCode.REQUEST_TIMED_OUT
 
 
 def test_thousands_of_requests_share_the_passes(harness: Harness) -> None:
-    first = [sent(harness, ("table", 0)) for _ in range(1_000)]
-    step = begun(harness)
+    first = [send_request(harness, ("table", 0)) for _ in range(1_000)]
+    step = begin_pass(harness)
     write(harness, "table")
-    later = [sent(harness, ("table", 0)) for _ in range(1_000)]
+    later = [send_request(harness, ("table", 0)) for _ in range(1_000)]
     requests = harness.broker.cleaner._requested
     assert (len(requests), len(requests._next)) == (1, 1)
     harness.broker.on_event(step.run(lambda _: None), harness.now)
@@ -386,7 +386,7 @@ def test_thousands_of_requests_share_the_passes(harness: Harness) -> None:
 
 def test_records_written_during_compaction_do_not_extend_it(harness: Harness) -> None:
     """Otherwise a constant producer would prevent its end."""
-    waiting = sent(harness, ("table", 0))
+    waiting = send_request(harness, ("table", 0))
     for _ in range(10):
         rounds(harness)
         write(harness, "table", times=1)
@@ -405,8 +405,8 @@ def test_pass_started_before_the_request_does_not_complete_it(harness: Harness) 
     write(harness, "dirty")
     log = log_of(harness, "dirty").log
     log.roll(harness.now.wall)
-    step = begun(harness)
-    waiting = sent(harness, ("dirty", 0))
+    step = begin_pass(harness)
+    waiting = send_request(harness, ("dirty", 0))
     assert steps(harness) == []
     harness.broker.on_event(step.run(lambda _: None), harness.now)
     harness.settle()
@@ -419,7 +419,7 @@ def test_pass_started_before_the_request_does_not_complete_it(harness: Harness) 
 
 
 def test_compaction_disabled_while_waiting_fails_the_request(harness: Harness) -> None:
-    waiting = sent(harness, ("table", 0))
+    waiting = send_request(harness, ("table", 0))
     log = log_of(harness).log
     log.config = replace(log.config, cleanup_compact=False)
     rounds(harness)
@@ -433,14 +433,14 @@ def test_small_offset_map_takes_several_passes(tmp_path: Path) -> None:
     harness = Harness(tmp_path, log_cleaner_dedupe_buffer_size=str(1 << 20))
     make(harness, "table", max_message_bytes=str(1 << 24))
     write(harness, "table", keys=keys, times=3)
-    (won,) = compacted(harness, ("table", 0))
+    (won,) = compact(harness, ("table", 0))
     assert harness.broker.cleaner.stats.passes > 1
     assert (won.removed_records, won.compacted_to) == (2 * keys, 3 * keys)
     assert won.bytes_after == log_of(harness).log.size
 
 
 def test_topic_deletion_completes_the_request(harness: Harness) -> None:
-    waiting = sent(harness, ("table", 0))
+    waiting = send_request(harness, ("table", 0))
     harness.ask(DeleteTopicsRequest(topic_names=["table"], timeout_ms=1_000), 1, DeleteTopicsResponse)
     make(harness, "table", 2)
     rounds(harness)
@@ -453,8 +453,8 @@ def test_topic_deletion_completes_the_request(harness: Harness) -> None:
 
 
 def test_topic_deletion_amid_a_pass_completes_the_request(harness: Harness) -> None:
-    waiting = sent(harness, ("table", 0))
-    step = begun(harness)
+    waiting = send_request(harness, ("table", 0))
+    step = begin_pass(harness)
     harness.ask(DeleteTopicsRequest(topic_names=["table"], timeout_ms=1_000), 1, DeleteTopicsResponse)
     harness.broker.on_event(step.run(lambda _: None), harness.now)
     rounds(harness)
@@ -463,7 +463,7 @@ def test_topic_deletion_amid_a_pass_completes_the_request(harness: Harness) -> N
 
 
 def test_offline_log_completes_the_request(harness: Harness) -> None:
-    waiting = sent(harness, ("table", 0))
+    waiting = send_request(harness, ("table", 0))
     log_of(harness).take_offline()
     rounds(harness)
     assert harness.broker.purgatory.take_completed() == [waiting]
@@ -479,8 +479,8 @@ def test_requested_compaction_precedes_automatic_ones(harness: Harness) -> None:
         make(harness, f"dirty-{number}", min_cleanable_dirty_ratio="0")
         write(harness, f"dirty-{number}")
         log_of(harness, f"dirty-{number}").log.roll(harness.now.wall)
-    first = begun(harness)
-    sent(harness, ("table", 0))
+    first = begin_pass(harness)
+    send_request(harness, ("table", 0))
     for _ in range(4):  # Until the log is synced.
         assert steps(harness) == []
     following = first

@@ -90,7 +90,7 @@ def on_disk(harness: Harness) -> str:
     return (Path(directory.path) / "log-start-offset-checkpoint").read_text()
 
 
-def begun(harness: Harness) -> list[WriteStarts]:
+def begin_writes(harness: Harness) -> list[WriteStarts]:
     """Return the writes that the broker requests now, and execute its other effects."""
     writes: list[WriteStarts] = []
     others: list[Effect] = []
@@ -172,7 +172,7 @@ def test_repeated_partition_uses_the_last_offset(harness: Harness) -> None:
 def test_response_waits_for_the_disk(harness: Harness) -> None:
     waiting = harness.send(request(("t", 0, 4)), VERSION)
     assert isinstance(waiting, ParkedRequest)
-    (write,) = begun(harness)
+    (write,) = begin_writes(harness)
     assert start_of(harness) == 0
     wrote = write.run()
     assert "t 0 4\n" in on_disk(harness)
@@ -185,12 +185,12 @@ def test_response_waits_for_the_disk(harness: Harness) -> None:
 
 def test_requests_share_the_next_write(harness: Harness) -> None:
     waiting = [harness.send(request(("t", 0, 1)), VERSION)]
-    (first,) = begun(harness)
+    (first,) = begin_writes(harness)
     waiting += [harness.send(request(("t", 0, offset), ("t", 1, 2)), VERSION) for offset in (3, 5, 4)]
-    assert begun(harness) == [], "one after the other"
+    assert begin_writes(harness) == [], "one after the other"
     end(harness, first)
     assert start_of(harness) == 1
-    (second,) = begun(harness)
+    (second,) = begin_writes(harness)
     assert second.write.offsets == {T: 5, TopicPartition(TopicName("t"), 1): 2}
     end(harness, second)
     assert harness.broker.purgatory.take_completed() == waiting
@@ -205,7 +205,7 @@ def test_ordinary_checkpoint_keeps_the_new_start(harness: Harness) -> None:
     early = directory.begin_checkpoint({T: RECORDS})
     assert early is not None
     harness.send(request(("t", 0, 4)), VERSION)
-    (write,) = begun(harness)
+    (write,) = begin_writes(harness)
     wrote = write.run()
     late = directory.begin_checkpoint({T: RECORDS - 1})
     assert late is not None
@@ -222,13 +222,13 @@ def test_ordinary_checkpoint_keeps_the_new_start(harness: Harness) -> None:
 
 def test_full_checkpoint_during_the_write_causes_another_write(harness: Harness) -> None:
     waiting = harness.send(request(("t", 0, 4)), VERSION)
-    (stale,) = begun(harness)
+    (stale,) = begin_writes(harness)
     (directory,) = harness.broker.storage
     directory.checkpoints.write_now()
     assert "t 0 4\n" in on_disk(harness)
     end(harness, stale)
     assert start_of(harness) == 0, "it is written once more"
-    (again,) = begun(harness)
+    (again,) = begin_writes(harness)
     end(harness, again)
     assert start_of(harness) == 4
     assert harness.broker.purgatory.take_completed() == [waiting]
@@ -249,15 +249,15 @@ def test_failed_write_returns_a_storage_error(harness: Harness) -> None:
 def test_slow_disk_times_out_the_request(harness: Harness) -> None:
     waiting = harness.send(request(("t", 0, 4), timeout_ms=0), VERSION)
     assert isinstance(waiting, ParkedRequest)
-    (write,) = begun(harness)
+    (write,) = begin_writes(harness)
     harness.pass_time(60_000)
     assert harness.broker.purgatory.take_completed() == [waiting]
-    assert results_of(answered(harness, waiting)) == [(0, -1, ErrorCode.REQUEST_TIMED_OUT)]
+    assert results_of(response_of(harness, waiting)) == [(0, -1, ErrorCode.REQUEST_TIMED_OUT)]
     end(harness, write)
     assert start_of(harness) == 4, "it may still happen, as in Kafka"
 
 
-def answered(harness: Harness, parked: ParkedRequest[Encoded]) -> DeleteRecordsResponse:
+def response_of(harness: Harness, parked: ParkedRequest[Encoded]) -> DeleteRecordsResponse:
     talk = parked.owner
     talk.answer_parked(parked, harness.now)  # type: ignore[attr-defined]  # A conversation.
     return harness.decoded(talk.data_to_send(), VERSION, DeleteRecordsResponse)  # type: ignore[attr-defined]
@@ -266,14 +266,14 @@ def answered(harness: Harness, parked: ParkedRequest[Encoded]) -> DeleteRecordsR
 def test_topic_deletion_during_the_write_fails_the_request(harness: Harness) -> None:
     waiting = harness.send(request(("t", 0, 4)), VERSION)
     assert isinstance(waiting, ParkedRequest)
-    (write,) = begun(harness)
+    (write,) = begin_writes(harness)
     harness.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1_000), 1, DeleteTopicsResponse)
     make(harness, "t", 3)
     end(harness, write)
-    for again in begun(harness):
+    for again in begin_writes(harness):
         assert T not in again.write.offsets
         end(harness, again)
-    assert results_of(answered(harness, waiting)) == [(0, -1, ErrorCode.KAFKA_STORAGE_ERROR)]
+    assert results_of(response_of(harness, waiting)) == [(0, -1, ErrorCode.KAFKA_STORAGE_ERROR)]
     harness.keep_house()
     harness.kill()
     assert start_of(harness) == 0, "what was written was of an earlier topic"

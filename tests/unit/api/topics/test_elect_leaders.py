@@ -151,7 +151,7 @@ def test_invalid_election_type_is_refused(between: BetweenBrokers) -> None:
     )
 
 
-def elected(epoch: int) -> ElectionEnd:
+def election_end(epoch: int) -> ElectionEnd:
     return ElectionEnd(NONE, None, OTHER, LeaderEpoch(epoch))
 
 
@@ -161,7 +161,7 @@ def test_request_completes_when_the_leaders_are_visible(between: BetweenBrokers,
     harness, began = between.harness, between.harness.now
     outcome = harness.send_frame(frame(request({"t": [0, 1], "u": [0]}), 2))
     assert isinstance(outcome, ParkedRequest)
-    assert between.control(ends(t_0=elected(3), u_0=elected(0))) == 1
+    assert between.control(ends(t_0=election_end(3), u_0=election_end(0))) == 1
     controller = Controlling(harness)
     controller.tells({"u": 1}, epoch=1)
     controller.tells({"t": 2}, leader=OTHER, epoch=epoch)
@@ -174,7 +174,7 @@ def test_request_times_out_after_its_timeout(between: BetweenBrokers) -> None:
     harness = between.harness
     outcome = harness.send_frame(frame(request({"t": [0, 1]}, timeout_ms=-5), 2))
     assert isinstance(outcome, ParkedRequest)
-    assert between.control(ends(t_0=elected(3))) == 1
+    assert between.control(ends(t_0=election_end(3))) == 1
     answer = harness.decoded(harness.finished(outcome), 2, ElectLeadersResponse)
     assert results_of(answer) == [("t", 0, ErrorCode.REQUEST_TIMED_OUT), ("t", 1, NOT_NEEDED)]
 
@@ -183,7 +183,7 @@ def test_deleted_topic_completes_the_request(between: BetweenBrokers) -> None:
     harness, began = between.harness, between.harness.now
     outcome = harness.send_frame(frame(request({"u": [0]}), 2))
     assert isinstance(outcome, ParkedRequest)
-    assert between.control(ends(u_0=elected(3))) == 1
+    assert between.control(ends(u_0=election_end(3))) == 1
     Controlling(harness).deletes("u")
     answer = harness.decoded(harness.finished(outcome), 2, ElectLeadersResponse)
     assert results_of(answer) == [("u", 0, NONE)] and harness.now == began

@@ -54,7 +54,7 @@ def produce(harness: Harness, value: bytes, acks: int = LEADER, topic: str = "t"
     return harness.send(produce_request(topic, value, acks=acks, timestamp_ms=NOW_MS), PRODUCE)
 
 
-def produced(harness: Harness, outcome: Encoded | ParkedRequest[Encoded]) -> ErrorCode:
+def produce_error(harness: Harness, outcome: Encoded | ParkedRequest[Encoded]) -> ErrorCode:
     answer = harness.decoded(harness.finished(outcome), PRODUCE, ProduceResponse)
     return ErrorCode(answer.responses[0].partition_responses[0].error_code)
 
@@ -63,12 +63,14 @@ def wait_for(harness: Harness, offset: int, topic: str = "t") -> Encoded | Parke
     return harness.send(fetch_request(topic, offset, wait_ms=30_000), FETCH)
 
 
-def fetched(harness: Harness, outcome: Encoded | ParkedRequest[Encoded], version: int = FETCH) -> PartitionData:
+def fetched_partition(
+    harness: Harness, outcome: Encoded | ParkedRequest[Encoded], version: int = FETCH
+) -> PartitionData:
     return harness.decoded(harness.finished(outcome), version, FetchResponse).responses[0].partitions[0]
 
 
 def values(harness: Harness, topic: str = "t") -> list[bytes | None]:
-    data = fetched(harness, harness.send(fetch_request(topic, 0, wait_ms=0), FETCH))
+    data = fetched_partition(harness, harness.send(fetch_request(topic, 0, wait_ms=0), FETCH))
     assert data.error_code == ErrorCode.NONE
     assert isinstance(data.records, memoryview)
     return [record.value for batch in iter_batches(data.records) for record in decode(batch)]
@@ -90,14 +92,14 @@ def test_topic_is_served_after_the_metadata_update(harness: Harness) -> None:
     topic = metadata(harness)
     assert (topic.error_code, topic.topic_id) == (ErrorCode.NONE, topic_id("t"))
     assert [(one.leader_id, one.leader_epoch) for one in topic.partitions] == [(US, 0)]
-    assert produced(harness, produce(harness, b"a")) is ErrorCode.NONE
+    assert produce_error(harness, produce(harness, b"a")) is ErrorCode.NONE
     assert values(harness) == [b"a"]
     check(harness.broker)
 
 
 def test_topic_configuration_applies_to_the_first_record(harness: Harness) -> None:
     Controlling(harness).makes("t", max_message_bytes="100")
-    assert produced(harness, produce(harness, bytes(200))) is ErrorCode.MESSAGE_TOO_LARGE
+    assert produce_error(harness, produce(harness, bytes(200))) is ErrorCode.MESSAGE_TOO_LARGE
 
 
 def test_configuration_altered_before_the_metadata_update_applies(harness: Harness) -> None:
@@ -105,7 +107,7 @@ def test_configuration_altered_before_the_metadata_update_applies(harness: Harne
     controller.leads("t", 0, 1, is_new=True)
     controller.overrides[TopicName("t")] = {"max.message.bytes": "100"}
     controller.tells({"t": 2})
-    assert produced(harness, produce(harness, bytes(200))) is ErrorCode.MESSAGE_TOO_LARGE
+    assert produce_error(harness, produce(harness, bytes(200))) is ErrorCode.MESSAGE_TOO_LARGE
 
 
 def test_configuration_altered_while_logs_open_applies_to_them(harness: Harness) -> None:
@@ -131,9 +133,9 @@ def test_recreated_topic_gets_its_own_configuration_after_missed_deletion(
         controller.leads("t", generation=1, is_new=True)
     else:
         controller.leads("t", generation=1, is_new=True)
-        assert produced(harness, produce(harness, bytes(200))) is ErrorCode.MESSAGE_TOO_LARGE
+        assert produce_error(harness, produce(harness, bytes(200))) is ErrorCode.MESSAGE_TOO_LARGE
         controller.tells({"t": 1}, generation=1, is_full=True)
-    assert produced(harness, produce(harness, bytes(200))) is ErrorCode.MESSAGE_TOO_LARGE
+    assert produce_error(harness, produce(harness, bytes(200))) is ErrorCode.MESSAGE_TOO_LARGE
 
 
 def test_topic_deletion_completes_parked_requests_and_removes_files(
@@ -142,8 +144,8 @@ def test_topic_deletion_completes_parked_requests_and_removes_files(
     waiting, writing = wait_for(harness, 0), produce(harness, b"a", ALL)
     assert isinstance(writing, ParkedRequest)
     assert controller.deletes("t") == {}
-    assert produced(harness, writing) is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert fetched(harness, waiting).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert produce_error(harness, writing) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert fetched_partition(harness, waiting).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert metadata(harness).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert not (tmp_path / "t-0").exists()
     controller.makes("t")
@@ -183,8 +185,8 @@ def test_leader_kept_in_a_new_epoch_completes_parked_requests(harness: Harness, 
     """The leader epoch also rises when only the ISR changes."""
     writing, waiting = produce(harness, b"a", ALL), wait_for(harness, 0)
     assert controller.leads("t", epoch=3) == {}
-    assert produced(harness, writing) is ErrorCode.NONE
-    assert fetched(harness, waiting).error_code == ErrorCode.NONE
+    assert produce_error(harness, writing) is ErrorCode.NONE
+    assert fetched_partition(harness, waiting).error_code == ErrorCode.NONE
     assert harness.broker.leader(TopicName("t"), 0).epoch == 3
     produce(harness, b"b")
     assert [epoch for epoch, _ in harness.broker.replica(TopicName("t"), 0).log.epochs.entries] == [0, 3]
@@ -198,13 +200,13 @@ def test_parked_requests_fail_when_the_leader_is_lost(harness: Harness, controll
     waiting = harness.send(request, FETCH)
     assert isinstance(writing, ParkedRequest)
     controller.nobody_leads("t", epoch=1)
-    assert produced(harness, writing) is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert fetched(harness, of_old, BEFORE_FOLLOWERS).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert fetched(harness, waiting).error_code == ErrorCode.FENCED_LEADER_EPOCH
-    assert produced(harness, produce(harness, b"b")) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert produce_error(harness, writing) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert fetched_partition(harness, of_old, BEFORE_FOLLOWERS).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert fetched_partition(harness, waiting).error_code == ErrorCode.FENCED_LEADER_EPOCH
+    assert produce_error(harness, produce(harness, b"b")) is ErrorCode.NOT_LEADER_OR_FOLLOWER
     check(harness.broker)
     assert controller.leads("t", epoch=2) == {}
-    assert produced(harness, produce(harness, b"c")) is ErrorCode.NONE
+    assert produce_error(harness, produce(harness, b"c")) is ErrorCode.NONE
     assert values(harness) == [b"a", b"c"], "what was written stays, though nobody was told so"
 
 
@@ -213,7 +215,7 @@ def test_parked_write_fails_if_this_broker_is_elected_again(harness: Harness, co
     writing = produce(harness, b"a", ALL)
     controller.nobody_leads("t", epoch=1)
     assert controller.leads("t", epoch=2) == {}
-    assert produced(harness, writing) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert produce_error(harness, writing) is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def test_fetch_with_another_leader_epoch_is_refused(harness: Harness, controller: Controlling) -> None:
@@ -221,13 +223,13 @@ def test_fetch_with_another_leader_epoch_is_refused(harness: Harness, controller
     for epoch, code in ((4, ErrorCode.FENCED_LEADER_EPOCH), (5, ErrorCode.NONE), (6, ErrorCode.UNKNOWN_LEADER_EPOCH)):
         request = fetch_request("t", 0, wait_ms=0)
         request.topics[0].partitions[0].current_leader_epoch = epoch
-        assert fetched(harness, harness.send(request, FETCH)).error_code == code
+        assert fetched_partition(harness, harness.send(request, FETCH)).error_code == code
 
 
 def test_new_follower_fetches_from_the_leader(harness: Harness, controller: Controlling) -> None:
     both = (OTHER, US)
     assert controller.leads("t", leader=OTHER, epoch=1, replicas=both) == {}
-    assert produced(harness, produce(harness, b"a")) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert produce_error(harness, produce(harness, b"a")) is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert controller.leads("u", leader=OTHER, replicas=both) == {}
     ((fetcher, fetch),) = harness.broker.fetchers.take_requests()
     assert fetcher.leader == OTHER
@@ -250,14 +252,14 @@ def test_offline_replica_returns_a_storage_error(harness: Harness, controller: C
     harness.broker.partitions[name_of("t")].take_offline()
     assert controller.leads("t", epoch=1) == {"t-0": ErrorCode.KAFKA_STORAGE_ERROR}
     assert controller.stops("t") == {"t-0": ErrorCode.KAFKA_STORAGE_ERROR}
-    assert produced(harness, produce(harness, b"a")) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert produce_error(harness, produce(harness, b"a")) is ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def test_stopped_replica_keeps_its_records_until_it_restarts(harness: Harness, controller: Controlling) -> None:
-    assert produced(harness, produce(harness, b"a", ALL)) is ErrorCode.NONE
+    assert produce_error(harness, produce(harness, b"a", ALL)) is ErrorCode.NONE
     assert controller.stops("t", epoch=0) == {}
     assert name_of("t") not in harness.broker.partitions
-    assert produced(harness, produce(harness, b"b")) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert produce_error(harness, produce(harness, b"b")) is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert controller.leads("t", epoch=1) == {}
     assert values(harness) == [b"a"]
 
@@ -265,17 +267,17 @@ def test_stopped_replica_keeps_its_records_until_it_restarts(harness: Harness, c
 def test_an_old_stop_does_not_end_a_newer_leadership(harness: Harness, controller: Controlling) -> None:
     assert controller.leads("t", epoch=4) == {}
     assert controller.stops("t", epoch=3) == {"t-0": ErrorCode.FENCED_LEADER_EPOCH}
-    assert produced(harness, produce(harness, b"a")) is ErrorCode.NONE
+    assert produce_error(harness, produce(harness, b"a")) is ErrorCode.NONE
 
 
 def test_new_topic_id_does_not_reuse_the_log_of_the_old_topic(
     harness: Harness, controller: Controlling, tmp_path: Path
 ) -> None:
-    assert produced(harness, produce(harness, b"old", ALL)) is ErrorCode.NONE
+    assert produce_error(harness, produce(harness, b"old", ALL)) is ErrorCode.NONE
     writing = produce(harness, b"older", ALL)
     assert controller.leads("t", generation=1, is_new=True) == {}
     controller.tells({"t": 1}, generation=1)
-    assert produced(harness, writing) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert produce_error(harness, writing) is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert values(harness) == []
     assert [path.name for path in tmp_path.glob("*-stray")], "the old log is set aside, not deleted"
 
@@ -286,7 +288,7 @@ def test_request_without_topic_id_uses_the_existing_log(
     """Controllers before Kafka 2.8 send no topic ids."""
     writing = produce(harness, b"a", ALL)
     assert controller.leads("t", epoch=1, of=ZERO_UUID) == {}
-    assert produced(harness, writing) is ErrorCode.NONE
+    assert produce_error(harness, writing) is ErrorCode.NONE
     assert values(harness) == [b"a"]
     assert not list(tmp_path.glob("*-stray"))
 
@@ -297,16 +299,16 @@ def test_topic_without_an_id_gets_one_from_a_newer_controller(harness: Harness, 
     controller.overrides[TopicName("t")] = {"max.message.bytes": "1000"}
     assert controller.leads("t", is_new=True, of=ZERO_UUID) == {}
     controller.tells({"t": 1}, of=ZERO_UUID)
-    assert produced(harness, produce(harness, b"a", ALL)) is ErrorCode.NONE
+    assert produce_error(harness, produce(harness, b"a", ALL)) is ErrorCode.NONE
     assert not (tmp_path / "t-0" / "partition.metadata").exists()
     writing = produce(harness, b"b", ALL)
     controller.epoch += 1
     assert controller.leads("t") == {}
     controller.tells({"t": 1})
-    assert produced(harness, writing) is ErrorCode.NONE
+    assert produce_error(harness, writing) is ErrorCode.NONE
     assert read_topic_id(RealDisk(), str(tmp_path / "t-0")) == topic_id("t")
     assert metadata(harness).topic_id == topic_id("t")
-    assert produced(harness, produce(harness, bytes(2000))) is ErrorCode.MESSAGE_TOO_LARGE
+    assert produce_error(harness, produce(harness, bytes(2000))) is ErrorCode.MESSAGE_TOO_LARGE
     assert harness.broker.view.topics[TopicName("t")].configs == {"max.message.bytes": "1000"}
     assert controller.leads("t") == {"t-0": ErrorCode.STALE_CONTROLLER_EPOCH}, "it has one by now"
     assert values(harness) == [b"a", b"b"]

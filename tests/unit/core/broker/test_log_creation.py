@@ -22,14 +22,14 @@ def at(number: int) -> TopicPartition:
     return TopicPartition(TopicName("t"), number)
 
 
-def opened(folder: Path) -> LogDirectory:
+def open_directory(folder: Path) -> LogDirectory:
     return open_log_directory(
         RealDisk(), str(folder), NOW, broker_id=BrokerId(1), cluster_id="c", config_of=lambda _: LogConfig()
     )
 
 
 def test_log_opens_in_the_directory_of_its_creation(tmp_path: Path) -> None:
-    directories = [opened(tmp_path / name) for name in "ab"]
+    directories = [open_directory(tmp_path / name) for name in "ab"]
     storage = Storage(directories)
     for number in range(6):
         storage.make(at(number), TOPIC_ID, CONFIGS, NOW)
@@ -43,7 +43,7 @@ def test_log_opens_in_the_directory_of_its_creation(tmp_path: Path) -> None:
 
 
 def test_existing_log_is_not_created_again(tmp_path: Path) -> None:
-    directories = [opened(tmp_path / name) for name in "ab"]
+    directories = [open_directory(tmp_path / name) for name in "ab"]
     storage = Storage(directories)
     log = storage.open(at(0), TOPIC_ID, CONFIGS, NOW)
     directories[0].offline[at(1)] = "its disk failed"

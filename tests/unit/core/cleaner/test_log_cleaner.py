@@ -73,7 +73,7 @@ def run_housekeeping(harness: Harness, rounds: int = 5) -> None:
         harness.keep_house()
 
 
-def begun(harness: Harness) -> Clean:
+def begin_pass(harness: Harness) -> Clean:
     """Run one round and return the first step of the only pass that has started."""
     passed(harness, 60)
     harness.keep_house_in_pieces()
@@ -289,7 +289,7 @@ def test_topic_deleted_during_compaction_leaves_no_files(tmp_path: Path) -> None
     harness = Harness(tmp_path)
     partition = create(harness, "table")
     write(harness, partition, keys=10, times=3)
-    step = begun(harness)
+    step = begin_pass(harness)
     harness.broker.on_event(step.run(lambda _: None), harness.now)
     (step,) = [one for one in harness.broker.take_effects() if isinstance(one, Clean)]
     harness.learn(Changed(0, {TopicName("table"): None}))
@@ -304,7 +304,7 @@ def test_recreated_topic_waits_for_the_last_step_of_the_deleted_one(tmp_path: Pa
     """That step still writes files of these names; and it ends once, whatever the new topic does."""
     harness = Harness(tmp_path)
     write(harness, create(harness, "table"), keys=10, times=3)
-    step = begun(harness)
+    step = begin_pass(harness)
     harness.learn(Changed(0, {TopicName("table"): None}))
     again = create(harness, "table")
     write(harness, again, keys=10, times=3)
@@ -323,7 +323,7 @@ def test_log_truncated_during_a_step_is_not_damaged(tmp_path: Path) -> None:
     harness = Harness(tmp_path)
     partition = create(harness, "table")
     write(harness, partition, keys=10, times=5)
-    step = begun(harness)
+    step = begin_pass(harness)
     damage(partition)
     failed = step.run(lambda _: None)
     assert isinstance(failed.failure, Uncleanable)
@@ -338,7 +338,7 @@ def test_stop_withdraws_the_running_pass(tmp_path: Path) -> None:
     harness = Harness(tmp_path)
     partition = create(harness, "table")
     write(harness, partition, keys=10, times=3)
-    step = begun(harness)
+    step = begin_pass(harness)
     harness.broker.cleaner.stop()
     assert step.cleaning.is_withdrawn
     harness.broker.on_event(step.run(lambda _: None), harness.now)

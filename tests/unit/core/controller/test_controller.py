@@ -16,7 +16,7 @@ def calm(cluster: SimCluster, seconds: float = CALM_SECONDS) -> None:
     cluster.check()
 
 
-def started(brokers: int = 3) -> SimCluster:
+def start_cluster(brokers: int = 3) -> SimCluster:
     cluster = SimCluster(1, brokers)
     for member in cluster.members.values():
         member.start()
@@ -30,7 +30,7 @@ def leader_epoch_isr(cluster: SimCluster, name: str, index: int = 0) -> tuple[in
     return state.leader, state.leader_epoch, state.isr
 
 
-def killed(cluster: SimCluster, *brokers: int) -> None:
+def kill_brokers(cluster: SimCluster, *brokers: int) -> None:
     for broker in brokers:
         cluster.members[BrokerId(broker)].kill()
     cluster.run(SESSION_SECONDS)
@@ -45,7 +45,7 @@ def back(cluster: SimCluster, *brokers: int) -> None:
 
 
 def test_one_broker_is_elected_controller_and_all_get_the_metadata() -> None:
-    cluster = started()
+    cluster = start_cluster()
     assert [member.controller.epoch for member in cluster.controllers] == [1]
     cluster.create_topic("flights", [[0, 1], [1, 2], [2]])
     calm(cluster)
@@ -58,7 +58,7 @@ def test_one_broker_is_elected_controller_and_all_get_the_metadata() -> None:
 
 
 def test_topic_gets_new_partitions() -> None:
-    cluster = started()
+    cluster = start_cluster()
     cluster.create_topic("flights", [[0, 1]])
     calm(cluster)
     cluster.grow_topic("flights", [2, 0])
@@ -68,10 +68,10 @@ def test_topic_gets_new_partitions() -> None:
 
 
 def test_dead_broker_leaves_the_isr_and_leads_again_if_it_is_alone_in_it() -> None:
-    cluster = started()
+    cluster = start_cluster()
     cluster.create_topic("flights", [[1, 2], [2, 1], [2]])
     calm(cluster)
-    killed(cluster, 2)
+    kill_brokers(cluster, 2)
     assert leader_epoch_isr(cluster, "flights", 0) == (1, 1, (1,)), "who is away is not in the ISR"
     assert leader_epoch_isr(cluster, "flights", 1) == (1, 1, (1,))
     assert leader_epoch_isr(cluster, "flights", 2) == (-1, 1, (2,)), "it is offline"
@@ -82,10 +82,10 @@ def test_dead_broker_leaves_the_isr_and_leads_again_if_it_is_alone_in_it() -> No
 
 def test_live_brokers_learn_of_a_partition_without_live_replicas() -> None:
     """KAFKA-3096: leader -1 reaches the brokers that are alive."""
-    cluster = started()
+    cluster = start_cluster()
     cluster.create_topic("flights", [[1, 2]])
     calm(cluster)
-    killed(cluster, 1, 2)
+    kill_brokers(cluster, 1, 2)
     assert leader_epoch_isr(cluster, "flights")[0] == -1
     metadata = cluster.members[BrokerId(0)].metadata[TopicPartition(TopicName("flights"), 0)]
     assert metadata.state.leader == -1 and set(metadata.offline) == {1, 2}
@@ -93,12 +93,12 @@ def test_live_brokers_learn_of_a_partition_without_live_replicas() -> None:
 
 def test_unclean_election_requires_configuration() -> None:
     for config, led_by in (({}, -1), ({"unclean": "true"}, 1)):
-        cluster = started()
+        cluster = start_cluster()
         cluster.create_topic("flights", [[2, 1]], config)
         calm(cluster)
-        killed(cluster, 1)
+        kill_brokers(cluster, 1)
         back(cluster, 1)
-        killed(cluster, 2)
+        kill_brokers(cluster, 2)
         state = cluster.state("flights", 0)
         assert state is not None and state.leader == led_by
         assert state.recovery == (1 if led_by == 1 else 0)
@@ -106,19 +106,19 @@ def test_unclean_election_requires_configuration() -> None:
 
 def test_dead_controller_leaves_the_isrs_it_followed_in() -> None:
     """KAFKA-3143: its successor removes it from the ISRs."""
-    cluster = started()
+    cluster = start_cluster()
     controller = cluster.controllers[0].id
     others = [broker for broker in (0, 1, 2) if broker != controller]
     cluster.create_topic("flights", [[others[0], controller, others[1]]])
     calm(cluster)
-    killed(cluster, controller)
+    kill_brokers(cluster, controller)
     assert cluster.controllers[0].controller.epoch == 2
     assert leader_epoch_isr(cluster, "flights") == (others[0], 1, tuple(others))
 
 
 def test_deposed_controller_changes_nothing() -> None:
     """KAFKA-6082: another controller was elected during its pause, and each of its writes is refused."""
-    cluster = started()
+    cluster = start_cluster()
     cluster.create_topic("flights", [[0, 1, 2]])
     calm(cluster)
     sleeper = cluster.controllers[0]
@@ -136,7 +136,7 @@ def test_deposed_controller_changes_nothing() -> None:
 
 def test_restart_within_the_session_is_detected_by_the_broker_epoch() -> None:
     """KAFKA-7235: requests for the previous process are refused."""
-    cluster = started()
+    cluster = start_cluster()
     cluster.create_topic("flights", [[2, 1]])
     calm(cluster)
     member = cluster.members[BrokerId(2)]
@@ -149,7 +149,7 @@ def test_restart_within_the_session_is_detected_by_the_broker_epoch() -> None:
 
 
 def test_a_topic_is_deleted() -> None:
-    cluster = started()
+    cluster = start_cluster()
     cluster.create_topic("flights", [[0, 1], [1, 2]])
     calm(cluster)
     assert cluster.logs
@@ -159,7 +159,7 @@ def test_a_topic_is_deleted() -> None:
 
 
 def test_deleted_topic_can_be_created_again() -> None:
-    cluster = started()
+    cluster = start_cluster()
     for leader in (0, 1):
         cluster.create_topic("flights", [[leader], [2]])
         calm(cluster)
@@ -170,10 +170,10 @@ def test_deleted_topic_can_be_created_again() -> None:
 
 
 def test_topic_replaced_in_the_tree_gets_new_state() -> None:
-    cluster = started()
+    cluster = start_cluster()
     cluster.create_topic("flights", [[0, 1]])
     calm(cluster)
-    killed(cluster, 0)
+    kill_brokers(cluster, 0)
     cluster.remove_by_hand("flights")
     cluster.create_topic("flights", [[1], [2]])
     calm(cluster)
@@ -181,22 +181,22 @@ def test_topic_replaced_in_the_tree_gets_new_state() -> None:
 
 
 def test_a_deletion_waits_for_a_broker_that_is_down() -> None:
-    cluster = started()
+    cluster = start_cluster()
     cluster.create_topic("flights", [[0, 1], [2]])
     calm(cluster)
-    killed(cluster, 2)
+    kill_brokers(cluster, 2)
     cluster.mark_for_deletion("flights")
     calm(cluster)
     assert cluster.topics() and {broker for broker, _ in cluster.logs} == {2}
     assert not any(member.metadata for member in cluster.alive), "clients don't see it any more"
-    killed(cluster, cluster.controllers[0].id)
+    kill_brokers(cluster, cluster.controllers[0].id)
     assert cluster.topics(), "the next controller waits, too"
     back(cluster, *(broker for broker, member in cluster.members.items() if not member.is_alive))
     assert not cluster.topics() and not cluster.logs
 
 
 def test_deletion_waits_for_an_offline_log() -> None:
-    cluster = started()
+    cluster = start_cluster()
     cluster.create_topic("flights", [[0, 1]])
     calm(cluster)
     partition = TopicPartition(TopicName("flights"), 0)
@@ -214,14 +214,14 @@ def test_deletion_waits_for_an_offline_log() -> None:
 
 def test_deletion_mark_of_a_missing_topic_is_removed() -> None:
     """linkedin/kafka#596: a controller died between the znode writes, and its successor must not loop."""
-    cluster = started()
+    cluster = start_cluster()
     cluster.mark_for_deletion("never")
     calm(cluster)
     assert not cluster.admin.children("/admin/delete_topics")
 
 
 def test_late_isr_proposal_is_refused() -> None:
-    cluster = started()
+    cluster = start_cluster()
     cluster.create_topic("flights", [[0, 1, 2]])
     calm(cluster)
     partition = TopicPartition(TopicName("flights"), 0)
@@ -229,19 +229,19 @@ def test_late_isr_proposal_is_refused() -> None:
     assert cluster.propose_isr(leader, partition, map(BrokerId, (0, 2)))
     calm(cluster)
     assert leader_epoch_isr(cluster, "flights") == (0, 0, (0, 2)), "the leader epoch stays"
-    killed(cluster, 2)
+    kill_brokers(cluster, 2)
     back(cluster, 2)
     assert leader_epoch_isr(cluster, "flights") == (0, 1, (0,))
 
 
 def test_isr_proposal_with_a_restarted_follower_is_refused() -> None:
     """The restarted follower may have lost records (KIP-903). A leader that does not know its epoch sends none."""
-    cluster = started()
+    cluster = start_cluster()
     cluster.create_topic("flights", [[0, 1, 2]])
     calm(cluster)
     partition, leader, follower = TopicPartition(TopicName("flights"), 0), BrokerId(0), cluster.members[BrokerId(1)]
     seen = follower.epoch
-    killed(cluster, 1)
+    kill_brokers(cluster, 1)
     back(cluster, 1)
     assert leader_epoch_isr(cluster, "flights") == (0, 1, (0, 2))
     assert seen < follower.epoch
@@ -269,7 +269,7 @@ def test_isr_proposal_with_a_restarted_follower_is_refused() -> None:
 
 def test_a_broker_epoch_is_exact_for_an_isr_and_not_older_for_a_shutdown() -> None:
     """The results are those of Apache Kafka 3.9.1, which interop/test_broker_epochs_kafka queries."""
-    cluster = started()
+    cluster = start_cluster()
     cluster.create_topic("flights", [[0, 1]])
     calm(cluster)
     own = cluster.members[BrokerId(0)].epoch
@@ -289,7 +289,7 @@ def test_a_broker_epoch_is_exact_for_an_isr_and_not_older_for_a_shutdown() -> No
 
 
 def test_failed_directory_takes_only_its_replicas_offline() -> None:
-    cluster = started()
+    cluster = start_cluster()
     cluster.create_topic("flights", [[0, 1], [0, 1]])
     calm(cluster)
     partition = TopicPartition(TopicName("flights"), 1)
@@ -301,7 +301,7 @@ def test_failed_directory_takes_only_its_replicas_offline() -> None:
 
 def test_controlled_shutdown_moves_leadership_first() -> None:
     """The last broker of an ISR that stops as a whole may lead again (C10)."""
-    cluster = started()
+    cluster = start_cluster()
     cluster.create_topic("flights", [[0, 1], [1, 0], [0]])
     calm(cluster)
     left = cluster.shut_down(BrokerId(0))
@@ -310,10 +310,10 @@ def test_controlled_shutdown_moves_leadership_first() -> None:
     assert leader_epoch_isr(cluster, "flights", 1) == (1, 1, (1,))
     state = cluster.members[BrokerId(1)].states[TopicPartition(TopicName("flights"), 0)].state
     assert state == cluster.state("flights", 0), "who is to lead hears of it before the other has gone (KAFKA-7482)"
-    killed(cluster, 0)
+    kill_brokers(cluster, 0)
     left = cluster.shut_down(BrokerId(1))
     assert left == [TopicPartition(TopicName("flights"), index) for index in (0, 1)]
-    killed(cluster, 1)
+    kill_brokers(cluster, 1)
     back(cluster, 0)
     assert leader_epoch_isr(cluster, "flights", 0)[0] == -1, "it may lack records"
     assert leader_epoch_isr(cluster, "flights", 2)[0] == 0
@@ -322,10 +322,10 @@ def test_controlled_shutdown_moves_leadership_first() -> None:
 
 
 def test_simultaneous_shutdowns_do_not_wait_for_each_other() -> None:
-    cluster = started()
+    cluster = start_cluster()
     cluster.create_topic("flights", [[0, 1], [1, 0], [2, 1]])
     calm(cluster)
-    killed(cluster, 1)
+    kill_brokers(cluster, 1)
     back(cluster, 1)
     assert cluster.shut_down(BrokerId(2)) == [TopicPartition(TopicName("flights"), 2)], "1 lives, but is not in the ISR"
     assert cluster.shut_down(BrokerId(1)) == []
@@ -335,10 +335,10 @@ def test_simultaneous_shutdowns_do_not_wait_for_each_other() -> None:
 
 
 def test_preferred_replica_leads_again_on_request() -> None:
-    cluster = started()
+    cluster = start_cluster()
     cluster.create_topic("flights", [[0, 1]])
     calm(cluster)
-    killed(cluster, 0)
+    kill_brokers(cluster, 0)
     back(cluster, 0)
     partition = TopicPartition(TopicName("flights"), 0)
     cluster.prefer(partition)
@@ -353,7 +353,7 @@ def test_preferred_replica_leads_again_on_request() -> None:
 
 def test_isr_written_by_a_leader_is_applied() -> None:
     """Leaders before Kafka 2.7 wrote the ISR themselves and notified the controller through the tree."""
-    cluster = started()
+    cluster = start_cluster()
     cluster.create_topic("flights", [[0, 1, 2]])
     calm(cluster)
     partition = TopicPartition(TopicName("flights"), 0)

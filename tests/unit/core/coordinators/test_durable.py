@@ -22,7 +22,7 @@ def harness(tmp_path: Path) -> Harness:
     return Harness(tmp_path, transaction_state_log_num_partitions="1")
 
 
-def marked(harness: Harness, partitions: int = 1) -> Transactional:
+def write_markers(harness: Harness, partitions: int = 1) -> Transactional:
     """Return a producer with a durable decision; its markers are written to t but not synced."""
     make_topic(harness, "t", partitions)
     producer = Transactional(harness)
@@ -50,13 +50,13 @@ def ends(harness: Harness, producer: Transactional) -> bool:
 
 
 def test_transaction_ends_if_its_topic_is_deleted_before_the_marker_sync(harness: Harness) -> None:
-    producer = marked(harness)
+    producer = write_markers(harness)
     harness.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), 5, DeleteTopicsResponse)
     assert ends(harness, producer)
 
 
 def test_marker_is_rewritten_after_a_disk_failure_before_its_sync(harness: Harness) -> None:
-    producer = marked(harness)
+    producer = write_markers(harness)
     name = TopicPartition(TopicName("t"), 0)
     harness.broker.partitions[name].take_offline()
     assert not ends(harness, producer)
@@ -65,7 +65,7 @@ def test_marker_is_rewritten_after_a_disk_failure_before_its_sync(harness: Harne
 
 
 def test_many_lost_markers_do_not_exceed_the_recursion_limit(harness: Harness) -> None:
-    producer = marked(harness, partitions=60)
+    producer = write_markers(harness, partitions=60)
     for name, partition in harness.broker.partitions.items():
         if name.topic == "t":
             partition.take_offline()

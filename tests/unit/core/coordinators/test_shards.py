@@ -45,7 +45,7 @@ def harness(tmp_path: Path) -> Harness:
     return Harness(tmp_path, transaction_state_log_num_partitions="1", offsets_topic_num_partitions="1")
 
 
-def known(harness: Harness) -> dict[str, Transaction]:
+def transactions_of(harness: Harness) -> dict[str, Transaction]:
     return dict(harness.broker.transactions.shards.shard(0).transactions)
 
 
@@ -67,20 +67,20 @@ def write_many(harness: Harness, ids: int, times: int) -> None:
 def test_state_is_replayed_as_it_was_written(harness: Harness, how: str) -> None:
     write_many(harness, ids=20, times=10)
     harness.broker.transactions.shards.shard(0).remove("t7", harness.now)
-    before = known(harness)
+    before = transactions_of(harness)
     getattr(harness, how)()
-    assert known(harness) == before
+    assert transactions_of(harness) == before
     assert len(before) == 19
 
 
 def test_requests_during_a_long_load_return_load_in_progress(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shards_module, "LOADED_AT_ONCE_BYTES", 100)
     write_many(harness, ids=3, times=3)
-    before = known(harness)
+    before = transactions_of(harness)
     harness.restart()
     assert Transactional(harness, "t1").begin().error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     harness.settle()
-    assert known(harness) == before
+    assert transactions_of(harness) == before
     assert Transactional(harness, "t1").begin().error_code == ErrorCode.NONE
 
 
@@ -118,7 +118,7 @@ def test_load_without_a_free_descriptor_is_retried(harness: Harness) -> None:
     assert producer.begin().error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     disk.is_out = False
     harness.keep_house()
-    assert list(known(harness)) == ["t"]
+    assert list(transactions_of(harness)) == ["t"]
     assert producer.begin().error_code == ErrorCode.NONE
 
 
@@ -176,7 +176,7 @@ def test_marker_written_while_offsets_load_is_applied(harness: Harness, monkeypa
 def test_a_log_may_be_compacted_while_it_is_loaded(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     """Compaction is also possible between the two parts of a load: the initial records, and those appended since."""
     write_many(harness, ids=5, times=20)
-    before = known(harness)
+    before = transactions_of(harness)
     monkeypatch.setattr(shards_module, "LOADED_AT_ONCE_BYTES", 100)
     harness.kill()
     log, unknown = state_partition(harness).log, b"\x7f\x7f"
@@ -192,7 +192,7 @@ def test_a_log_may_be_compacted_while_it_is_loaded(harness: Harness, monkeypatch
     for load in loads:
         harness.broker.on_event(load.run(), harness.now)
     harness.settle()
-    assert known(harness) == before
+    assert transactions_of(harness) == before
 
 
 def begin_long_load(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> Load:
@@ -225,20 +225,20 @@ def test_retention_may_empty_a_log_while_it_is_loaded(
         shard = harness.broker.transactions.shards.shard(0)
         shard.put(shard.transactions["t1"]._replace(state=TransactionState.PREPARE_ABORT), harness.now)
         harness.settle()
-    before = known(harness)
+    before = transactions_of(harness)
     load = begin_long_load(harness, monkeypatch)
     empty_by_retention(harness, state_partition(harness))
     harness.broker.on_event(load.run(), harness.now)
     harness.settle()
     if is_decided:
-        assert known(harness)["t1"].state is TransactionState.COMPLETE_ABORT
+        assert transactions_of(harness)["t1"].state is TransactionState.COMPLETE_ABORT
         del before["t1"]
-    assert {name: known(harness)[name] for name in before} == before
+    assert {name: transactions_of(harness)[name] for name in before} == before
 
 
 def test_retention_may_delete_records_written_during_a_load(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     write_many(harness, ids=3, times=3)
-    before = known(harness)
+    before = transactions_of(harness)
     load, partition = begin_long_load(harness, monkeypatch), state_partition(harness)
     assert partition.leading is not None
     partition.leading.end_transaction(ProducerId(1), ProducerEpoch(0), 0, commit=True, now=harness.now)
@@ -246,7 +246,7 @@ def test_retention_may_delete_records_written_during_a_load(harness: Harness, mo
     harness.settle()
     empty_by_retention(harness, partition)
     harness.broker.on_event(load.run(), harness.now)
-    assert known(harness) == before
+    assert transactions_of(harness) == before
 
 
 def test_partition_that_goes_offline_while_it_is_loaded_has_no_coordinator(
@@ -293,27 +293,27 @@ def run_housekeeping(harness: Harness) -> None:
 @pytest.mark.usefixtures("soon")
 def test_state_log_is_compacted_without_a_change_of_state(harness: Harness) -> None:
     write_many(harness, ids=5, times=200)
-    before, log = known(harness), state_partition(harness).log
+    before, log = transactions_of(harness), state_partition(harness).log
     assert log.size > 100_000
     run_housekeeping(harness)
     assert log.size < 2_000
     assert log.compaction.cleaned_to > 1000
     write_many(harness, ids=0, times=1)
-    after = known(harness)
+    after = transactions_of(harness)
     assert after.keys() == before.keys()
     harness.kill()
-    assert known(harness) == after
+    assert transactions_of(harness) == after
 
 
 @pytest.mark.usefixtures("soon")
 def test_state_log_is_compacted_with_a_disabled_cleaner(tmp_path: Path) -> None:
     harness = Harness(tmp_path, transaction_state_log_num_partitions="1", log_cleaner_enable="false")
     write_many(harness, ids=5, times=200)
-    before = known(harness)
+    before = transactions_of(harness)
     run_housekeeping(harness)
     assert state_partition(harness).log.size < 2_000
     harness.kill()
-    assert known(harness) == before
+    assert transactions_of(harness) == before
 
 
 @pytest.mark.usefixtures("soon")
@@ -321,7 +321,7 @@ def test_state_log_is_compacted_with_a_disabled_cleaner(tmp_path: Path) -> None:
 def test_state_survives_a_stop_at_any_step_of_compaction(harness: Harness, how: str) -> None:
     """Stop after each step of a pass, from the roll of the active segment to the last rename."""
     write_many(harness, ids=5, times=200)
-    before, sizes = known(harness), []
+    before, sizes = transactions_of(harness), []
     for steps in range(12):
         for _ in range(steps):
             harness.pass_time(1000)
@@ -331,7 +331,7 @@ def test_state_survives_a_stop_at_any_step_of_compaction(harness: Harness, how: 
             for effect in effects:
                 harness._carry_out(effect)
         getattr(harness, how)()
-        assert known(harness) == before
+        assert transactions_of(harness) == before
         sizes.append(state_partition(harness).log.size)
     assert sizes[0] > 20_000
     assert sizes[-1] < 2_000
@@ -434,12 +434,12 @@ def test_a_log_is_not_compacted_before_it_is_synced(harness: Harness) -> None:
 @pytest.mark.usefixtures("soon")
 def test_state_log_is_compacted_after_max_message_bytes_was_lowered(harness: Harness) -> None:
     write_many(harness, ids=20, times=50)
-    before, log = known(harness), state_partition(harness).log
+    before, log = transactions_of(harness), state_partition(harness).log
     log.config = replace(log.config, max_message_bytes=100)
     run_housekeeping(harness)
     assert log.size < 6_000
     harness.kill()
-    assert known(harness) == before
+    assert transactions_of(harness) == before
 
 
 @pytest.mark.usefixtures("soon")
@@ -447,7 +447,7 @@ def test_damaged_state_log_is_reported_once_and_stays_in_use(
     harness: Harness, caplog: pytest.LogCaptureFixture
 ) -> None:
     write_many(harness, ids=5, times=200)
-    before, log = known(harness), state_partition(harness).log
+    before, log = transactions_of(harness), state_partition(harness).log
     log.roll(harness.now.wall)
     flush_now(log, harness.now.wall)
     with Path(log.segments[0].path).open("r+b") as file:
@@ -458,7 +458,7 @@ def test_damaged_state_log_is_reported_once_and_stays_in_use(
         harness.keep_house()
     assert [record.levelname for record in caplog.records if "no longer compacted" in record.message] == ["ERROR"]
     assert state_partition(harness) in harness.broker.cleaner.set_aside
-    assert known(harness) == before
+    assert transactions_of(harness) == before
     assert Transactional(harness, "t1").begin().error_code == ErrorCode.NONE
 
 
@@ -479,22 +479,22 @@ def test_state_log_is_compacted_after_a_full_disk_has_room_again(tmp_path: Path)
     harness.disk = disk = FullDisk()
     harness.kill()
     write_many(harness, ids=5, times=200)
-    before, log = known(harness), state_partition(harness).log
+    before, log = transactions_of(harness), state_partition(harness).log
     size = log.size
     run_housekeeping(harness)
-    assert log.size == size and known(harness) == before
+    assert log.size == size and transactions_of(harness) == before
     disk.is_full = False
     harness.pass_time(RETRY_MS)
     run_housekeeping(harness)
     assert log.size < 2_000
     harness.kill()
-    assert known(harness) == before
+    assert transactions_of(harness) == before
 
 
 @pytest.mark.usefixtures("soon")
 def test_state_log_with_only_tombstones_is_compacted(harness: Harness) -> None:
     write_many(harness, ids=5, times=200)
-    for transactional_id in known(harness):
+    for transactional_id in transactions_of(harness):
         harness.broker.transactions.shards.shard(0).remove(transactional_id, harness.now)
     run_housekeeping(harness)
     log = state_partition(harness).log
@@ -506,7 +506,7 @@ def test_state_log_with_only_tombstones_is_compacted(harness: Harness) -> None:
     run_housekeeping(harness)
     assert sum(batch.records_count for batch in batches_of(log)) == 1
     harness.kill()
-    assert known(harness) == {}
+    assert transactions_of(harness) == {}
 
 
 def test_offline_state_partition_returns_not_coordinator(harness: Harness) -> None:

@@ -114,7 +114,7 @@ class Server:
         return append.base_offset
 
 
-def filled() -> Server:
+def create_server() -> Server:
     """Return a log of several segments and epochs, with producers, transactions and a start amid a segment."""
     server = Server(SimDisk())
     log = server.log
@@ -156,7 +156,7 @@ def contents(log: Log) -> Records:
     return found
 
 
-def known(log: Log) -> object:
+def state_of(log: Log) -> object:
     """Return all state of a log except for its segment boundaries."""
     aborted = {
         one for segment in log.segments for one in segment.transactions.overlapping(Offset(0), log.end_offset)[0]
@@ -177,12 +177,12 @@ def folders(disk: SimDisk, path: str) -> list[str]:
 
 
 def test_move_keeps_all_state_of_the_log() -> None:
-    server = filled()
-    before, records = known(server.log), contents(server.log)
+    server = create_server()
+    before, records = state_of(server.log), contents(server.log)
     server.move("/b")
     server.finish()
     assert server.where == "/b/t-0"
-    assert known(server.log) == before, "epochs without records, producers and transactions too"
+    assert state_of(server.log) == before, "epochs without records, producers and transactions too"
     assert contents(server.log) == records
     server.produce(b"after")
     server.finish()
@@ -190,24 +190,24 @@ def test_move_keeps_all_state_of_the_log() -> None:
     server.run_housekeeping()
     again = Server(server.disk.kill())
     assert again.where == "/b/t-0"
-    assert known(again.log) != before and contents(again.log) | {0: b""} == contents(server.log) | {0: b""}
+    assert state_of(again.log) != before and contents(again.log) | {0: b""} == contents(server.log) | {0: b""}
     server.broker.stop(NOW)
 
 
 def test_producers_survive_a_crash_after_the_move() -> None:
     """The first snapshot is moved too, so producers without retained records are kept."""
-    server = filled()
-    before = known(server.log)
+    server = create_server()
+    before = state_of(server.log)
     server.move("/b")
     server.finish()
     again = Server(server.disk.kill())
-    again_known = known(again.log)
+    again_known = state_of(again.log)
     assert isinstance(before, tuple) and isinstance(again_known, tuple)
     assert again_known[4:] == before[4:]
 
 
 def test_records_are_written_and_read_during_a_move() -> None:
-    server = filled()
+    server = create_server()
     records = contents(server.log)
     server.move("/b")
     number = 0
@@ -224,7 +224,7 @@ def test_records_are_written_and_read_during_a_move() -> None:
 
 
 def test_move_back_to_the_current_directory_cancels_the_move() -> None:
-    server = filled()
+    server = create_server()
     records = contents(server.log)
     server.move("/b")
     assert server.step()
@@ -240,7 +240,7 @@ def test_move_back_to_the_current_directory_cancels_the_move() -> None:
 
 
 def test_move_is_throttled_by_its_configured_rate() -> None:
-    server = filled()
+    server = create_server()
     server.broker.configs.become(BrokerConfigs.parse({"replica.alter.log.dirs.io.max.bytes.per.second": "1000"}))
     size = server.log.size
     server.move("/b")
@@ -268,7 +268,7 @@ def cut_and_replace(server: Server, offset: int, count: int) -> Records:
 
 def test_records_replaced_after_the_copy_are_copied_again() -> None:
     """The log is longer than the copy again, so no offset shows it."""
-    server = filled()
+    server = create_server()
     server.move("/b")
     assert server.step()
     (copying,) = server.broker.take_effects()
@@ -285,7 +285,7 @@ def test_records_replaced_after_the_copy_are_copied_again() -> None:
 @pytest.mark.parametrize("count", [0, RECORDS])
 def test_log_truncated_while_a_thread_copies_it_stays_online(count: int) -> None:
     """The thread finds the file too short, or other bytes in it: neither is the disk's fault."""
-    server = filled()
+    server = create_server()
     server.move("/b")
     assert server.step()
     (copying,) = server.broker.take_effects()
@@ -300,7 +300,7 @@ def test_log_truncated_while_a_thread_copies_it_stays_online(count: int) -> None
 
 
 def test_topic_can_be_deleted_during_a_move() -> None:
-    server = filled()
+    server = create_server()
     server.move("/b")
     assert server.step()
     assert server.step()
@@ -317,7 +317,7 @@ def test_topic_can_be_deleted_during_a_move() -> None:
 )
 def test_damage_is_not_copied(position: int, byte: bytes) -> None:
     """The damaged batch is no longer served at the source either, and the damage is reported."""
-    server = filled()
+    server = create_server()
     segment = server.log.segments[0]
     file, begin = server.disk.open(segment.path), segment.locate(server.log.start_offset)
     assert begin is not None
@@ -336,7 +336,7 @@ def test_damage_is_not_copied(position: int, byte: bytes) -> None:
 
 def test_move_ends_at_a_last_batch_with_a_wrong_offset() -> None:
     """Its copy would end behind the log, be dropped as the copy of other records, and begin again without end."""
-    server = filled()
+    server = create_server()
     segment = server.log.active
     position = segment.locate(Offset(server.log.end_offset - 1))
     assert position is not None
@@ -356,7 +356,7 @@ def test_stop_at_any_disk_call_keeps_one_complete_log(power_fails: bool) -> None
     """After a kill or a power failure at any call, one log exists with all acknowledged records."""
     number, ended = 0, False
     while not ended:
-        server = filled()
+        server = create_server()
         records = contents(server.log)
         server.disk.fail_from(number)
         with suppress(DiskFailed, Refused):
@@ -385,7 +385,7 @@ def test_failing_disk_call_ends_the_move_and_keeps_the_partition(caplog: pytest.
     """
     number = 0
     while True:
-        server = filled()
+        server = create_server()
         records = contents(server.log)
         caplog.clear()
         server.disk.fail_call(number)
@@ -408,7 +408,7 @@ def test_failing_disk_call_ends_the_move_and_keeps_the_partition(caplog: pytest.
 
 
 def test_interrupted_copy_restarts_after_a_stop() -> None:
-    server = filled()
+    server = create_server()
     records = contents(server.log)
     server.move("/b")
     for _ in range(3):

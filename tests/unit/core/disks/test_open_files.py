@@ -42,7 +42,7 @@ def is_open(harness: Harness, index: int) -> bool:
     return has_open_files(harness.broker.partitions[name(index)].log, INT32_MAX)
 
 
-def written(harness: Harness, index: int, at: int, *, flushed: bool = True) -> None:
+def write(harness: Harness, index: int, at: int, *, flushed: bool = True) -> None:
     log = harness.broker.partitions[name(index)].log
     put(log, b"x", at=at)
     if flushed:
@@ -51,19 +51,19 @@ def written(harness: Harness, index: int, at: int, *, flushed: bool = True) -> N
 
 def test_least_recently_written_logs_release_their_files(harness: Harness) -> None:
     for age, index in enumerate([3, 7, 1, 9]):
-        written(harness, index, T0 + age)
+        write(harness, index, T0 + age)
     files = OpenFiles(harness.broker.partitions)
     assert files.release(2, INT32_MAX) == (2, [])
     assert [index for index in range(PARTITIONS) if is_open(harness, index)] == [1, 9]
     # A log reopens its file on the next use.
     for age, index in enumerate([3, 7, 1, 9]):
-        written(harness, index, T0 + 10 + age)
+        write(harness, index, T0 + 10 + age)
         assert stored(harness.broker.partitions[name(index)].log) == [(0, 0), (1, 1)]
 
 
 def test_only_low_descriptors_are_released(harness: Harness) -> None:
     for index in range(4):
-        written(harness, index, T0 + index)
+        write(harness, index, T0 + index)
     descriptors = [harness.broker.partitions[name(index)].log.segments[-1].file.fileno() for index in range(4)]
     below = sorted(descriptors)[2]
     assert OpenFiles(harness.broker.partitions).release(PARTITIONS, below).logs == 2
@@ -71,8 +71,8 @@ def test_only_low_descriptors_are_released(harness: Harness) -> None:
 
 
 def test_unsynced_file_is_synced_before_its_release(harness: Harness) -> None:
-    written(harness, 0, T0, flushed=False)
-    written(harness, 1, T0 + 1)
+    write(harness, 0, T0, flushed=False)
+    write(harness, 1, T0 + 1)
     files = OpenFiles(harness.broker.partitions)
     assert files.release(2, INT32_MAX) == (1, [name(0)])
     assert is_open(harness, 0) and not is_open(harness, 1)
@@ -90,14 +90,14 @@ def test_unsynced_file_is_synced_before_its_release(harness: Harness) -> None:
 
 
 def test_broker_syncs_logs_that_cannot_release_files(harness: Harness) -> None:
-    written(harness, 0, T0, flushed=False)
+    write(harness, 0, T0, flushed=False)
     assert harness.broker.release_files(1, INT32_MAX) == 0
     harness.settle()
     assert harness.broker.release_files(1, INT32_MAX) == 1
 
 
 def test_streaming_append_keeps_its_file_open(harness: Harness) -> None:
-    written(harness, 0, T0)
+    write(harness, 0, T0)
     log = harness.broker.partitions[name(0)].log
     arrival = begin_arrival(log, batch(b"x"), LeaderEpoch(0), T0)
     assert arrival is not None and not is_flushed(log)
@@ -123,7 +123,7 @@ def test_release_scan_resumes_after_the_last_log(tmp_path: Path) -> None:
 
 def test_file_in_use_keeps_its_descriptor_after_a_release(harness: Harness) -> None:
     """A slice or a flush has its own reference until it is done; no socket gets the descriptor before."""
-    written(harness, 0, T0)
+    write(harness, 0, T0)
     log = harness.broker.partitions[name(0)].log
     records = log.read(log.start_offset, 1 << 20, log.end_offset)
     number, expected = records.file.fileno(), records.read()

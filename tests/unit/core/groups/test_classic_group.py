@@ -233,7 +233,7 @@ def value(*members: MemberMetadata, **fields: object) -> GroupMetadataValue:
     return GroupMetadataValue(**values | fields)  # type: ignore[arg-type]
 
 
-def replayed(harness: Harness, *values: GroupMetadataValue | None, version: int = 3) -> GroupShard:
+def replay(harness: Harness, *values: GroupMetadataValue | None, version: int = 3) -> GroupShard:
     """Return a shard that was loaded from the given records."""
     here: GroupShard = shards(harness)._make(shard(harness).log.leading)
     for one in values:
@@ -249,7 +249,7 @@ def shards(harness: Harness) -> Shards[GroupShard]:
 
 @pytest.mark.parametrize("version", range(5))
 def test_records_of_every_version_are_read(harness: Harness, version: int) -> None:
-    here = replayed(harness, value(member("a"), member("b", group_instance_id="i")), version=version)
+    here = replay(harness, value(member("a"), member("b", group_instance_id="i")), version=version)
     group = here.groups["g"]
     assert isinstance(group, ClassicGroup)
     assert (group.state, group.generation, group.protocol_name, group.members.leader) == ("Stable", 7, "range", "b")
@@ -260,20 +260,20 @@ def test_records_of_every_version_are_read(harness: Harness, version: int) -> No
 
 
 def test_last_record_replaces_earlier_ones(harness: Harness) -> None:
-    here = replayed(harness, value(member("a"), member("b")), value(member("c"), generation=8))
+    here = replay(harness, value(member("a"), member("b")), value(member("c"), generation=8))
     group = here.groups["g"]
     assert isinstance(group, ClassicGroup)
     assert [one.id for one in group.members] == ["c"] and group.generation == 8
-    assert replayed(harness, value(member("a")), None).groups == {}
-    assert replayed(harness, None).groups == {}
-    emptied = replayed(harness, value(member("a")), value(protocol=None, generation=8)).groups["g"]
+    assert replay(harness, value(member("a")), None).groups == {}
+    assert replay(harness, None).groups == {}
+    emptied = replay(harness, value(member("a")), value(protocol=None, generation=8)).groups["g"]
     assert emptied.is_empty and emptied.protocol_type == "consumer"
 
 
 def test_inconsistent_group_record_is_repaired(harness: Harness) -> None:
     twice = value(member("a"), member("a"), member("b", group_instance_id="i"), member("c", group_instance_id="i"))
     twice.leader = "somebody"
-    group = replayed(harness, twice).groups["g"]
+    group = replay(harness, twice).groups["g"]
     assert isinstance(group, ClassicGroup)
     assert [one.id for one in group.members] == ["a", "b"] and group.members.leader == "a"
 
@@ -306,7 +306,7 @@ def test_group_records_match_apache_kafka(harness: Harness, written: str, state:
 
 def test_loaded_members_get_a_full_session(harness: Harness) -> None:
     harness.pass_time(50_000)
-    here = replayed(harness, value(member("a"), member("b", session_timeout=20_000)))
+    here = replay(harness, value(member("a"), member("b", session_timeout=20_000)))
     group = here.groups["g"]
     assert isinstance(group, ClassicGroup)
     harness.pass_time(9_999)
@@ -317,7 +317,7 @@ def test_loaded_members_get_a_full_session(harness: Harness) -> None:
 
 def test_group_above_the_maximum_size_rebalances_after_a_restart(tmp_path: Path) -> None:
     harness = coordinator(tmp_path, group_max_size="1")
-    group = replayed(harness, value(member("a"), member("b"))).groups["g"]
+    group = replay(harness, value(member("a"), member("b"))).groups["g"]
     assert group.state == "PreparingRebalance"
 
 

@@ -291,7 +291,7 @@ class History:
 
     def _settle(self) -> None:
         self.world.settle()
-        self.world.take_told()
+        self.world.take_outcomes()
         self._check()
 
     def _check(self) -> None:

@@ -48,7 +48,7 @@ def broker(tmp_path: Path) -> Consumers:
     return made
 
 
-def written(broker: Consumers) -> list[tuple[type, bool]]:
+def record_kinds(broker: Consumers) -> list[tuple[type, bool]]:
     """Return the kinds of records in the log, and whether they are tombstones."""
     log = broker.broker.partitions[TopicPartition(CONSUMER_OFFSETS, 0)].log
     data = log.read(log.start_offset, 1 << 30, log.end_offset).read()
@@ -62,7 +62,7 @@ def written(broker: Consumers) -> list[tuple[type, bool]]:
     return kinds
 
 
-def again(listed: list[StateRecord]) -> GroupState:
+def replay(listed: list[StateRecord]) -> GroupState:
     """Replay records through bytes, as from a log."""
     state = GroupState(GROUP)
     for record in listed:
@@ -77,19 +77,19 @@ def test_records_restore_the_group(broker: Consumers) -> None:
     kept = broker.group().kept
     assert {member.current.state for member in kept.members.values()} >= {MemberState.STABLE}
     assert kept.regexes and kept.owners and kept.static and kept.targets
-    assert vars(again(records_of(broker.group().kept))) == vars(kept)
+    assert vars(replay(records_of(broker.group().kept))) == vars(kept)
 
 
 def test_records_in_any_order_restore_the_group(broker: Consumers) -> None:
     """Compaction keeps each key's last record in its place."""
     listed, expected = records_of(broker.group().kept), vars(broker.group().kept)
     for seed in range(50):
-        assert vars(again(Random(seed).sample(listed, len(listed)))) == expected
+        assert vars(replay(Random(seed).sample(listed, len(listed)))) == expected
 
 
 def test_repeated_records_leave_the_group_unchanged(broker: Consumers) -> None:
     """A partly compacted log repeats earlier records."""
-    group, before = broker.group(), again(records_of(broker.group().kept))
+    group, before = broker.group(), replay(records_of(broker.group().kept))
     group.shard.write(records_of(group.kept), broker.now)
     assert vars(broker.group().kept) == vars(before)
     broker.kill()
@@ -99,7 +99,7 @@ def test_repeated_records_leave_the_group_unchanged(broker: Consumers) -> None:
 def test_tombstones_delete_all_group_state(broker: Consumers) -> None:
     group = broker.group()
     tombstones = group.tombstones()
-    state = again([*records_of(group.kept), *tombstones])
+    state = replay([*records_of(group.kept), *tombstones])
     empty = GroupState(GROUP)
     empty.epoch, empty.metadata_hash = state.epoch, state.metadata_hash
     assert vars(state) == vars(empty)
@@ -119,11 +119,11 @@ def test_tombstones_of_missing_state_are_ignored() -> None:
 
 
 def test_one_change_is_one_batch_of_only_the_changed_records(broker: Consumers) -> None:
-    before = len(written(broker))
+    before = len(record_kinds(broker))
     broker.beat("a", 4)
-    assert len(written(broker)) == before
+    assert len(record_kinds(broker)) == before
     broker.beat("b", -1)
-    kinds = [kind.__name__.removeprefix("ConsumerGroup") for kind, _ in written(broker)[before:]]
+    kinds = [kind.__name__.removeprefix("ConsumerGroup") for kind, _ in record_kinds(broker)[before:]]
     assert kinds == [
         "CurrentMemberAssignmentKey",
         "TargetAssignmentMemberKey",
@@ -165,7 +165,7 @@ def test_abandoned_instance_id_has_no_member(broker: Consumers) -> None:
     """The same holds after a restart from a log with only the member's last record."""
     assert broker.join("a", "t", instance_id="j").error_code == ErrorCode.NONE
     assert broker.group().kept.static == {"j": "a"}
-    assert vars(again(records_of(broker.group().kept))) == vars(broker.group().kept)
+    assert vars(replay(records_of(broker.group().kept))) == vars(broker.group().kept)
 
 
 def test_group_subscriptions_follow_those_of_the_members(broker: Consumers) -> None:
@@ -206,7 +206,7 @@ def test_partition_metadata_of_older_brokers_is_removed(broker: Consumers) -> No
     group = broker.group()
     group.shard.write([StateRecord(key, ConsumerGroupPartitionMetadataValue(topics=[]))], broker.now)
     broker.join("d", "t")
-    assert (ConsumerGroupPartitionMetadataKey, True) in written(broker)
+    assert (ConsumerGroupPartitionMetadataKey, True) in record_kinds(broker)
     assert not group.kept.has_partition_metadata
 
 

@@ -74,7 +74,7 @@ def _shard(world: World) -> GroupShard:
     return world.harness.broker.groups.shards.shard(0)
 
 
-def replayed(world: World, records: Sequence[Record]) -> GroupShard:
+def replay(world: World, records: Sequence[Record]) -> GroupShard:
     served = _shard(world)
     shard = GroupShard(served.log.leading, served.runtime, REPLAYS, ClassicGroup)
     for key, value in records:
@@ -106,7 +106,7 @@ def partly_compacted_logs(log: Sequence[Record]) -> Iterator[tuple[str, list[Rec
 
 def kinds(world: World, log: Sequence[Record]) -> list[type | None]:
     """Return the type of the group after each record."""
-    groups = [replayed(world, log[: end + 1]).groups.get("g") for end in range(len(log))]
+    groups = [replay(world, log[: end + 1]).groups.get("g") for end in range(len(log))]
     return [None if group is None else type(group) for group in groups]
 
 
@@ -118,10 +118,10 @@ def test_example_history_upgrades_and_downgrades_three_times(world: World, log: 
 @pytest.mark.slow
 def test_any_compacted_log_restores_the_same_groups(world: World, log: Sequence[Record]) -> None:
     expected = kept(_shard(world))
-    assert kept(replayed(world, log)) == expected
+    assert kept(replay(world, log)) == expected
     for variants in (interrupted, partly_compacted_logs):
         for how, records in variants(log):
-            assert kept(replayed(world, records)) == expected, how
+            assert kept(replay(world, records)) == expected, how
 
 
 def test_records_of_both_protocols_are_replayed_in_any_order(world: World, log: Sequence[Record]) -> None:
@@ -133,11 +133,11 @@ def test_records_of_both_protocols_are_replayed_in_any_order(world: World, log: 
     consumer = [one for one in story if not _is_classic(one) and one.value is not None]
     tombstones = [one for one in story if not _is_classic(one) and one.value is None]
     assert classic and consumer and tombstones
-    assert isinstance(replayed(world, [*classic, *consumer]).groups["g"], ConsumerGroup)
-    expected = kept(replayed(world, log[: downgraded + 1]))
-    assert kept(replayed(world, [*classic, *consumer, *tombstones, downgrade])) == expected
-    assert kept(replayed(world, [*classic, *consumer, downgrade, *tombstones])) == expected
-    assert kept(replayed(world, [downgrade, *tombstones])).classic == expected.classic
+    assert isinstance(replay(world, [*classic, *consumer]).groups["g"], ConsumerGroup)
+    expected = kept(replay(world, log[: downgraded + 1]))
+    assert kept(replay(world, [*classic, *consumer, *tombstones, downgrade])) == expected
+    assert kept(replay(world, [*classic, *consumer, downgrade, *tombstones])) == expected
+    assert kept(replay(world, [downgrade, *tombstones])).classic == expected.classic
 
 
 def _is_classic(record: Record) -> bool:

@@ -41,10 +41,10 @@ BASE_OFFSET, LENGTH, BODY = 6, 8, 61  # Unchecked, found by a walk, found by the
 
 @pytest.fixture
 def led(tmp_path: Path) -> Led:
-    return filled(Led(tmp_path))
+    return fill(Led(tmp_path))
 
 
-def filled(led: Led) -> Led:
+def fill(led: Led) -> Led:
     for _ in range(RECORDS):
         led.produce(acks=1)
     led.fetches(OTHER, THIRD)
@@ -210,7 +210,7 @@ class Stored:
 
     def __init__(self) -> None:
         self.disk = SimDisk()
-        self.directory = opened(self.disk)
+        self.directory = open_directory(self.disk)
         self.log = self.directory.create(T0, None, SMALL, NOW_MS)
         for number in range(STORED):
             raw = encode_batch([(None, b"%d" % number, (), NOW_MS)])
@@ -243,7 +243,7 @@ class Stored:
         return cut
 
 
-def opened(disk: SimDisk) -> LogDirectory:
+def open_directory(disk: SimDisk) -> LogDirectory:
     return open_log_directory(disk, "/a", NOW_MS, broker_id=US, cluster_id="c", config_of=lambda _: SMALL)
 
 
@@ -264,7 +264,7 @@ def test_stop_at_any_call_of_a_truncation_loses_nothing(power_fails: bool) -> No
         stored.disk.stop_at(None)
         for seed in range(6 if power_fails else 1):
             survivor = stored.disk.crash(Random(seed)) if power_fails else stored.disk.kill()
-            log = opened(survivor).logs[T0]
+            log = open_directory(survivor).logs[T0]
             here, aside = stored_offsets(survivor, "/a/t-0")
             assert {*here, *aside} >= whole, (number, seed)
             assert here == [one for one in range(len(here) + (len(here) > DAMAGED)) if one != DAMAGED], (number, seed)
@@ -305,7 +305,7 @@ def test_truncation_of_a_changed_log_is_not_finished() -> None:
 
 
 def test_damaged_replica_stays_leader_with_a_controller_before_kafka_1(tmp_path: Path) -> None:
-    led = filled(Led(tmp_path, inter_broker="0.11.0"))
+    led = fill(Led(tmp_path, inter_broker="0.11.0"))
     damage(led, 4)
     assert rounds(led, 10) == 0
     assert partition_of(led).leading is not None

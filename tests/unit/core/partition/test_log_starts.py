@@ -56,7 +56,7 @@ def writes(harness: Harness) -> list[WriteStarts]:
     return [effect for effect in harness.broker.take_effects() if isinstance(effect, WriteStarts)]
 
 
-def retained(harness: Harness) -> WriteStarts:
+def begin_retention(harness: Harness) -> WriteStarts:
     harness.pass_time(1_000_000)
     harness.keep_house_in_pieces()
     (write,) = writes(harness)
@@ -70,7 +70,7 @@ def end(harness: Harness, write: WriteStarts) -> None:
 
 def test_retention_makes_room_on_a_full_disk(harness: Harness, tmp_path: Path) -> None:
     """The names of the segments then record the start, before any client sees it."""
-    write = retained(harness)
+    write = begin_retention(harness)
     write.write.disk = Failing(errno.ENOSPC)
     end(harness, write)
     assert partition_of(harness).log.start_offset == SEGMENTS
@@ -80,13 +80,13 @@ def test_retention_makes_room_on_a_full_disk(harness: Harness, tmp_path: Path) -
 
 
 def test_retention_that_failed_is_repeated_in_the_next_round(harness: Harness, tmp_path: Path) -> None:
-    write = retained(harness)
+    write = begin_retention(harness)
     write.write.disk = Failing(errno.EIO)
     end(harness, write)
     log = partition_of(harness).log
     assert log.start_offset == 0
     assert not list(tmp_path.rglob("*.deleted"))
-    end(harness, retained(harness))
+    end(harness, begin_retention(harness))
     assert log.start_offset == SEGMENTS
 
 
@@ -139,7 +139,7 @@ def test_segment_below_the_start_is_deleted_without_a_write(harness: Harness) ->
 
 
 def test_no_second_write_follows_after_the_log_went_offline(harness: Harness) -> None:
-    write = retained(harness)
+    write = begin_retention(harness)
     partition_of(harness).take_offline()
     end(harness, write)
     assert not harness.broker.log_starts.has_pending

@@ -25,7 +25,7 @@ ID, OTHER_ID = Uuid(bytes(range(16))), Uuid(bytes(range(1, 17)))
 CONFIGS = BrokerConfigs.parse({}).for_topic({})
 
 
-def opened(disk: SimDisk) -> tuple[LogDirectory, Storage]:
+def open_storage(disk: SimDisk) -> tuple[LogDirectory, Storage]:
     directory = open_log_directory(
         disk, "/data", T0, broker_id=BrokerId(1), cluster_id="c", config_of=lambda _: LogConfig()
     )
@@ -38,7 +38,7 @@ def folders(disk: SimDisk) -> list[str]:
 
 def without_id(disk: SimDisk, *, clean: bool, synced: bool = True) -> None:
     """Create a log as Kafka wrote it before 2.8, or as a power failure left it."""
-    directory, _ = opened(disk)
+    directory, _ = open_storage(disk)
     log = directory.create(T, None, LogConfig(), T0)
     put(log, b"old")
     if synced:
@@ -49,7 +49,7 @@ def without_id(disk: SimDisk, *, clean: bool, synced: bool = True) -> None:
 
 def test_failed_deletion_is_repeated_when_the_topic_is_recreated() -> None:
     disk = SimDisk()
-    _, storage = opened(disk)
+    _, storage = open_storage(disk)
     log = storage.open(T, ID, CONFIGS, T0)
     assert log is not None
     put(log, b"old")
@@ -64,13 +64,13 @@ def test_failed_deletion_is_repeated_when_the_topic_is_recreated() -> None:
 
 def test_unopenable_log_is_deleted_with_its_topic() -> None:
     disk = SimDisk()
-    directory, storage = opened(disk)
+    directory, storage = open_storage(disk)
     log = storage.open(T, ID, CONFIGS, T0)
     assert log is not None
     put(log, b"old")
     directory.close(T0)
     disk.open(f"/data/t-0/{PARTITION_METADATA}").write(0, b"version: 8")
-    directory, storage = opened(disk)
+    directory, storage = open_storage(disk)
     assert T in directory.offline
     assert storage.topics() == {"t": (None, {0: NO_EPOCH})}
     storage.delete(T, T0)
@@ -80,25 +80,25 @@ def test_unopenable_log_is_deleted_with_its_topic() -> None:
 
 def test_log_of_another_topic_id_is_quarantined() -> None:
     disk = SimDisk()
-    directory, storage = opened(disk)
+    directory, storage = open_storage(disk)
     log = storage.open(T, ID, CONFIGS, T0)
     assert log is not None
     put(log, b"old")
     directory.close(T0)
-    _, storage = opened(disk)
+    _, storage = open_storage(disk)
     log = storage.open(T, OTHER_ID, CONFIGS, T0)
     assert log is not None and stored(log) == []
     aside = next(name for name in folders(disk) if name.endswith("-stray"))
     assert disk.size(f"/data/{aside}/00000000000000000000.log") > 0
     for _ in range(2):
         storage.close({}, T0)
-        _, storage = opened(disk)
+        _, storage = open_storage(disk)
         assert aside in folders(disk)
 
 
 def test_missing_logs_exclude_those_on_a_failed_disk() -> None:
     disk = SimDisk()
-    directory, storage = opened(disk)
+    directory, storage = open_storage(disk)
     assert storage.open(T, ID, CONFIGS, T0) is not None
     absent = TopicPartition(TopicName("t"), 1)
     assert storage.lacking({T: ID, absent: ID}) == [absent]
@@ -114,18 +114,18 @@ def test_old_log_without_an_id_is_opened_for_the_topic() -> None:
         disk = SimDisk()
         without_id(disk, clean=clean, synced=synced)
         disk = disk.kill()
-        directory, storage = opened(disk)
+        directory, storage = open_storage(disk)
         log = storage.open(T, ID, CONFIGS, T0)
         assert log is not None and stored(log) == [(0, 0)]
         directory.abandon()
         disk.sync_directory("")
-        assert opened(disk.crash(Random(3)))[0].logs[T].topic_id == ID, "it is safe at once"
+        assert open_storage(disk.crash(Random(3)))[0].logs[T].topic_id == ID, "it is safe at once"
 
 
 def test_log_without_an_id_is_not_opened_after_a_power_failure() -> None:
     disk = SimDisk()
     without_id(disk, clean=False, synced=False)
-    _, storage = opened(disk.kill())
+    _, storage = open_storage(disk.kill())
     log = storage.open(T, ID, CONFIGS, T0)
     assert log is not None and stored(log) == []
 
@@ -133,7 +133,7 @@ def test_log_without_an_id_is_not_opened_after_a_power_failure() -> None:
 def test_adopted_log_without_an_id_is_opened_after_a_power_failure() -> None:
     disk = SimDisk()
     without_id(disk, clean=False, synced=False)
-    _, storage = opened(disk.kill())
+    _, storage = open_storage(disk.kill())
     storage.adopted(["t"])
     log = storage.open(T, ID, CONFIGS, T0)
     assert log is not None and stored(log) == [(0, 0)]

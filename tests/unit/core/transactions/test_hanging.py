@@ -30,7 +30,7 @@ def harness(tmp_path: Path) -> Harness:
     return harness
 
 
-def begun(harness: Harness, *partitions: int, name: str = "t", version: int = 2) -> Transactional:
+def begin_transaction(harness: Harness, *partitions: int, name: str = "t", version: int = 2) -> Transactional:
     """Return a producer with a transaction that has written to these partitions."""
     producer = Transactional(harness, name, version)
     producer.begin()
@@ -49,7 +49,7 @@ def lose(producer: Transactional, *names: TopicPartition) -> None:
     producer.harness.kill()
 
 
-def again(producer: Transactional, partition: int) -> ErrorCode:
+def resend_first(producer: Transactional, partition: int) -> ErrorCode:
     """Send the first batch once more, as after a missing response."""
     producer.sequences["t", partition] = 0
     return producer.write("t", b"hangs", partition=partition)
@@ -66,7 +66,7 @@ def step(harness: Harness) -> None:
 
 
 def test_marker_of_a_hanging_transaction_does_not_fence_the_coordinator(harness: Harness) -> None:
-    begun(harness, 0)
+    begin_transaction(harness, 0)
     partition = harness.broker.partitions[T0]
     partition.info = partition.info._replace(leader_epoch=LeaderEpoch(5))
     (seen,) = partition.log.producers.open_transactions()
@@ -159,11 +159,11 @@ def test_epoch_that_no_client_may_use_joins_no_transaction() -> None:
 @pytest.mark.parametrize("version", [1, 2])
 def test_producer_of_an_aborted_hanging_transaction_gets_an_error(harness: Harness, version: int) -> None:
     """The whole transaction is aborted; otherwise the producer would find its batch written and commit without it."""
-    producer = begun(harness, 0, 1, version=version)
+    producer = begin_transaction(harness, 0, 1, version=version)
     lose(producer, T1)
     harness.keep_house()
     assert producer.state.state is ABORTED
-    assert again(producer, 1) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert resend_first(producer, 1) == ErrorCode.INVALID_PRODUCER_EPOCH
     assert producer.end(commit=True) == (ErrorCode.PRODUCER_FENCED if version < 2 else ErrorCode.INVALID_TXN_STATE)
     assert committed(harness, "t") == committed(harness, "t", 1) == []
     assert [last_stable(harness, "t", index) for index in (0, 1)] == [2, 2], "no reader waits"
@@ -171,13 +171,13 @@ def test_producer_of_an_aborted_hanging_transaction_gets_an_error(harness: Harne
 
 
 def test_producer_whose_transaction_was_lost_completely_gets_an_error(harness: Harness) -> None:
-    producer = begun(harness, 0)
+    producer = begin_transaction(harness, 0)
     assert producer.end(commit=True) == ErrorCode.NONE
     assert producer.write("t", b"first") == ErrorCode.NONE
     lose(producer, T0)
     harness.keep_house()
     assert producer.state.state is ABORTED
-    assert again(producer, 0) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert resend_first(producer, 0) == ErrorCode.INVALID_PRODUCER_EPOCH
     assert producer.end(commit=False) == ErrorCode.NONE
     assert producer.write("t", b"next") == ErrorCode.NONE
     assert producer.end(commit=True) == ErrorCode.NONE
@@ -185,7 +185,7 @@ def test_producer_whose_transaction_was_lost_completely_gets_an_error(harness: H
 
 
 def test_all_partitions_of_a_transaction_are_aborted_by_one_decision(harness: Harness) -> None:
-    producer, other = begun(harness, 0, 1, 2), begun(harness, 0, name="other")
+    producer, other = begin_transaction(harness, 0, 1, 2), begin_transaction(harness, 0, name="other")
     lose(producer, T1, T2)
     before = producer.state.epoch
     step(harness)
@@ -197,9 +197,9 @@ def test_all_partitions_of_a_transaction_are_aborted_by_one_decision(harness: Ha
 
 
 def test_partition_rejoins_if_the_producer_writes_before_the_check(harness: Harness) -> None:
-    producer = begun(harness, 0, 1)
+    producer = begin_transaction(harness, 0, 1)
     lose(producer, T1)
-    assert again(producer, 1) == ErrorCode.NONE
+    assert resend_first(producer, 1) == ErrorCode.NONE
     assert producer.state.partitions == {T0, T1}
     harness.keep_house()
     assert producer.end(commit=True) == ErrorCode.NONE
@@ -207,7 +207,7 @@ def test_partition_rejoins_if_the_producer_writes_before_the_check(harness: Harn
 
 
 def test_several_partitions_rejoin_in_one_request(harness: Harness) -> None:
-    producer = begun(harness, 0, 1, 2)
+    producer = begin_transaction(harness, 0, 1, 2)
     lose(producer, T1, T2)
     producer.sequences.clear()
     assert producer.write_all("t", {1: [b"hangs"], 2: [b"hangs"]}) == [ErrorCode.NONE] * 2
@@ -217,7 +217,7 @@ def test_several_partitions_rejoin_in_one_request(harness: Harness) -> None:
 
 
 def test_hanging_records_do_not_join_the_next_transaction(harness: Harness) -> None:
-    producer = begun(harness, 0, 1)
+    producer = begin_transaction(harness, 0, 1)
     lose(producer, T1)
     assert producer.end(commit=False) == ErrorCode.NONE
     assert producer.write("t", b"next", partition=1) == ErrorCode.CONCURRENT_TRANSACTIONS
@@ -230,7 +230,7 @@ def test_hanging_records_do_not_join_the_next_transaction(harness: Harness) -> N
 
 
 def test_records_after_a_decision_wait_for_its_completion(harness: Harness) -> None:
-    producer = begun(harness, 0)
+    producer = begin_transaction(harness, 0)
     assert producer.end(commit=True) == ErrorCode.NONE
     assert producer.write("t", b"next", partition=1) == ErrorCode.NONE
     shard, was = harness.broker.transactions.states.find_transaction(producer.id)
@@ -249,7 +249,7 @@ def test_records_after_a_decision_wait_for_its_completion(harness: Harness) -> N
 
 
 def test_refused_end_of_a_hanging_transaction_is_retried(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
-    producer, forgotten = begun(harness, 0, 1), begun(harness, 2, name="u")
+    producer, forgotten = begin_transaction(harness, 0, 1), begin_transaction(harness, 2, name="u")
     shard, _ = harness.broker.transactions.states.find_transaction(forgotten.id)
     shard.remove(forgotten.id, harness.now)
     lose(producer, T1)
@@ -274,7 +274,7 @@ def test_refused_end_of_a_hanging_transaction_is_retried(harness: Harness, monke
 
 def test_check_waits_until_all_assigned_partitions_are_led(harness: Harness) -> None:
     """A partition that is opened after the check of all others would never be checked."""
-    producer = begun(harness, 0, 1)
+    producer = begin_transaction(harness, 0, 1)
     topics = list(harness.broker.view.topics.values())
     harness.announces_topics = False
     lose(producer, T1)
@@ -289,7 +289,7 @@ def test_check_waits_until_all_assigned_partitions_are_led(harness: Harness) -> 
 
 
 def test_clean_restart_needs_no_check(harness: Harness) -> None:
-    begun(harness, 0)
+    begin_transaction(harness, 0)
     harness.restart()
     assert not harness.broker.transactions.may_hang
 
@@ -299,14 +299,18 @@ def test_clean_restart_needs_no_check(harness: Harness) -> None:
 
 def test_transactions_that_change_during_the_check_are_kept(harness: Harness) -> None:
     """The check reads the state at its start; the resulting action uses the current state."""
-    ending, joining, lost = begun(harness, 0, name="a"), begun(harness, 1, name="b"), begun(harness, 0, 2, name="c")
+    ending, joining, lost = (
+        begin_transaction(harness, 0, name="a"),
+        begin_transaction(harness, 1, name="b"),
+        begin_transaction(harness, 0, 2, name="c"),
+    )
     lose(joining, T1)
     lose(lost, T2)
     slices = harness.broker.transactions.end_hanging(harness.broker.partitions, harness.now)
     next(slices)
     assert ending.end(commit=True) == ErrorCode.NONE
-    assert again(joining, 1) == ErrorCode.NONE
-    beginning = begun(harness, 0, 1, 2, name="d")
+    assert resend_first(joining, 1) == ErrorCode.NONE
+    beginning = begin_transaction(harness, 0, 1, 2, name="d")
     for _ in slices:
         pass
     harness.settle()
@@ -317,7 +321,7 @@ def test_transactions_that_change_during_the_check_are_kept(harness: Harness) ->
 
 
 def test_check_ends_nothing_of_a_resigned_shard(harness: Harness) -> None:
-    producer = begun(harness, 0)
+    producer = begin_transaction(harness, 0)
     lose(producer, T0)
     slices = harness.broker.transactions.end_hanging(harness.broker.partitions, harness.now)
     next(slices)
@@ -330,7 +334,7 @@ def test_check_ends_nothing_of_a_resigned_shard(harness: Harness) -> None:
 
 
 def test_many_transactions_are_checked_in_slices(harness: Harness) -> None:
-    producer = begun(harness, 0)
+    producer = begin_transaction(harness, 0)
     shard, was = harness.broker.transactions.states.find_transaction(producer.id)
     for number in range(2000):
         shard.transactions[f"t{number}"] = was._replace(id=f"t{number}", producer_id=ProducerId(10_000 + number))

@@ -37,7 +37,7 @@ def end_in_write(harness: Harness, monkeypatch: pytest.MonkeyPatch, number: int)
     monkeypatch.setattr(log, "append", append_and_end)
 
 
-def begun(harness: Harness) -> Transactional:
+def begin_transaction(harness: Harness) -> Transactional:
     producer = Transactional(harness)
     producer.begin()
     assert producer.write("t", b"a") == ErrorCode.NONE
@@ -56,12 +56,12 @@ def adding(harness: Harness) -> Callable[[], int]:
 
 
 def ending(harness: Harness) -> Callable[[], int]:
-    producer = begun(harness)
+    producer = begin_transaction(harness)
     return lambda: producer.end(commit=True)
 
 
 def replacing(harness: Harness) -> Callable[[], int]:
-    begun(harness)
+    begin_transaction(harness)
     return lambda: Transactional(harness).begin().error_code
 
 

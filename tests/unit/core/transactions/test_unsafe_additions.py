@@ -24,7 +24,7 @@ def elsewhere(tmp_path: Path) -> Elsewhere:
     return first_of_four_here(tmp_path)
 
 
-def lost(elsewhere: Elsewhere, *, keeps_house: bool) -> Transactional:
+def lose_addition(elsewhere: Elsewhere, *, keeps_house: bool) -> Transactional:
     """Return a producer whose first batch is written, while the coordinator's record of its partition is lost."""
     producer = elsewhere.begun()
     harness = elsewhere.harness
@@ -42,7 +42,7 @@ def lost(elsewhere: Elsewhere, *, keeps_house: bool) -> Transactional:
     return producer
 
 
-def sends_again(elsewhere: Elsewhere, producer: Transactional, code: ErrorCode) -> tuple[AddPartitions, ErrorCode]:
+def resend(elsewhere: Elsewhere, producer: Transactional, code: ErrorCode) -> tuple[AddPartitions, ErrorCode]:
     """Resend the producer's batch; return the request to the next coordinator, and the producer's response."""
     harness = elsewhere.harness
     waiting = harness.send(producer.produce("t", {0: [b"a"]}), ADDS)
@@ -56,8 +56,8 @@ def sends_again(elsewhere: Elsewhere, producer: Transactional, code: ErrorCode) 
 
 @pytest.mark.parametrize("keeps_house", [False, True])
 def test_next_coordinator_is_queried_about_existing_records(elsewhere: Elsewhere, keeps_house: bool) -> None:
-    producer = lost(elsewhere, keeps_house=keeps_house)
-    effect, code = sends_again(elsewhere, producer, ErrorCode.NONE)
+    producer = lose_addition(elsewhere, keeps_house=keeps_house)
+    effect, code = resend(elsewhere, producer, ErrorCode.NONE)
     assert [names for _, names in effect.transactions] == [[T0]]
     assert code is ErrorCode.NONE
     producer.sequences["t", 0] = 1
@@ -66,22 +66,22 @@ def test_next_coordinator_is_queried_about_existing_records(elsewhere: Elsewhere
 
 
 def test_records_unknown_to_the_next_coordinator_are_not_acknowledged(elsewhere: Elsewhere) -> None:
-    producer = lost(elsewhere, keeps_house=True)
+    producer = lose_addition(elsewhere, keeps_house=True)
     for _ in range(2):
-        _, code = sends_again(elsewhere, producer, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        _, code = resend(elsewhere, producer, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
         assert code is ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
 
 def test_other_transactions_are_not_in_doubt(elsewhere: Elsewhere) -> None:
     other = elsewhere.begun("other")
     assert other.write("t", b"a") is ErrorCode.NONE
-    lost(elsewhere, keeps_house=True)
+    lose_addition(elsewhere, keeps_house=True)
     assert other.write("t", b"b") is ErrorCode.NONE
     assert elsewhere.harness.broker.take_additions() == []
 
 
 def test_loss_is_forgotten_after_the_maximum_transaction_timeout(elsewhere: Elsewhere) -> None:
-    lost(elsewhere, keeps_house=True)
+    lose_addition(elsewhere, keeps_house=True)
     harness = elsewhere.harness
     joins = harness.broker.transactions.joins
     assert joins.lost

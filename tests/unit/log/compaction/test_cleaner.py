@@ -33,7 +33,7 @@ def new_log(config: LogConfig | None = None) -> tuple[SimDisk, Log]:
     return disk, Log.open(disk, DIRECTORY, config or LogConfig(cleanup_compact=True, cleanup_delete=False), T0)
 
 
-def known(log: Log) -> dict[int, tuple[object, ...]]:
+def producer_state(log: Log) -> dict[int, tuple[object, ...]]:
     """Return the producer state that a restart needs: epoch, last batch, open transaction."""
     return {one.id: (one.epoch, *[sent[:3] for sent in one.batches[-1:]], one.first_offset) for one in log.producers}
 
@@ -67,7 +67,7 @@ def test_a_compacted_log_has_the_last_value_of_each_key(seed: int) -> None:
         writer.write(40)
         log.roll(writer.now)
         before, end = committed(log), log.end_offset
-        entries = known(log)
+        entries = producer_state(log)
         memory = random.choice([2_000, 1 << 20])
         cleaning = compact(log, TimestampMs(max(writer.now, now)), memory, random.choice([100, 4096, 1 << 20]))
         after = committed(log)
@@ -83,7 +83,7 @@ def test_a_compacted_log_has_the_last_value_of_each_key(seed: int) -> None:
         log.compaction.cleaned_to = cleaning.end
         writer.log = log
         assert log.end_offset == end
-        assert known(log) == entries
+        assert producer_state(log) == entries
         assert committed(log) == after
         flush_now(log, writer.now)
         now = TimestampMs(now + random.choice([0, 100, 2 * DAY]))
@@ -121,7 +121,7 @@ def test_offset_map_is_freed_on_the_cleaning_thread() -> None:
     assert not cleaning.is_mapped
 
 
-def filled(seed: int) -> tuple[SimDisk, Log, Writer]:
+def create_log(seed: int) -> tuple[SimDisk, Log, Writer]:
     """Return a synced log of several segments, some of it compacted before."""
     random = Random(seed)
     disk, log = new_log(
@@ -145,11 +145,11 @@ def filled(seed: int) -> tuple[SimDisk, Log, Writer]:
 
 def check_reopened(disk: SimDisk, log: Log, before: list[Seen], upto: int) -> Log:
     """Open the log from the remaining disk content: readers, producers and files must be right."""
-    entries = known(log)
+    entries = producer_state(log)
     again = Log.open(disk, DIRECTORY, log.config, T0, recovery_point=log.recovery_point)
     check_same(before, committed(again), upto)
     assert again.end_offset == log.end_offset
-    assert known(again) == entries
+    assert producer_state(again) == entries
     assert again.aside is None
     assert not again.lost_bytes
     left = {entry.name.rpartition(".")[2] for entry in disk.entries(DIRECTORY)}
@@ -163,12 +163,12 @@ def check_reopened(disk: SimDisk, log: Log, before: list[Seen], upto: int) -> Lo
 def test_stop_at_any_call_leaves_the_log_unchanged_or_compacted(seed: int) -> None:
     """The process is killed, or the power fails, at the n-th disk call; the start repairs the log."""
     random = Random(seed)
-    disk, log, writer = filled(seed)
+    disk, log, writer = create_log(seed)
     before, upto = committed(log), log.segments[-1].base_offset
     calls = disk.calls
     compact(log, writer.now, io_bytes=random.choice([100, 4096]))
     last = disk.calls - calls
-    disk, log, writer = filled(seed)
+    disk, log, writer = create_log(seed)
     disk.fail_from(random.randrange(last))
     with suppress(DiskFailed):
         compact(log, writer.now, io_bytes=4096)
@@ -186,7 +186,7 @@ def test_stop_at_any_call_leaves_the_log_unchanged_or_compacted(seed: int) -> No
 def test_failed_call_leaves_a_usable_log(seed: int) -> None:
     """The pass ends, nothing is lost, readers are not affected, and the next pass succeeds."""
     random = Random(seed)
-    disk, log, writer = filled(seed)
+    disk, log, writer = create_log(seed)
     before = committed(log)
     calls = disk.calls
     disk.fail_call(random.randrange(400), random.choice([errno.EIO, errno.ENOSPC, errno.EMFILE]))

@@ -31,7 +31,7 @@ LATER = TimestampMs(T0 + 1000)
 BODY, LENGTH = 61, 8  # Damaged bytes of a batch: one breaks the checksum, one breaks a walk.
 
 
-def opened(path: Path) -> LogDirectory:
+def open_directory(path: Path) -> LogDirectory:
     return open_log_directory(
         RealDisk(), str(path), T0, broker_id=BrokerId(1), cluster_id="c", config_of=lambda _: CONFIG
     )
@@ -51,9 +51,9 @@ def flip(log: Log, position: int) -> None:
     log.segments[0].release()
 
 
-def filled(path: Path, byte: int = BODY, at: int = T0) -> tuple[LogDirectory, int]:
+def create_damaged_log(path: Path, byte: int = BODY, at: int = T0) -> tuple[LogDirectory, int]:
     """Return a log of some segments, with one damaged batch in the first, and its position."""
-    directory = opened(path)
+    directory = open_directory(path)
     log = directory.create(T, None, CONFIG, T0)
     for number in range(BATCHES):
         put(log, b"%d" % number * 20, at=at)
@@ -78,11 +78,11 @@ def run_housekeeping(directory: LogDirectory, now: TimestampMs = T0) -> bool:
     return write is not None
 
 
-def known(path: Path) -> list[KnownDamage]:
+def known_damages(path: Path) -> list[KnownDamage]:
     return read_damages(RealDisk(), f"{path}/{DAMAGES}")
 
 
-def served(log: Log, offsets: Iterable[int]) -> list[int]:
+def served_offsets(log: Log, offsets: Iterable[int]) -> list[int]:
     found: list[int] = []
     for offset in offsets:
         try:
@@ -95,7 +95,7 @@ def served(log: Log, offsets: Iterable[int]) -> list[int]:
 
 @pytest.fixture
 def found(tmp_path: Path) -> tuple[LogDirectory, KnownDamage]:
-    directory, position = filled(tmp_path)
+    directory, position = create_damaged_log(tmp_path)
     find(directory, position)
     assert run_housekeeping(directory, LATER)
     expected = KnownDamage(T, f"{0:020d}.log", position, Offset(DAMAGED + 1), LATER, "the checksum is wrong")
@@ -104,16 +104,16 @@ def found(tmp_path: Path) -> tuple[LogDirectory, KnownDamage]:
 
 def test_damage_is_written_once(tmp_path: Path, found: tuple[LogDirectory, KnownDamage]) -> None:
     directory, expected = found
-    assert known(tmp_path) == [expected]
+    assert known_damages(tmp_path) == [expected]
     find(directory, expected.position)
     assert not run_housekeeping(directory, TimestampMs(LATER + 1))
 
 
 def test_clean_stop_writes_the_last_damage(tmp_path: Path) -> None:
-    directory, position = filled(tmp_path)
+    directory, position = create_damaged_log(tmp_path)
     find(directory, position)
     assert directory.close(LATER) == []
-    assert [one.since_ms for one in known(tmp_path)] == [LATER]
+    assert [one.since_ms for one in known_damages(tmp_path)] == [LATER]
 
 
 @pytest.mark.parametrize("is_clean", [True, False])
@@ -127,20 +127,20 @@ def test_damaged_batch_is_not_served_after_a_restart(
     else:
         directory.checkpoints.write_now()
         directory.abandon()
-    again = opened(tmp_path)
-    assert served(again.logs[T], range(BATCHES)) == [one for one in range(BATCHES) if one != DAMAGED]
+    again = open_directory(tmp_path)
+    assert served_offsets(again.logs[T], range(BATCHES)) == [one for one in range(BATCHES) if one != DAMAGED]
     assert not run_housekeeping(again)
-    assert known(tmp_path) == [expected]
+    assert known_damages(tmp_path) == [expected]
 
 
 def test_recovery_quarantines_the_damage(tmp_path: Path, found: tuple[LogDirectory, KnownDamage]) -> None:
     """If nothing shows that the log was synced."""
     directory, _ = found
     directory.abandon()
-    again = opened(tmp_path)
+    again = open_directory(tmp_path)
     assert again.logs[T].end_offset == DAMAGED
     assert run_housekeeping(again)
-    assert known(tmp_path) == []
+    assert known_damages(tmp_path) == []
 
 
 def test_retention_removes_the_damage(tmp_path: Path, found: tuple[LogDirectory, KnownDamage]) -> None:
@@ -149,15 +149,15 @@ def test_retention_removes_the_damage(tmp_path: Path, found: tuple[LogDirectory,
     advance_start(log, log.segments[1].base_offset)
     delete_below_start(log, T0)
     assert run_housekeeping(directory)
-    assert known(tmp_path) == []
+    assert known_damages(tmp_path) == []
     assert not run_housekeeping(directory)
 
 
 def test_retention_by_time_passes_the_damage(tmp_path: Path) -> None:
     """No timestamp shows the age of the segment, and not all of it can be read."""
-    directory, _ = filled(tmp_path, LENGTH, at=-1)
+    directory, _ = create_damaged_log(tmp_path, LENGTH, at=-1)
     assert directory.close(T0) == []
-    again = opened(tmp_path)
+    again = open_directory(tmp_path)
     log = again.logs[T]
     log.config = LogConfig(segment_bytes=1000, retention_ms=1)
     first = log.segments[0].base_offset
@@ -169,24 +169,24 @@ def test_truncation_removes_the_damage(tmp_path: Path, found: tuple[LogDirectory
     directory, _ = found
     truncate_to(directory.logs[T], Offset(DAMAGED - 1), T0)
     assert run_housekeeping(directory)
-    assert known(tmp_path) == []
+    assert known_damages(tmp_path) == []
 
 
 def test_topic_deletion_removes_the_damage(tmp_path: Path, found: tuple[LogDirectory, KnownDamage]) -> None:
     directory, _ = found
     directory.delete(T, T0)
     assert run_housekeeping(directory)
-    assert known(tmp_path) == []
+    assert known_damages(tmp_path) == []
 
 
 def test_restored_file_is_served(tmp_path: Path, found: tuple[LogDirectory, KnownDamage]) -> None:
     directory, expected = found
     flip(directory.logs[T], expected.position + BODY)
     assert directory.close(T0) == []
-    again = opened(tmp_path)
-    assert served(again.logs[T], range(BATCHES)) == list(range(BATCHES))
+    again = open_directory(tmp_path)
+    assert served_offsets(again.logs[T], range(BATCHES)) == list(range(BATCHES))
     assert run_housekeeping(again)
-    assert known(tmp_path) == []
+    assert known_damages(tmp_path) == []
 
 
 @pytest.mark.parametrize("shift", [-1, 1, 7])
@@ -198,24 +198,24 @@ def test_position_without_a_batch_is_ignored(
     assert directory.close(T0) == []
     path = tmp_path / DAMAGES
     path.write_text(path.read_text().replace(f" {expected.position} ", f" {expected.position + shift} "))
-    again = opened(tmp_path)
-    assert served(again.logs[T], range(BATCHES)) == list(range(BATCHES))
+    again = open_directory(tmp_path)
+    assert served_offsets(again.logs[T], range(BATCHES)) == list(range(BATCHES))
 
 
 def test_damage_found_by_a_read_that_stops_before_is_written(tmp_path: Path) -> None:
-    directory, position = filled(tmp_path, LENGTH)
+    directory, position = create_damaged_log(tmp_path, LENGTH)
     assert directory.close(T0) == []
-    again = opened(tmp_path)
+    again = open_directory(tmp_path)
     log = again.logs[T]
     begin = position_of(log, DAMAGED - 1)
     records = log.read(Offset(DAMAGED - 1), position - begin + 50, log.end_offset)
     assert records.position + records.size == position
     assert run_housekeeping(again)
-    assert [(one.position, one.following) for one in known(tmp_path)] == [(position, DAMAGED + 1)]
+    assert [(one.position, one.following) for one in known_damages(tmp_path)] == [(position, DAMAGED + 1)]
 
 
 def test_failed_write_of_the_register_is_repeated(tmp_path: Path) -> None:
-    directory, position = filled(tmp_path)
+    directory, position = create_damaged_log(tmp_path)
     find(directory, position)
     (tmp_path / DAMAGES).mkdir()
     write = directory.begin_damages(T0)
@@ -224,22 +224,22 @@ def test_failed_write_of_the_register_is_repeated(tmp_path: Path) -> None:
         write.run()
     (tmp_path / DAMAGES).rmdir()
     assert run_housekeeping(directory)
-    assert len(known(tmp_path)) == 1
+    assert len(known_damages(tmp_path)) == 1
 
 
 @pytest.mark.parametrize("text", ["0\n1\n", "0\n1\nt 0 f why\n", "0\n1\nt x f 1 2 3 why\n", "\xff"])
 def test_bad_register_is_reported_and_rewritten(tmp_path: Path, text: str) -> None:
-    directory, position = filled(tmp_path)
+    directory, position = create_damaged_log(tmp_path)
     assert directory.close(T0) == []
     (tmp_path / DAMAGES).write_text(text, "latin-1")
-    again = opened(tmp_path)
+    again = open_directory(tmp_path)
     (problem,) = again.problems
     assert DAMAGES in problem
     assert run_housekeeping(again)
-    assert known(tmp_path) == []
+    assert known_damages(tmp_path) == []
     find(again, position)
     assert run_housekeeping(again)
-    assert len(known(tmp_path)) == 1
+    assert len(known_damages(tmp_path)) == 1
 
 
 def test_damage_of_an_unopenable_log_is_kept(tmp_path: Path, found: tuple[LogDirectory, KnownDamage]) -> None:
@@ -248,18 +248,18 @@ def test_damage_of_an_unopenable_log_is_kept(tmp_path: Path, found: tuple[LogDir
     metadata = tmp_path / "t-0" / "partition.metadata"
     before = metadata.read_bytes() if metadata.exists() else None
     metadata.write_text("version: 7\n")
-    again = opened(tmp_path)
+    again = open_directory(tmp_path)
     assert T in again.offline
     assert not run_housekeeping(again)
     again.abandon()
     metadata.unlink() if before is None else metadata.write_bytes(before)
-    assert served(opened(tmp_path).logs[T], [DAMAGED]) == []
-    assert known(tmp_path) == [expected]
+    assert served_offsets(open_directory(tmp_path).logs[T], [DAMAGED]) == []
+    assert known_damages(tmp_path) == [expected]
 
 
 def test_damage_behind_a_cut_is_not_noted(tmp_path: Path) -> None:
     """A thread may have read there before the log was cut."""
-    directory, _ = filled(tmp_path)
+    directory, _ = create_damaged_log(tmp_path)
     log = directory.logs[T]
     assert not log.note_damage(LogDamaged(log.active.path, log.active.size, "a walk has failed"))
     assert log.damaged_places == 0

@@ -33,14 +33,14 @@ SIZE, MIB = 1_000_000, 1 << 20
 LOADS_MAX = 6
 
 
-def made(path: str, data: bytes) -> RealFile:
+def create_file(path: str, data: bytes) -> RealFile:
     file = DISK.create(path)
     assert isinstance(file, RealFile)
     file.write(0, data)
     return file
 
 
-def dropped(file: RealFile) -> None:
+def drop_pages(file: RealFile) -> None:
     """Drop the file's pages; skip the test if the file system keeps none or all of them in the page cache."""
     file.sync()
     os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
@@ -56,9 +56,9 @@ def drop(directory: Path) -> None:
 
 
 def test_written_data_is_cached_and_cold_pages_are_loaded(tmp_path: Path) -> None:
-    file = made(f"{tmp_path}/f", b"x" * SIZE)
+    file = create_file(f"{tmp_path}/f", b"x" * SIZE)
     assert is_cached(file.fileno(), 0, SIZE)
-    dropped(file)
+    drop_pages(file)
     assert FileSlice(file, 0, SIZE).read() == b"x" * SIZE
     assert is_cached(file.fileno(), 0, SIZE)
 
@@ -66,7 +66,7 @@ def test_written_data_is_cached_and_cold_pages_are_loaded(tmp_path: Path) -> Non
 @pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="no tmpfs at /dev/shm")
 def test_files_of_unknown_residency_are_treated_as_cached() -> None:
     path = f"/dev/shm/odradek-test-{os.getpid()}"
-    file = made(path, b"content")
+    file = create_file(path, b"content")
     DISK.unlink(path)
     assert is_cached(file.fileno(), 0, 7)
     assert CachedFile(file).pread(3, 10) == b"tent"
@@ -74,10 +74,10 @@ def test_files_of_unknown_residency_are_treated_as_cached() -> None:
 
 def test_missing_pages_are_loaded_and_then_read(tmp_path: Path) -> None:
     data = random.Random(1).randbytes(SIZE)
-    file = made(f"{tmp_path}/f", data)
+    file = create_file(f"{tmp_path}/f", data)
     cached = CachedFile(file)
     assert cached.pread(10, 100) == data[10:110]
-    dropped(file)
+    drop_pages(file)
     with pytest.raises(NotCached, match=f"8 bytes at 500000 of {tmp_path}/f are not in the page cache") as missing:
         cached.pread(500_000, 8)
     missing.value.load()
@@ -91,8 +91,8 @@ def begin(file: RealFile, position: int) -> None:
 
 
 def test_only_sequential_reads_get_read_ahead(tmp_path: Path) -> None:
-    file = made(f"{tmp_path}/f", bytes(16 * MIB))
-    dropped(file)
+    file = create_file(f"{tmp_path}/f", bytes(16 * MIB))
+    drop_pages(file)
     if not is_absent(file.fileno(), 0, 16 * MIB):
         pytest.skip("the system can't say")
     for position in (5 * MIB, 12 * MIB):
@@ -109,7 +109,7 @@ def test_only_sequential_reads_get_read_ahead(tmp_path: Path) -> None:
 
 def test_residency_check_starts_no_read(tmp_path: Path) -> None:
     """With a full disk queue the start of a read waits for a place in it."""
-    file = made(f"{tmp_path}/f", bytes(SIZE))
+    file = create_file(f"{tmp_path}/f", bytes(SIZE))
     assert not is_absent(file.fileno(), 0, SIZE)
     drop(tmp_path)
     if not is_absent(file.fileno(), 0, SIZE):
@@ -123,7 +123,7 @@ def test_residency_check_starts_no_read(tmp_path: Path) -> None:
 
 def test_large_copy_starts_no_read(tmp_path: Path) -> None:
     data = random.Random(4).randbytes(SIZE)
-    file = made(f"{tmp_path}/f", data)
+    file = create_file(f"{tmp_path}/f", data)
     space = memoryview(bytearray(SIZE))
     assert FileSlice(file, 10, SIZE - 10).read_cached(space) == SIZE - 10
     assert space[: SIZE - 10] == data[10:]
@@ -154,14 +154,14 @@ def overlay(tmp_path: Path) -> Iterator[Path]:
 
 def test_cached_data_in_an_overlay_is_read_immediately(overlay: Path) -> None:
     """cachestat counts no pages there, and every read of every fetch would go to a thread."""
-    file = made(f"{overlay}/f", b"x" * SIZE)
+    file = create_file(f"{overlay}/f", b"x" * SIZE)
     assert not is_absent(file.fileno(), 0, SIZE)
     assert is_cached(file.fileno(), 0, SIZE)
     assert CachedFile(file).pread(10, 3) == b"xxx"
 
 
 def test_no_page_is_absent_beyond_the_end_of_a_file(tmp_path: Path) -> None:
-    file = made(f"{tmp_path}/f", b"x" * (PAGE_BYTES + 1))
+    file = create_file(f"{tmp_path}/f", b"x" * (PAGE_BYTES + 1))
     for size in (1, PAGE_BYTES, 2 * PAGE_BYTES, 100 * PAGE_BYTES):
         assert not is_absent(file.fileno(), 0, size)
         assert not is_absent(file.fileno(), PAGE_BYTES, size)
@@ -170,7 +170,7 @@ def test_no_page_is_absent_beyond_the_end_of_a_file(tmp_path: Path) -> None:
 
 def test_partly_cached_read_is_not_cut_short(tmp_path: Path) -> None:
     data = random.Random(2).randbytes(SIZE)
-    file = made(f"{tmp_path}/f", data)
+    file = create_file(f"{tmp_path}/f", data)
     file.sync()
     half = SIZE // 2 // 4096 * 4096
     os.posix_fadvise(file.fileno(), half, 0, os.POSIX_FADV_DONTNEED)
@@ -183,14 +183,14 @@ def test_partly_cached_read_is_not_cut_short(tmp_path: Path) -> None:
 
 
 def test_only_the_end_of_a_file_cuts_a_read_short(tmp_path: Path) -> None:
-    file = made(f"{tmp_path}/f", b"x" * 10)
+    file = create_file(f"{tmp_path}/f", b"x" * 10)
     assert CachedFile(file).pread(4, 100) == b"x" * 6
     assert CachedFile(file).pread(10, 100) == b""
 
 
 def test_an_index_is_loaded_as_a_whole(tmp_path: Path) -> None:
-    file = made(f"{tmp_path}/f", bytes(SIZE))
-    dropped(file)
+    file = create_file(f"{tmp_path}/f", bytes(SIZE))
+    drop_pages(file)
     with pytest.raises(NotCached) as missing:
         CachedFile(file, whole=True).pread(900_000, 8)
     missing.value.load()

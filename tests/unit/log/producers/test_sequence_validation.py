@@ -33,7 +33,7 @@ def batch(sequence: int, *, epoch: int = 3, count: int = 1, transactional: bool 
     return Batch.checked(memoryview(raw))
 
 
-def known(*last_sequences: int, epoch: int = 3, first_offset: int = -1) -> ProducerStateEntry:
+def producer_entry(*last_sequences: int, epoch: int = 3, first_offset: int = -1) -> ProducerStateEntry:
     """Return a producer with batches of one record each, at offsets 10, 11, ..."""
     batches = tuple((sequence, 10 + number, 0, T) for number, sequence in enumerate(last_sequences))
     return ProducerStateEntry(P, ProducerEpoch(epoch), batches, -1, Offset(first_offset), T)
@@ -61,32 +61,32 @@ def outcome(
         (ProducerStateEntry(P), batch(0), FINE),
         (ProducerStateEntry(P), batch(42), FINE),
         (ProducerStateEntry(P), batch(42, transactional=True), FINE),
-        (known(5), batch(6), FINE),
-        (known(5), batch(6, count=9), FINE),
-        (known(5), batch(7), OUT_OF_ORDER),
-        (known(5), batch(4), OUT_OF_ORDER),
-        (known(5), batch(0), OUT_OF_ORDER),
-        (known(1, 2, 3, 4, 5), batch(5), AGAIN),
-        (known(1, 2, 3, 4, 5), batch(1), AGAIN),
-        (known(1, 2, 3, 4, 5), batch(0), OUT_OF_ORDER),  # Of the five batches before the last.
-        (known(1, 2, 3, 4, 5), batch(4, count=2), OUT_OF_ORDER),  # Other batch boundaries.
-        (known(5), batch(5, epoch=2), OLD_EPOCH),
-        (known(5), batch(6, epoch=2), OLD_EPOCH),
-        (known(5), batch(0, epoch=4), FINE),
-        (known(5), batch(6, epoch=4), OUT_OF_ORDER),
-        (known(5), batch(5, epoch=4), OUT_OF_ORDER),
-        (known(), batch(0), FINE),  # After a marker that bumped the epoch.
-        (known(), batch(1), OUT_OF_ORDER),
-        (known(), batch(0, epoch=2), OLD_EPOCH),
-        (known(INT32_MAX), batch(0), FINE),
-        (known(INT32_MAX), batch(1), OUT_OF_ORDER),
-        (known(INT32_MAX - 1), batch(INT32_MAX, count=3), FINE),
-        (known(5, first_offset=9), batch(6, transactional=True), FINE),
-        (known(5, first_offset=9), batch(6), WRONG_STATE),
-        (known(5, first_offset=9), batch(7), OUT_OF_ORDER),
-        (known(5, first_offset=9), batch(5), AGAIN),
-        (known(5), batch(6, transactional=True), FINE),
-        (known(5, first_offset=9), batch(0, epoch=4, transactional=True), FINE),
+        (producer_entry(5), batch(6), FINE),
+        (producer_entry(5), batch(6, count=9), FINE),
+        (producer_entry(5), batch(7), OUT_OF_ORDER),
+        (producer_entry(5), batch(4), OUT_OF_ORDER),
+        (producer_entry(5), batch(0), OUT_OF_ORDER),
+        (producer_entry(1, 2, 3, 4, 5), batch(5), AGAIN),
+        (producer_entry(1, 2, 3, 4, 5), batch(1), AGAIN),
+        (producer_entry(1, 2, 3, 4, 5), batch(0), OUT_OF_ORDER),  # Of the five batches before the last.
+        (producer_entry(1, 2, 3, 4, 5), batch(4, count=2), OUT_OF_ORDER),  # Other batch boundaries.
+        (producer_entry(5), batch(5, epoch=2), OLD_EPOCH),
+        (producer_entry(5), batch(6, epoch=2), OLD_EPOCH),
+        (producer_entry(5), batch(0, epoch=4), FINE),
+        (producer_entry(5), batch(6, epoch=4), OUT_OF_ORDER),
+        (producer_entry(5), batch(5, epoch=4), OUT_OF_ORDER),
+        (producer_entry(), batch(0), FINE),  # After a marker that bumped the epoch.
+        (producer_entry(), batch(1), OUT_OF_ORDER),
+        (producer_entry(), batch(0, epoch=2), OLD_EPOCH),
+        (producer_entry(INT32_MAX), batch(0), FINE),
+        (producer_entry(INT32_MAX), batch(1), OUT_OF_ORDER),
+        (producer_entry(INT32_MAX - 1), batch(INT32_MAX, count=3), FINE),
+        (producer_entry(5, first_offset=9), batch(6, transactional=True), FINE),
+        (producer_entry(5, first_offset=9), batch(6), WRONG_STATE),
+        (producer_entry(5, first_offset=9), batch(7), OUT_OF_ORDER),
+        (producer_entry(5, first_offset=9), batch(5), AGAIN),
+        (producer_entry(5), batch(6, transactional=True), FINE),
+        (producer_entry(5, first_offset=9), batch(0, epoch=4, transactional=True), FINE),
     ],
     ids=repr,
 )
@@ -101,8 +101,8 @@ def test_batch_sequence_is_validated(before: ProducerStateEntry, one: Batch, exp
         (ProducerStateEntry(P), 6, VerificationStateEntry(ProducerEpoch(3), 5, False, T), OUT_OF_ORDER),
         (ProducerStateEntry(P), 0, VerificationStateEntry(ProducerEpoch(3), 0, True, T), FINE),
         (ProducerStateEntry(P), 5, VerificationStateEntry(ProducerEpoch(3), 5, True, T), OUT_OF_ORDER),
-        (known(4), 5, VerificationStateEntry(ProducerEpoch(3), 5, True, T), FINE),
-        (known(), 5, VerificationStateEntry(ProducerEpoch(3), 5, True, T), OUT_OF_ORDER),
+        (producer_entry(4), 5, VerificationStateEntry(ProducerEpoch(3), 5, True, T), FINE),
+        (producer_entry(), 5, VerificationStateEntry(ProducerEpoch(3), 5, True, T), OUT_OF_ORDER),
     ],
 )
 def test_first_sequence_of_a_transaction_is_validated(
@@ -114,12 +114,17 @@ def test_first_sequence_of_a_transaction_is_validated(
 def test_coordinator_batches_skip_sequence_validation() -> None:
     raw = encode_batch([(b"k", b"v", (), T)], producer_id=P, producer_epoch=ProducerEpoch(3), is_transactional=True)
     one = Batch.trusted(memoryview(raw))
-    for before in (ProducerStateEntry(P), known(5), known(5, first_offset=9), known(5, epoch=2)):
+    for before in (
+        ProducerStateEntry(P),
+        producer_entry(5),
+        producer_entry(5, first_offset=9),
+        producer_entry(5, epoch=2),
+    ):
         check(before, one, AT, awaited=None, checks_sequence=False)
     with pytest.raises(Refused) as refused:
-        check(known(5, epoch=4), one, AT, awaited=None, checks_sequence=False)
+        check(producer_entry(5, epoch=4), one, AT, awaited=None, checks_sequence=False)
     assert refused.value.code is ErrorCode.INVALID_PRODUCER_EPOCH
-    after = known(epoch=3).after(one, AT, T)
+    after = producer_entry(epoch=3).after(one, AT, T)
     assert (after.last_sequence, after.first_offset) == (-1, AT)
     assert after.after(one, Offset(101), T).first_offset == AT
 
@@ -143,7 +148,7 @@ def test_coordinator_batches_skip_sequence_validation() -> None:
 def test_marker_epochs_are_validated(
     epoch: int, coordinator_epoch: int, version: int, is_open: bool, expected: str
 ) -> None:
-    before = known(5, first_offset=9 if is_open else -1)._replace(coordinator_epoch=2)
+    before = producer_entry(5, first_offset=9 if is_open else -1)._replace(coordinator_epoch=2)
     try:
         check_marker(before, ProducerEpoch(epoch), EndMarker(True, coordinator_epoch), version)
     except Refused as refused:
@@ -164,7 +169,7 @@ def test_only_five_batches_are_kept() -> None:
 
 def test_duplicate_is_found_across_the_sequence_wraparound() -> None:
     one = batch(INT32_MAX - 1, count=4)
-    producer = known(INT32_MAX - 2).after(one, Offset(20), T)
+    producer = producer_entry(INT32_MAX - 2).after(one, Offset(20), T)
     assert producer.last_sequence == 1
     assert producer.find_duplicate_batch(one) == DuplicateBatch(Offset(20), Offset(24), T)
     assert outcome(producer, batch(2)) == FINE

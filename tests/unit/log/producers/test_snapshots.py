@@ -181,7 +181,7 @@ def disk() -> SimDisk:
     return disk
 
 
-def filled(disk: SimDisk) -> Log:
+def create_log(disk: SimDisk) -> Log:
     log = Log.open(disk, DIRECTORY, CONFIG, T)
     for sequence in range(20):
         write(log, sequence)
@@ -223,7 +223,7 @@ def test_snapshot_lists_the_newest_batch_last() -> None:
 
 
 def test_each_roll_and_clean_stop_writes_a_snapshot(disk: SimDisk) -> None:
-    log = filled(disk)
+    log = create_log(disk)
     bases = [segment.base_offset for segment in log.segments]
     assert there(disk).offsets == bases[1:]
     close_log(log, T)
@@ -240,7 +240,7 @@ def test_log_without_idempotent_producers_has_no_snapshot(disk: SimDisk) -> None
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("lost", ["none", "the last", "all but the first", "all", "all damaged"])
 def test_older_snapshot_restores_the_state(disk: SimDisk, clean: bool, lost: str) -> None:
-    log = filled(disk)
+    log = create_log(disk)
     expected = recoverable_state(log)
     if clean:
         close_log(log, T)
@@ -264,7 +264,7 @@ def test_older_snapshot_restores_the_state(disk: SimDisk, clean: bool, lost: str
 
 
 def test_recovery_rewrites_missing_snapshots(disk: SimDisk) -> None:
-    log = filled(disk)
+    log = create_log(disk)
     before = {offset: there(disk).read(offset) for offset in there(disk).offsets}
     for offset in before:
         disk.unlink(f"{DIRECTORY}/{offset:020d}.snapshot")
@@ -277,7 +277,7 @@ def test_recovery_rewrites_missing_snapshots(disk: SimDisk) -> None:
 
 
 def test_wrong_snapshot_beyond_the_recovery_point_is_ignored(disk: SimDisk) -> None:
-    log = filled(disk)
+    log = create_log(disk)
     expected = recoverable_state(log)
     for segment in log.segments[2:]:
         there(disk).write(segment.base_offset, [ProducerStateEntry(ProducerId(666))])
@@ -286,7 +286,7 @@ def test_wrong_snapshot_beyond_the_recovery_point_is_ignored(disk: SimDisk) -> N
 
 
 def test_truncation_restores_the_earlier_producer_state(disk: SimDisk) -> None:
-    log = filled(disk)
+    log = create_log(disk)
     plain = SimDisk()
     plain.make_directory(DIRECTORY)
     for end in range(log.end_offset, 0, -1):
@@ -322,7 +322,7 @@ def test_truncation_makes_no_open_transaction_stable(disk: SimDisk) -> None:
 
 
 def test_reset_log_has_no_producers(disk: SimDisk) -> None:
-    log = filled(disk)
+    log = create_log(disk)
     close_log(log, T)
     again = Log.open(disk, DIRECTORY, CONFIG, T, recovery_point=log.end_offset, clean_shutdown=True)
     truncate_fully(again, Offset(1000), T)
@@ -332,7 +332,7 @@ def test_reset_log_has_no_producers(disk: SimDisk) -> None:
 
 
 def test_retention_keeps_the_snapshot_of_the_new_first_segment(disk: SimDisk) -> None:
-    log = filled(disk)
+    log = create_log(disk)
     expected = recoverable_state(log)
     start = log.segments[3].base_offset
     advance_start(log, start)
@@ -344,7 +344,7 @@ def test_retention_keeps_the_snapshot_of_the_new_first_segment(disk: SimDisk) ->
 
 
 def test_snapshot_emptied_by_a_power_failure_is_ignored(disk: SimDisk) -> None:
-    log = filled(disk)
+    log = create_log(disk)
     expected = recoverable_state(log)
     log.roll(T)
     path = f"{DIRECTORY}/{log.end_offset:020d}.snapshot"

@@ -175,7 +175,7 @@ def disk() -> SimDisk:
     return disk
 
 
-def filled(disk: SimDisk) -> tuple[Log, list[tuple[int, int, int]]]:
+def create_log(disk: SimDisk) -> tuple[Log, list[tuple[int, int, int]]]:
     """Return overlapping transactions of two producers over several segments; producer 1 aborts, 2 commits."""
     log = Log.open(disk, DIRECTORY, CONFIG, T)
     expected = []
@@ -192,7 +192,7 @@ def filled(disk: SimDisk) -> tuple[Log, list[tuple[int, int, int]]]:
 
 
 def test_aborted_transactions_over_segments_are_found(disk: SimDisk) -> None:
-    log, expected = filled(disk)
+    log, expected = create_log(disk)
     assert aborted(log) == expected
     close_log(log, T)
     again = Log.open(disk, DIRECTORY, CONFIG, T, recovery_point=log.end_offset, clean_shutdown=True)
@@ -212,7 +212,7 @@ def test_log_without_aborted_transactions_has_no_index(disk: SimDisk) -> None:
 @pytest.mark.parametrize("with_snapshots", [True, False])
 @pytest.mark.parametrize("damage", ["odd", "zeros", "gone", "another's", "another producer"])
 def test_damaged_index_is_rebuilt(disk: SimDisk, damage: str, with_snapshots: bool) -> None:
-    log, expected = filled(disk)
+    log, expected = create_log(disk)
     close_log(log, T)
     names = [entry.name for entry in disk.entries(DIRECTORY)]
     before = {name: disk.open(f"{DIRECTORY}/{name}").pread(0, 999) for name in names if name.endswith(".txnindex")}
@@ -238,7 +238,7 @@ def test_damaged_index_is_rebuilt(disk: SimDisk, damage: str, with_snapshots: bo
 
 
 def test_truncated_index_of_the_active_segment_is_rebuilt_immediately(disk: SimDisk) -> None:
-    log, expected = filled(disk)
+    log, expected = create_log(disk)
     for sequence in (18, 19):
         write(log, 1, sequence)
         end(log, 1)
@@ -257,7 +257,7 @@ def test_truncated_index_of_the_active_segment_is_rebuilt_immediately(disk: SimD
 
 
 def test_truncation_removes_transactions_that_ended_above_it(disk: SimDisk) -> None:
-    log, expected = filled(disk)
+    log, expected = create_log(disk)
     cut = expected[3][2]
     assert truncate_to(log, Offset(cut), T)
     assert aborted(log) == expected[:3]
@@ -269,7 +269,7 @@ def test_truncation_removes_transactions_that_ended_above_it(disk: SimDisk) -> N
 
 
 def test_truncation_rebuilds_a_damaged_index(disk: SimDisk) -> None:
-    log, expected = filled(disk)
+    log, expected = create_log(disk)
     close_log(log, T)
     again = Log.open(disk, DIRECTORY, CONFIG, T, recovery_point=log.end_offset, clean_shutdown=True)
     segment = next(one for one in reversed(again.segments) if not one.transactions.is_empty)
@@ -279,7 +279,7 @@ def test_truncation_rebuilds_a_damaged_index(disk: SimDisk) -> None:
 
 
 def test_retention_deletes_the_index(disk: SimDisk) -> None:
-    log, expected = filled(disk)
+    log, expected = create_log(disk)
     advance_start(log, log.segments[3].base_offset)
     assert delete_old_segments(log, T, log.end_offset) == 3
     assert aborted(log, log.start_offset) == [one for one in expected if one[2] >= log.start_offset]

@@ -167,7 +167,7 @@ def talking(port: int, outer: ssl.SSLContext, talk: Callable[[ssl.SSLSocket], No
     yield thread
 
 
-async def ended(thread: threading.Thread) -> None:
+async def wait_for_thread(thread: threading.Thread) -> None:
     await until(lambda: not thread.is_alive())
 
 
@@ -176,7 +176,7 @@ def test_data_and_end_of_stream_arrive(contexts: Contexts, outer: ssl.SSLContext
 
     async def work(door: Door, port: int) -> None:
         with talking(port, outer, lambda stream: stream.sendall(sent)) as thread:
-            await ended(thread)
+            await wait_for_thread(thread)
             await until(lambda: door.made[0].calls == ["made", "lost"])
             assert door.made[0].received == sent
             assert not door.inside
@@ -206,7 +206,7 @@ def test_one_byte_records_take_short_turns(contexts: Contexts, outer: ssl.SSLCon
 
     async def work(door: Door, port: int) -> None:
         with talking(port, outer, send) as thread:
-            await ended(thread)
+            await wait_for_thread(thread)
             await until(lambda: len(door.made) == 2 and door.made[1].calls == ["made", "lost"])
             assert door.made[1].received == data
             assert max(door.made[1].sizes) <= secure.RECORDS_PER_TURN
@@ -246,7 +246,7 @@ def test_responses_arrive_in_order_from_memory_and_files(
             outbox.put([cast(Chunk, chunk) for chunk in chunks])
             outbox.put([b"last"])
             outbox.close_when_empty()
-            await ended(thread)
+            await wait_for_thread(thread)
 
     run(contexts, work)
     assert received == b"front" + content[10:2_500_010] + b"end" + b"x" * 200_000 + content[:100] + b"last"
@@ -278,7 +278,7 @@ def test_encryption_is_paced_by_a_slow_reader(contexts: Contexts, outer: ssl.SSL
             assert outbox.is_backed_up
             assert sent < size / 2
             may_continue.set()
-            await ended(thread)
+            await wait_for_thread(thread)
             assert not outbox.is_backed_up
             assert drained
 
@@ -306,7 +306,7 @@ def test_peer_that_ignores_tls_responses_is_disconnected(contexts: Contexts, out
             may_continue.set()
             await until(lambda: recording.calls == ["made", "lost"])
             may_end.set()
-            await ended(thread)
+            await wait_for_thread(thread)
 
     run(contexts, work)
 
@@ -324,7 +324,7 @@ def test_paused_connection_gets_all_data_later(contexts: Contexts, outer: ssl.SS
             recording.transport.resume_reading()
             await until(lambda: recording.received == sent)
             recording.transport.close()
-            await ended(thread)
+            await wait_for_thread(thread)
 
     run(contexts, work)
 

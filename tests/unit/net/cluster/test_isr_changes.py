@@ -292,7 +292,7 @@ def _part(index: int, answer: events.AlteredPartition) -> ResponsePartitionData:
     )
 
 
-def played(folder: Path, version: str, controller: BrokerId, story: Callable[[World], Any]) -> None:
+def play_story(folder: Path, version: str, controller: BrokerId, story: Callable[[World], Any]) -> None:
     async def work() -> None:
         async with World(folder, version, controller).running() as world:
             await story(world)
@@ -327,7 +327,7 @@ def test_isr_shrinks_and_expands(tmp_path: Path, version: str, controller: Broke
             {3 if version == "3.9" else 0} if controller == OTHER and version > "2.6" else set()
         )
 
-    played(tmp_path, version, controller, story)
+    play_story(tmp_path, version, controller, story)
 
 
 def test_a_leader_keeps_the_epoch_of_the_controller_that_elected_it(tmp_path: Path) -> None:
@@ -340,7 +340,7 @@ def test_a_leader_keeps_the_epoch_of_the_controller_that_elected_it(tmp_path: Pa
         await world.becomes(US)
         assert (world.state().isr, world.state().controller_epoch) == ((US,), 1)
 
-    played(tmp_path, "2.6", OTHER, story)
+    play_story(tmp_path, "2.6", OTHER, story)
 
 
 @pytest.mark.parametrize("controller", [US, OTHER])
@@ -352,7 +352,7 @@ def test_failed_isr_request_is_retried(tmp_path: Path, controller: BrokerId) -> 
         assert not world.faults
         assert world.state().partition_epoch == 1
 
-    played(tmp_path, "3.9", controller, story)
+    play_story(tmp_path, "3.9", controller, story)
 
 
 def test_proposals_during_a_request_are_batched_into_the_next(tmp_path: Path) -> None:
@@ -371,7 +371,7 @@ def test_proposals_during_a_request_are_batched_into_the_next(tmp_path: Path) ->
         await until(lambda: all(_isr_of(world, index) == (US,) for index in range(PARTITIONS)))
         assert world.requested == [[0], [1, 2]]
 
-    played(tmp_path, "3.9", OTHER, story)
+    play_story(tmp_path, "3.9", OTHER, story)
 
 
 def _isr_of(world: World, index: int) -> tuple[BrokerId, ...]:
@@ -389,7 +389,7 @@ def test_proposals_wait_for_a_known_controller(tmp_path: Path) -> None:
         world.broker.view.controller = OTHER
         await world.becomes(US)
 
-    played(tmp_path, "3.9", OTHER, story)
+    play_story(tmp_path, "3.9", OTHER, story)
 
 
 def test_lost_response_of_the_tree_is_handled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -402,7 +402,7 @@ def test_lost_response_of_the_tree_is_handled(tmp_path: Path, monkeypatch: pytes
         assert world.state().partition_epoch == 1, "it is written once"
         await world.is_shown(US)
 
-    played(tmp_path, "2.6", OTHER, story)
+    play_story(tmp_path, "2.6", OTHER, story)
 
 
 def test_unreachable_tree_is_written_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -419,7 +419,7 @@ def test_unreachable_tree_is_written_later(tmp_path: Path, monkeypatch: pytest.M
         world.tree.is_down = False
         await world.becomes(US)
 
-    played(tmp_path, "2.6", OTHER, story)
+    play_story(tmp_path, "2.6", OTHER, story)
 
 
 def test_partition_with_another_leader_in_the_tree_is_not_written(tmp_path: Path) -> None:
@@ -435,4 +435,4 @@ def test_partition_with_another_leader_in_the_tree_is_not_written(tmp_path: Path
         assert world.leading.positions.high_watermark == 0
         assert world.tree.get(STATE)[0] == theirs
 
-    played(tmp_path, "2.6", OTHER, story)
+    play_story(tmp_path, "2.6", OTHER, story)

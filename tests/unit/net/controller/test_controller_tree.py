@@ -52,7 +52,7 @@ class Counted:
         return called
 
 
-def raised(failure: Unavailable) -> None:
+def raise_failure(failure: Unavailable) -> None:
     raise failure
 
 
@@ -75,7 +75,7 @@ class Member:
 
     def handle(self, event: events.Event) -> None:
         self.tree.calls.clear()
-        self.door.run(self.controller.handle(event), raised)
+        self.door.run(self.controller.handle(event), raise_failure)
 
     def close(self) -> None:
         self.tree.tree.close()
@@ -268,7 +268,7 @@ def numbered_ids() -> Callable[[], Uuid]:
     return lambda: Uuid(next(numbers).to_bytes(16, "big"))
 
 
-def stored(member: Member, name: str) -> tuple[TopicAssignment, int]:
+def stored_assignment(member: Member, name: str) -> tuple[TopicAssignment, int]:
     """Return the assignment in the tree, and its version."""
     data, stat = member.tree.get(layout.topic(TopicName(name)))
     return layout.decode_topic(data), stat.version
@@ -279,7 +279,7 @@ def test_new_controller_assigns_missing_topic_ids(tmp_path: Path) -> None:
     before.create("flights", (0,), (0,), has_id=False)
     before.create("planes", (0,))
     before.handle(events.ControllerChanged())
-    assert stored(before, "flights")[0].topic_id == ZERO_UUID
+    assert stored_assignment(before, "flights")[0].topic_id == ZERO_UUID
     before.tree.set("/brokers/topics/planes", before.tree.get("/brokers/topics/planes")[0])
     member = Member(tmp_path / "tree", 1, numbered_ids())
     member.create("unreadable", (1,), has_id=False)
@@ -287,14 +287,16 @@ def test_new_controller_assigns_missing_topic_ids(tmp_path: Path) -> None:
     before.close()
     with requests_sent(member) as requests:
         member.handle(events.ControllerChanged())
-    flights, version = stored(member, "flights")
+    flights, version = stored_assignment(member, "flights")
     assert (flights.topic_id, flights.partitions, version) == (Uuid(bytes(15) + b"\1"), {0: (0,), 1: (0,)}, 1)
-    assert stored(member, "planes") == (TopicAssignment({0: (BrokerId(0),)}, topic_id("planes")), 1), "left alone"
+    assert stored_assignment(member, "planes") == (TopicAssignment({0: (BrokerId(0),)}, topic_id("planes")), 1), (
+        "left alone"
+    )
     assert requests[UpdateMetadata][0].request.topic_ids["flights"] == flights.topic_id
     member.create("later", (1,), has_id=False)
     with requests_sent(member) as requests:
         member.handle(events.TopicsChanged())
-    assert stored(member, "later")[0].topic_id == Uuid(bytes(15) + b"\2")
+    assert stored_assignment(member, "later")[0].topic_id == Uuid(bytes(15) + b"\2")
     assert requests[BecomeLeaderOrFollower][0].request.topic_ids == {"later": Uuid(bytes(15) + b"\2")}
     member.close()
 
@@ -338,7 +340,7 @@ def test_topic_that_grows_during_id_assignment_keeps_both_changes(
     ids = {TopicName("flights"): topic_id("flights"), TopicName("planes"): topic_id("planes")}
     found = given.assign_topic_ids(ids)
     assert found == {"flights": TopicAssignment({0: (0,), 1: (1,)}, topic_id("flights"))}
-    assert stored(member, "flights")[0] == found[TopicName("flights")]
+    assert stored_assignment(member, "flights")[0] == found[TopicName("flights")]
     member.close()
     other.close()
 

@@ -110,7 +110,7 @@ def run(work: Coroutine[Any, Any, None], runner: Callable[[Coroutine[Any, Any, N
     runner(run_on_loop())
 
 
-async def connected() -> tuple[Protocol, socket.socket]:
+async def connect() -> tuple[Protocol, socket.socket]:
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
     theirs.settimeout(10)
@@ -134,7 +134,7 @@ def test_everything_arrives_in_order(file: File, has_descriptors: bool, monkeypa
     async def work() -> None:
         if not has_descriptors:
             monkeypatch.setattr(os, "dup", dup)
-        protocol, peer = await connected()
+        protocol, peer = await connect()
         whole = FileSlice(file, 0, 10_240_000)
         assert whole.size > 2 * SEND_BYTES_PER_TURN
         chunks: list[Chunk] = [
@@ -166,7 +166,7 @@ def slice_bytes(chunk: Chunk) -> bytes:
 
 def test_no_descriptor_is_left_open(file: File) -> None:
     async def open_and_close() -> None:
-        protocol, peer = await connected()
+        protocol, peer = await connect()
         protocol.outbox.put([b"front", FileSlice(file, 0, 10_240_000)])
         assert protocol.outbox.is_backed_up
         peer.close()
@@ -205,7 +205,7 @@ def test_small_slices_are_written_with_their_neighbours(file: File, monkeypatch:
         return write(descriptor, data)
 
     async def work() -> None:
-        protocol, peer = await connected()
+        protocol, peer = await connect()
         monkeypatch.setattr(os, "write", counted)
         protocol.outbox.put([b"head", CountedSlice(file, 3, 100), b"end", b"head", CountedSlice(file, 9, 0), b"end"])
         expected = b"head" + bytes(range(3, 103)) + b"end" + b"headend"
@@ -218,7 +218,7 @@ def test_small_slices_are_written_with_their_neighbours(file: File, monkeypatch:
 
 def test_writes_copy_little_data(file: File) -> None:
     async def work() -> None:
-        protocol, peer = await connected()
+        protocol, peer = await connect()
         half = COPIED_BYTES_MAX // 2 + 1
         reading = asyncio.create_task(asyncio.to_thread(read_to_the_end, peer))
         protocol.outbox.put([b"head", FileSlice(file, 0, half), b"between", FileSlice(file, 256, half), b"end"])
@@ -275,7 +275,7 @@ def test_large_send_gives_way_to_requests_of_others(
 
     async def work() -> None:
         monkeypatch.setattr(Movers, "send", begun)
-        protocol, peer = await connected()
+        protocol, peer = await connect()
         ours, other = socket.socketpair()
         ours.setblocking(False)
         await asyncio.get_running_loop().connect_accepted_socket(lambda: Other(events), ours)
@@ -301,7 +301,7 @@ def test_large_send_gives_way_to_requests_of_others(
 
 def test_peer_that_left_before_its_turn_is_sent_nothing(file: File) -> None:
     async def work() -> None:
-        protocol, peer = await connected()
+        protocol, peer = await connect()
         protocol.loop.record_others()
         protocol.outbox.put([b"head", FileSlice(file, 0, MOVED_BYTES_MIN)])
         assert protocol.outbox.is_backed_up
@@ -317,7 +317,7 @@ def test_peer_that_left_before_its_turn_is_sent_nothing(file: File) -> None:
 
 def test_outbox_of_a_peer_that_does_not_read_is_backed_up(file: File) -> None:
     async def work() -> None:
-        protocol, peer = await connected()
+        protocol, peer = await connect()
         protocol.outbox.put([FileSlice(file, 0, 10_240_000)])
         await asyncio.sleep(0.05)
         assert protocol.outbox.is_backed_up
@@ -334,7 +334,7 @@ def test_unreadable_bytes_end_the_connection(file: File, kind: type[FileSlice]) 
     """Their length was already sent; any other bytes in their place would be taken for records."""
 
     async def work() -> None:
-        protocol, peer = await connected()
+        protocol, peer = await connect()
         protocol.outbox.put([b"length", kind(file, 10_240_000 - 10, 1000), b"after"])
         received = await asyncio.to_thread(read_until_closed, peer)
         assert received in (b"", b"length", b"length" + slice_bytes(FileSlice(file, 10_240_000 - 10, 10)))
@@ -366,7 +366,7 @@ def test_nothing_is_written_after_a_disconnect(file: File) -> None:
     may_continue = threading.Event()
 
     async def work() -> None:
-        protocol, peer = await connected()
+        protocol, peer = await connect()
         protocol.outbox.put([b"first", SlowSlice(file, 0, 1000), b"last"])
         assert await asyncio.to_thread(peer.recv, 5) == b"first"
         peer.close()

@@ -54,7 +54,7 @@ ends = st.builds(End, st.sampled_from([1, 2]), st.booleans())
 logs = st.lists(st.one_of(records, records, tombstones, ends), max_size=60)
 
 
-def replayed(log: Log) -> GroupOffsets:
+def load_offsets(log: Log) -> GroupOffsets:
     return replay_log(GroupOffsets(), log)
 
 
@@ -98,7 +98,7 @@ def is_open(log: Log, place: GroupTopicPartition) -> bool:
     )
 
 
-def held(offsets: GroupOffsets) -> dict[GroupTopicPartition, int]:
+def stored_offsets(offsets: GroupOffsets) -> dict[GroupTopicPartition, int]:
     found = {place: offsets.find_offset(*place) for place in PLACES}
     return {place: value.offset for place, value in found.items() if value is not None}
 
@@ -110,8 +110,8 @@ def whole(log: Log) -> dict[GroupTopicPartition, int]:
 
 @given(logs)
 def test_offset_is_that_of_the_last_effective_record(log: Log) -> None:
-    offsets = replayed(log)
-    assert held(offsets) == whole(log)
+    offsets = load_offsets(log)
+    assert stored_offsets(offsets) == whole(log)
     assert len(offsets) == len(whole(log))
     pending = {place for place in PLACES if is_open(log, place)}
     assert {place for place in PLACES if offsets.is_pending(*place)} == pending
@@ -145,18 +145,18 @@ def first_open(log: Log) -> int:
 def test_compacted_log_restores_the_same_offsets(log: Log, later: Log, data: st.DataObject) -> None:
     """Transactions that are open at that point may end either way."""
     end = data.draw(st.integers(0, first_open(log)))
-    offsets, again = replayed(log), replayed(compacted(log, end))
+    offsets, again = load_offsets(log), load_offsets(compacted(log, end))
     assert {place: again.find_offset(*place) for place in PLACES} == {
         place: offsets.find_offset(*place) for place in PLACES
     }
     assert pending(again) == pending(offsets)
-    assert held(replay_log(again, later)) == held(replay_log(offsets, later))
+    assert stored_offsets(replay_log(again, later)) == stored_offsets(replay_log(offsets, later))
 
 
 @given(logs, st.sampled_from(GROUPS), st.sets(st.sampled_from(TOPICS)))
 def test_tombstones_delete_the_offsets_of_a_group_or_topic(log: Log, group: str, topics: set[str]) -> None:
-    offsets = replayed(log)
-    before = held(offsets)
+    offsets = load_offsets(log)
+    before = stored_offsets(offsets)
     names = [TopicName(topic) for topic in topics]
     for places in (offsets.places_of_group(group), *offsets.places_of_topics(names)):
         for tombstone in tombstones_of(places):
@@ -165,10 +165,10 @@ def test_tombstones_delete_the_offsets_of_a_group_or_topic(log: Log, group: str,
     for producer in (1, 2):
         offsets.end_transaction(producer, is_commit=True)
     deleted = {place for place in PLACES if place[0] == group or place[1] in topics}
-    assert held(offsets).keys().isdisjoint(deleted)
+    assert stored_offsets(offsets).keys().isdisjoint(deleted)
     assert not any(map(offsets.has_pending_of, GROUPS))
     left = {place: offset for place, offset in before.items() if place not in deleted}
-    assert held(offsets).items() >= {(p, o) for p, o in left.items() if not any(_is_txn_of(log, p))}
+    assert stored_offsets(offsets).items() >= {(p, o) for p, o in left.items() if not any(_is_txn_of(log, p))}
 
 
 def _is_txn_of(log: Log, place: GroupTopicPartition) -> Iterable[bool]:
@@ -243,7 +243,7 @@ def _encoded(one: Record) -> tuple[bytes, bytes | None, tuple[()], int]:
 @given(logs, st.data())
 def test_batched_replay_restores_the_same_offsets(log: Log, data: st.DataObject) -> None:
     """Replay of batches skips records that later ones replace."""
-    offsets, loaded = replayed(log), Loaded()
+    offsets, loaded = load_offsets(log), Loaded()
     bounds = st.sampled_from([1, 2, 5, 1000])
     with mock.patch.multiple(loading, DECODED_ROWS_MAX=data.draw(bounds), LATEST_MAX=data.draw(bounds)):
         replaying = loading.StateReplay(loaded)
@@ -268,4 +268,4 @@ def test_batched_replay_decodes_only_the_last_commit() -> None:
     replaying.finish()
     assert replaying.count == 500 * len(PLACES)
     assert loaded.decoded == len(PLACES)
-    assert held(loaded.offsets) == dict.fromkeys(PLACES, 499)
+    assert stored_offsets(loaded.offsets) == dict.fromkeys(PLACES, 499)
