@@ -35,10 +35,10 @@ def main() -> None:
             create_topics(kafka.address, configs_for(version))
             opened = fill(kafka.address, codecs=CODECS[:4] if version == V0 else CODECS)
             await_compaction(kafka.data, kafka.address)
-            told = found(kafka.address)
+            contents = found(kafka.address)
             kafka.stop()
             del opened
-            keep(version, kafka.data, told)
+            keep(version, kafka.data, contents)
     capture_metadata(folder / VERSION)
     shutil.rmtree(folder)
 

@@ -67,7 +67,7 @@ def main() -> None:
     folder = Path(tempfile.mkdtemp())
     with KafkaBroker(folder) as broker, RawClient(broker.port) as client:
         story = Story(client)
-        story.tell()
+        story.play()
         kept = {"committed": story.committed(), "unstable": story.unstable(), "groups": story.groups()}
     GOLDEN.mkdir(parents=True, exist_ok=True)
     log = (folder / "data" / "__consumer_offsets-0" / LOG).read_bytes()
@@ -80,15 +80,15 @@ class Story:
     def __init__(self, client: RawClient) -> None:
         self.client = client
 
-    def tell(self) -> None:
+    def play(self) -> None:
         for name in ("t", "u", "gone"):
             self.make_topic(name)
         for key_type in (0, 1):
             request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=["any"])
-            self.until_fine(
-                lambda asked=request: self.client.request(asked, 4, FindCoordinatorResponse).coordinators[0]
+            self.retry_until_successful(
+                lambda find=request: self.client.request(find, 4, FindCoordinatorResponse).coordinators[0]
             )
-        self.until_fine(lambda: self.commit("first", "t", {0: 1}).topics[0].partitions[0])
+        self.retry_until_successful(lambda: self.commit("first", "t", {0: 1}).topics[0].partitions[0])
         for version in range(2, 10):
             self.commit(f"v{version}", "t", {0: version, 1: 1 << 40}, version=version)
         self.commit("timed", "t", {0: 5}, version=4, retention_ms=HOUR_MS)
@@ -178,7 +178,7 @@ class Story:
 
     def begin(self, name: str) -> tuple[int, int]:
         request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=600_000)
-        begun = self.until_fine(lambda: self.client.request(request, 5, InitProducerIdResponse))
+        begun = self.retry_until_successful(lambda: self.client.request(request, 5, InitProducerIdResponse))
         return begun.producer_id, begun.producer_epoch
 
     def commit_in(self, name: str, producer: tuple[int, int], group: str, offsets: dict[int, int]) -> None:
@@ -193,7 +193,9 @@ class Story:
             producer_epoch=producer[1],
             topics=[TxnOffsetCommitRequestTopic(name="t", partitions=partitions)],
         )
-        self.until_fine(lambda: self.client.request(request, 5, TxnOffsetCommitResponse).topics[0].partitions[0])
+        self.retry_until_successful(
+            lambda: self.client.request(request, 5, TxnOffsetCommitResponse).topics[0].partitions[0]
+        )
 
     def end(self, name: str, producer: tuple[int, int], *, commit: bool) -> tuple[int, int]:
         request = EndTxnRequest(
@@ -203,11 +205,11 @@ class Story:
         assert ended.error_code == ErrorCode.NONE
         return ended.producer_id, ended.producer_epoch
 
-    def until_fine(self, ask: Callable[[], Answer]) -> Answer:
+    def retry_until_successful(self, send: Callable[[], Answer]) -> Answer:
         """Retry until the coordinator is ready, at first and after each transaction."""
         deadline = time.monotonic() + SECONDS_MAX
         while True:
-            answer = ask()
+            answer = send()
             code = ErrorCode(answer.error_code)  # type: ignore[attr-defined]
             if code == ErrorCode.NONE or time.monotonic() > deadline:
                 assert code == ErrorCode.NONE
@@ -237,8 +239,8 @@ class Story:
         )
 
     def fetched(self, group: str, *, is_stable: bool) -> list[OffsetFetchResponseTopics]:
-        asked = OffsetFetchRequestGroup(group_id=group, topics=None)
-        request = OffsetFetchRequest(groups=[asked], require_stable=is_stable)
+        group_request = OffsetFetchRequestGroup(group_id=group, topics=None)
+        request = OffsetFetchRequest(groups=[group_request], require_stable=is_stable)
         return self.client.request(request, 9, OffsetFetchResponse).groups[0].topics
 
 

@@ -213,11 +213,11 @@ def str_of(partition: TopicPartition) -> str:
     return f"{partition.topic}-{partition.partition}"
 
 
-def read(address: str, wanted: Iterable[TopicPartition], isolation: str) -> dict[str, list[Record]]:
+def read(address: str, partitions_read: Iterable[TopicPartition], isolation: str) -> dict[str, list[Record]]:
     """Return all records of partitions from their start."""
     settings: dict[str, str | bool] = {"isolation.level": isolation, "fetch.wait.max.ms": "10"}
     reader = consumer(address, "nobody", **settings, **{"enable.partition.eof": True})
-    assigned = [TopicPartition(one.topic, one.partition, OFFSET_BEGINNING) for one in wanted]
+    assigned = [TopicPartition(one.topic, one.partition, OFFSET_BEGINNING) for one in partitions_read]
     reader.assign(assigned)
     records: dict[str, list[Record]] = {str_of(one): [] for one in assigned}
     unread = set(records)
@@ -240,19 +240,19 @@ def read(address: str, wanted: Iterable[TopicPartition], isolation: str) -> dict
 def group_offsets(address: str, group: str) -> dict[str, tuple[int, str]]:
     # With the other isolation level the consumer would wait for the commit.
     asking = consumer(address, group, **{"isolation.level": "read_uncommitted"})
-    told: list[TopicPartition] = []
+    committed: list[TopicPartition] = []
 
-    def is_told() -> bool:
+    def has_response() -> bool:
         try:
-            told.extend(asking.committed(list(partitions()), SECONDS_MAX))
+            committed.extend(asking.committed(list(partitions()), SECONDS_MAX))
         except KafkaException as failed:  # The coordinator was just created, or is loading.
             if failed.args[0].code() not in (KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS):
                 raise
-        return bool(told)
+        return bool(committed)
 
-    until(is_told)
+    until(has_response)
     asking.close()
-    return {str_of(each): (each.offset, each.metadata or "") for each in told if each.offset >= 0}
+    return {str_of(each): (each.offset, each.metadata or "") for each in committed if each.offset >= 0}
 
 
 def await_compaction(data: Path, address: str) -> None:

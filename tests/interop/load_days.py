@@ -45,8 +45,8 @@ class BadDays:
         self._loads.append(load)
         return load
 
-    def said(self) -> str:
-        return "\n".join(f"{number}, status {load.status}: {load.said()}" for number, load in enumerate(self._loads))
+    def outputs(self) -> str:
+        return "\n".join(f"{number}, status {load.status}: {load.output()}" for number, load in enumerate(self._loads))
 
     def progress(self) -> None:
         """Wait for two new versions, of which one starts and ends during the wait."""
@@ -73,7 +73,7 @@ class BadDays:
         self.load.until(is_there, what)
         return self.random.choice(found)
 
-    def goes_on_or(self, *sentences: str) -> None:
+    def continues_or_fails_with(self, *sentences: str) -> None:
         """Check that the loader continues, or has ended with one of the messages and continues after a restart."""
         self.load.wait_for_version(self.place.version() + 2)
         if self.load.status is not None:
@@ -82,7 +82,7 @@ class BadDays:
     def ended_with(self, status: int, *sentences: str) -> None:
         """Check that the loader ends with that status and one of these messages, and restart it."""
         assert self.load.wait() == status
-        assert any(sentence in self.load.said() for sentence in sentences), f"none of {sentences}"
+        assert any(sentence in self.load.output() for sentence in sentences), f"none of {sentences}"
         self.again()
 
 

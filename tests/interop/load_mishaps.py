@@ -25,7 +25,7 @@ def all_killed(days: BadDays) -> None:
 
 def loader_terminated(days: BadDays) -> None:
     assert days.load.terminate() == 0
-    assert "the next run continues after them" in days.load.said()
+    assert "the next run continues after them" in days.load.output()
     days.again()
 
 
@@ -68,12 +68,14 @@ def second_loader(days: BadDays) -> None:
     second.until(lambda: bool(second.workers()) or one_ended(first, second), "the second loader")
     time.sleep(days.random.uniform(1, 4))
     if not one_ended(first, second):
-        assert second.terminate() == 0 or "another loader" in second.said().lower()
+        assert second.terminate() == 0 or "another loader" in second.output().lower()
     else:
-        days.load, gave_way = (first, second) if first.status is None else (second, first)
-        assert gave_way.status == 1
-        assert "another loader" in gave_way.said().lower()
-    days.goes_on_or("Another loader")  # The other loader's last batch may have been faster than this one's.
+        days.load, refused = (first, second) if first.status is None else (second, first)
+        assert refused.status == 1
+        assert "another loader" in refused.output().lower()
+    days.continues_or_fails_with(
+        "Another loader"
+    )  # The other loader's last batch may have been faster than this one's.
 
 
 def one_ended(*loads: Load) -> bool:

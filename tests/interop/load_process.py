@@ -78,7 +78,7 @@ class Load:
         """Return the exit status; None while it runs."""
         return self._process.poll()
 
-    def said(self) -> str:
+    def output(self) -> str:
         return self._output.read_text(errors="replace")
 
     def java(self) -> list[int]:
@@ -100,10 +100,10 @@ class Load:
         """Wait until the table has this version, or the command has ended."""
         self.until(lambda: self.place.version() >= version or self.status is not None, f"version {version}")
 
-    def until(self, is_so: Callable[[], bool], what: str) -> None:
+    def until(self, condition: Callable[[], bool], what: str) -> None:
         deadline = time.monotonic() + SECONDS_MAX
-        while not is_so():
-            assert time.monotonic() < deadline, f"waited in vain for {what}: {self.said()}"
+        while not condition():
+            assert time.monotonic() < deadline, f"waited in vain for {what}: {self.output()}"
             time.sleep(PAUSE_SECONDS)
 
     def terminate(self) -> int:

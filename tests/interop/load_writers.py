@@ -175,7 +175,7 @@ def _committed(clients: Clients, partition: Partition, until: float) -> dict[int
         consumer.close()
 
 
-def lies(written: Written, records: dict[int, dict[int, str]]) -> Sequence[str]:
+def differences(written: Written, records: dict[int, dict[int, str]]) -> Sequence[str]:
     """Return the contradictions between the broker's log and the responses to its producers."""
     values = [value for partition in records.values() for value in partition.values()]
     there = set(values)

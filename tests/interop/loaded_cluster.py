@@ -64,7 +64,7 @@ class Load:
         else:
             self.acknowledged[message.partition()] += 1  # type: ignore[attr-defined]
 
-    def goes_on(self) -> None:
+    def wait_for_progress(self) -> None:
         """Wait until more records are acknowledged in each partition."""
         before = list(self.acknowledged)
         until(lambda: all(now > then + 10 for now, then in zip(self.acknowledged, before, strict=True)))

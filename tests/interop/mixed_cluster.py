@@ -114,7 +114,7 @@ class MixedCluster:
                 stack.callback(self.tree.close)
                 until(lambda: self.controller() == 1)
         until(lambda: len(self.registered()) == len(kinds))
-        self.await_told(1)  # librdkafka waits a minute if its first metadata contains no controller.
+        self.wait_for_metadata(1)  # librdkafka waits a minute if its first metadata contains no controller.
         self.admin = AdminClient({"bootstrap.servers": self.address, "log_level": 0})
 
     @property
@@ -138,9 +138,9 @@ class MixedCluster:
             return found == number
 
         until(has_won)
-        self.await_told(number)
+        self.wait_for_metadata(number)
 
-    def await_told(self, controller: int) -> None:
+    def wait_for_metadata(self, controller: int) -> None:
         """Wait until the metadata of every live broker contains the controller."""
         for number in self.registered():
             until(lambda at=self.places[number].address: _controller_at(at) == controller)  # type: ignore[misc]
@@ -179,12 +179,12 @@ class MixedCluster:
         """Return True if every partition has a leader and all of its replicas in sync."""
         for name in self.topics():
             try:
-                wanted = self.assigned(name)
+                assigned = self.assigned(name)
                 found = self.states(name)
             except NoNode:  # It is only just made.
                 return False
-            if len(found) < len(wanted) or any(
-                state.leader < 0 or set(state.isr) != set(wanted[index]) for index, state in enumerate(found)
+            if len(found) < len(assigned) or any(
+                state.leader < 0 or set(state.isr) != set(assigned[index]) for index, state in enumerate(found)
             ):
                 return False
         return True
@@ -194,15 +194,15 @@ class MixedCluster:
 
     def elect_preferred(self) -> None:
         """Elect preferred leaders, as old tools request it: through a znode."""
-        wanted = {
+        preferred = {
             TopicPartition(TopicName(name), index): replicas[0]
             for name in self.topics()
             for index, replicas in layout.decode_topic(
                 self.tree.get(layout.topic(TopicName(name)))[0]
             ).partitions.items()
         }
-        self.tree.create(layout.PREFERRED_REPLICA_ELECTION, layout.encode_partitions(list(wanted)))
-        until(lambda: all(self.leaders(one.topic)[one.partition] == leader for one, leader in wanted.items()))
+        self.tree.create(layout.PREFERRED_REPLICA_ELECTION, layout.encode_partitions(list(preferred)))
+        until(lambda: all(self.leaders(one.topic)[one.partition] == leader for one, leader in preferred.items()))
 
     def status(self) -> int:
         """Return the exit status of `odradek cluster status`."""

@@ -104,15 +104,15 @@ class ObjectStore:
         self.port = self.port or free_port()
         command = [str(program()), "--quiet", "--keep-alive", "--port", f"127.0.0.1:{self.port}", "posix"]
         credentials = {"ROOT_ACCESS_KEY": KEY, "ROOT_SECRET_KEY": SECRET}
-        with self._output.open("ab") as said:
+        with self._output.open("ab") as log:
             self._process = subprocess.Popen(
-                [*command, str(self.directory)], env={**os.environ, **credentials}, stdout=said, stderr=said
+                [*command, str(self.directory)], env={**os.environ, **credentials}, stdout=log, stderr=log
             )
         until(self._listens_or_ended)
-        assert self._process.poll() is None, self.said()
+        assert self._process.poll() is None, self.output()
         return self
 
-    def said(self) -> str:
+    def output(self) -> str:
         return self._output.read_text()
 
     def stop(self) -> None:

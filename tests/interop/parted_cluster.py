@@ -205,10 +205,10 @@ class Case:
         self.network = cluster.network
         self._acknowledged = Acknowledged(history)
 
-    def goes_on(self, count: int = 20) -> None:
+    def wait_for_progress(self, count: int = 20) -> None:
         """Wait until this number of further sends with acks=all is acknowledged."""
-        wanted = self._acknowledged.count() + count
-        until(lambda: self._acknowledged.count() >= wanted)
+        target = self._acknowledged.count() + count
+        until(lambda: self._acknowledged.count() >= target)
 
 
 @contextmanager
@@ -224,11 +224,11 @@ def under_load(folder: Path, seed: int, *, deposes: bool = True) -> Iterator[Cas
         cluster.create_topic(VAIN)
         case = Case(cluster, history)
         with workload(cluster.address, history, SECONDS, seed, newest=NEWEST):
-            case.goes_on()
+            case.wait_for_progress()
             begun = time.monotonic_ns()
             yield case
             cluster.network.heal()
-            case.goes_on()
+            case.wait_for_progress()
             cluster.until_whole()
             unheard = (begun, time.monotonic_ns()) if deposes else None
         assert [_end(cluster, number) for number in range(len(BROKERS))] == [0] * len(BROKERS), "it was in vain"

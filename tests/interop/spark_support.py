@@ -62,12 +62,12 @@ def connector_jars() -> list[Path]:
             return []
         CONNECTOR.mkdir(parents=True, exist_ok=True)
         nothing_else = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
-        wanted = (
+        dependencies = (
             f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId><version>{version}</version>"
             f"{nothing_else}</dependency>"
             for group, name, version in CONNECTOR_JARS
         )
-        (CONNECTOR / "pom.xml").write_text(CONNECTOR_POM.format("".join(wanted)))
+        (CONNECTOR / "pom.xml").write_text(CONNECTOR_POM.format("".join(dependencies)))
         maven = ["mvn", "-q", "-B", "-f", str(CONNECTOR / "pom.xml"), "dependency:copy-dependencies"]
         if subprocess.run([*maven, f"-DoutputDirectory={CONNECTOR / 'libs'}"], check=False).returncode:
             return []
@@ -149,13 +149,13 @@ class Kafka:
 
 
 @contextmanager
-def told_in_a_sentence(says: str) -> Iterator[None]:
+def raises_one_sentence(message: str) -> Iterator[None]:
     """Expect an error of Spark with only Spark's own text before the message."""
-    with pytest.raises(PySparkException, match=says) as failed:
+    with pytest.raises(PySparkException, match=message) as failed:
         yield
     text = str(failed.value)
     assert "Traceback" not in text
-    assert re.search(says, "\n".join(text.splitlines()[:2]).partition("odradek.")[2]), text
+    assert re.search(message, "\n".join(text.splitlines()[:2]).partition("odradek.")[2]), text
 
 
 def values(frame: DataFrame) -> list[bytes | None]:

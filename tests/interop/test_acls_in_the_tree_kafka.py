@@ -41,12 +41,12 @@ def test_stored_kafka_acls_prevent_the_start(tmp_path: Path) -> None:
         own |= {"listeners": "PLAINTEXT://127.0.0.1:0"}
         arguments = [f"--override={key}={value}" for key, value in own.items()]
 
-        status, said = outcome_of_serve(tmp_path, *arguments)
+        status, output = outcome_of_serve(tmp_path, *arguments)
         where = f"The metadata in {kafka.zookeeper_address} has ACLs (/kafka-acl/Topic/flights)"
         assert status == 2
         assert (
             f"odradek serve: {where}, but access control is not supported yet, and every client would be served: "
-            in said
+            in output
         )
         assert tree.children(layout.BROKER_IDS) == ["1"]
         assert not (tmp_path / "data").exists()
@@ -65,7 +65,7 @@ def test_stored_kafka_acls_prevent_the_start(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "says"),
+    ("key", "value", "message"),
     [
         ("authorizer.class.name", AUTHORIZED["authorizer.class.name"], "authorizer.class.name is set, but"),
         ("listeners", "SASL_PLAINTEXT://127.0.0.1:0", "uses SASL_PLAINTEXT, which is not supported yet"),
@@ -76,8 +76,8 @@ def test_stored_kafka_acls_prevent_the_start(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_configuration_with_access_control_is_refused(tmp_path: Path, key: str, value: str, says: str) -> None:
+def test_a_configuration_with_access_control_is_refused(tmp_path: Path, key: str, value: str, message: str) -> None:
     """Access control settings are refused before the start touches anything, even ZooKeeper: there is none here."""
     own = {"zookeeper.connect": "127.0.0.1:1", "zookeeper.connection.timeout.ms": "500", key: value}
-    status, said = outcome_of_serve(tmp_path, *(f"--override={name}={text}" for name, text in own.items()))
-    assert (status, says in said) == (2, True), said
+    status, output = outcome_of_serve(tmp_path, *(f"--override={name}={text}" for name, text in own.items()))
+    assert (status, message in output) == (2, True), output

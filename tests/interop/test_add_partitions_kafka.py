@@ -26,13 +26,13 @@ from support.waiting import until
 pytestmark = [*REAL_KAFKA, pytest.mark.own_peer("asks a running Apache Kafka the same as this broker")]
 
 T0, T1, UNKNOWN = name_of("t", 0), name_of("t", 1), name_of("unknown")
-NOBODY = ProducerIdAndEpoch(ProducerId(77), ProducerEpoch(0))
+UNKNOWN_PRODUCER = ProducerIdAndEpoch(ProducerId(77), ProducerEpoch(0))
 ONE_PARTITION = {"transaction.state.log.num.partitions": "1"}
 
 Answer = TypeVar("Answer")
 
 
-class Ask(Protocol):
+class SendRequest(Protocol):
     """A function that sends a request to a broker."""
 
     def __call__(self, message: object, version: int, answer: type[Answer], /) -> Answer: ...
@@ -46,13 +46,13 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawClient]:
         yield client
 
 
-def make_topic(ask: Ask) -> None:
+def make_topic(send: SendRequest) -> None:
     topic = CreatableTopic(name="t", num_partitions=2, replication_factor=1, assignments=[], configs=[])
-    answer = ask(CreateTopicsRequest(topics=[topic]), 7, CreateTopicsResponse)
+    answer = send(CreateTopicsRequest(topics=[topic]), 7, CreateTopicsResponse)
     assert answer.topics[0].error_code == ErrorCode.NONE
 
 
-def begun(ask: Ask, transactional_id: str) -> ProducerIdAndEpoch:
+def begun(send: SendRequest, transactional_id: str) -> ProducerIdAndEpoch:
     """Send InitProducerId until the coordinator is available."""
     found = FindCoordinatorRequest(key_type=1, coordinator_keys=[transactional_id])
     request = InitProducerIdRequest(
@@ -62,8 +62,8 @@ def begun(ask: Ask, transactional_id: str) -> ProducerIdAndEpoch:
     began: list[ProducerIdAndEpoch] = []
 
     def begin() -> bool:
-        ask(found, 6, FindCoordinatorResponse)
-        answer = ask(request, 4, InitProducerIdResponse)
+        send(found, 6, FindCoordinatorResponse)
+        answer = send(request, 4, InitProducerIdResponse)
         if answer.error_code == ErrorCode.NONE:
             began.append(ProducerIdAndEpoch(ProducerId(answer.producer_id), ProducerEpoch(answer.producer_epoch)))
         return bool(began)
@@ -72,17 +72,17 @@ def begun(ask: Ask, transactional_id: str) -> ProducerIdAndEpoch:
     return began[0]
 
 
-def story(ask: Ask, version: int) -> list[AdditionsOutcome]:
+def story(send: SendRequest, version: int) -> list[AdditionsOutcome]:
     """Return the responses to some requests, first one by one and then in a single batch."""
     one, other = f"one-{version}", f"other-{version}"
-    producer = begun(ask, one)
-    older, newer = begun(ask, other), begun(ask, other)
+    producer = begun(send, one)
+    older, newer = begun(send, other), begun(send, other)
     assert newer.epoch > older.epoch
 
     def about(
-        transactional_id: str, who: ProducerIdAndEpoch, *names: TopicPartition, adds: bool
+        transactional_id: str, identity: ProducerIdAndEpoch, *names: TopicPartition, adds: bool
     ) -> tuple[Question, list[TopicPartition]]:
-        return Question(transactional_id, who, adds), list(names)
+        return Question(transactional_id, identity, adds), list(names)
 
     questions = [
         about(one, producer, T0, adds=False),
@@ -93,17 +93,17 @@ def story(ask: Ask, version: int) -> list[AdditionsOutcome]:
         about(one, producer, T0, T1, adds=False),
         about(other, older, T0, adds=True),
         about(other, older, T0, adds=False),
-        about("nobody", NOBODY, T0, adds=True),
-        about("nobody", NOBODY, T0, T1, adds=False),
-        about(one, NOBODY, T0, adds=False),
+        about("nobody", UNKNOWN_PRODUCER, T0, adds=True),
+        about("nobody", UNKNOWN_PRODUCER, T0, T1, adds=False),
+        about(one, UNKNOWN_PRODUCER, T0, adds=False),
     ]
     effects = [AddPartitions(BrokerId(1), [question]) for question in questions]
     effects.append(AddPartitions(BrokerId(1), [questions[5], questions[6], questions[8]]))
-    return [asked(ask, effect, version) for effect in effects]
+    return [added(send, effect, version) for effect in effects]
 
 
-def asked(ask: Ask, effect: AddPartitions, version: int) -> AdditionsOutcome:
-    answer = ask(add_partitions_ask.to_message(effect, version), version, AddPartitionsToTxnResponse)
+def added(send: SendRequest, effect: AddPartitions, version: int) -> AdditionsOutcome:
+    answer = send(add_partitions_ask.to_message(effect, version), version, AddPartitionsToTxnResponse)
     return add_partitions_ask.errors(effect, answer)
 
 

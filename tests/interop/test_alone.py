@@ -100,9 +100,9 @@ def test_lone_broker_refuses_other_brokers(tmp_path: Path) -> None:
         folder = f"--override=metadata.log.dir={broker.directory / 'data'}"
         other = f"--override=log.dirs={tmp_path / 'other'}"
         listener = "--override=listeners=PLAINTEXT://127.0.0.1:0"
-        status, said = outcome_of_serve(tmp_path, folder, other, listener)
+        status, output = outcome_of_serve(tmp_path, folder, other, listener)
         assert status == 1
-        assert "which only one broker can use" in said
+        assert "which only one broker can use" in output
         make(broker.address, "t")
 
 
@@ -115,8 +115,8 @@ def test_stop_before_ready_is_a_clean_stop(tmp_path: Path) -> None:
     starting = subprocess.Popen([*command, "--override=listeners=PLAINTEXT://127.0.0.1:0"], stdout=subprocess.PIPE)
     until(lambda: bool(list((broker.directory / "data").glob(f"{METADATA_FILE}.session-*"))))
     starting.send_signal(signal.SIGTERM)
-    said, _ = starting.communicate(timeout=SECONDS_MAX)
-    assert (starting.returncode, said) == (0, b"")
+    output, _ = starting.communicate(timeout=SECONDS_MAX)
+    assert (starting.returncode, output) == (0, b"")
     assert (broker.directory / "data" / CLEAN_SHUTDOWN).exists()
     with Serving(tmp_path) as broker:
         send(broker.address, "many")

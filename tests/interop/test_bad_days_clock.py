@@ -159,8 +159,8 @@ def test_log_append_time_goes_back_and_offsets_do_not(broker: Serving, client: R
 
 
 def offset_at(client: RawClient, timestamp: int) -> int:
-    asked = [ListOffsetsPartition(partition_index=0, timestamp=timestamp)]
-    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=asked)])
+    partitions = [ListOffsetsPartition(partition_index=0, timestamp=timestamp)]
+    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=partitions)])
     return client.request(request, 7, ListOffsetsResponse).topics[0].partitions[0].offset
 
 

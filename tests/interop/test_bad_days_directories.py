@@ -134,8 +134,8 @@ def test_an_unusable_directory_is_offline_from_the_start(
         check_served(client, records, set())
 
 
-@pytest.mark.parametrize("comes_back", [True, False])
-def test_a_topic_is_deleted_once_all_its_directories_are_back(tmp_path: Path, comes_back: bool) -> None:
+@pytest.mark.parametrize("returns", [True, False])
+def test_a_topic_is_deleted_once_all_its_directories_are_back(tmp_path: Path, returns: bool) -> None:
     """As under ZooKeeper, its name is taken until then, so that no successor gets the rest of its data."""
     broker = serving(tmp_path)
     with broker, RawClient(broker.port) as client:
@@ -146,9 +146,9 @@ def test_a_topic_is_deleted_once_all_its_directories_are_back(tmp_path: Path, co
         assert delete(client, "t") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert create(client, "t") == [ErrorCode.TOPIC_ALREADY_EXISTS]
         waits_until(lambda: held(tmp_path / "a") == set())
-    if comes_back:
+    if returns:
         given_back(tmp_path / "b", aside)
-    broker.start({} if comes_back else {"log.dirs": str(tmp_path / "a")})
+    broker.start({} if returns else {"log.dirs": str(tmp_path / "a")})
     try:
         with RawClient(broker.port) as client:
             waits_until(lambda: create(client, "t") == [ErrorCode.NONE])
@@ -226,13 +226,13 @@ def test_a_directory_that_fails_later_goes_offline(
     tmp_path: Path, failing: Serving, faults: Faults, operations: Operations, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """One write finds the failure; other partitions of the directory go offline before anybody writes to them."""
-    told = f"log directory {tmp_path}/b is offline until the next start, with "
+    message = f"log directory {tmp_path}/b is offline until the next start, with "
     with RawClient(failing.port) as client:
         records = filled(client)
         bad = held(tmp_path / "b")
         faults.fail(operations, "/b/")
         assert produce(client, "t", b"x", partition=min(bad)) == (STORAGE_ERROR, -1)
-        waits_until(lambda: told in failing.errors())
+        waits_until(lambda: message in failing.errors())
         faults.repair()
         capfd.readouterr()
         assert main(["doctor", failing.address, "--json"]) == 1
@@ -249,7 +249,7 @@ def test_a_directory_that_fails_later_goes_offline(
         assert create(client, "new") == [ErrorCode.NONE]
         assert (tmp_path / "a" / "new-0").is_dir()
     assert failing.stop() == 0
-    assert failing.errors().count(told) == 1
+    assert failing.errors().count(message) == 1
     assert (tmp_path / "a" / ".kafka_cleanshutdown").exists()
     assert not (tmp_path / "b" / ".kafka_cleanshutdown").exists(), "the next start has to check its logs"
     failing.start()
@@ -271,9 +271,11 @@ def test_failure_of_the_last_directory_ends_the_process(tmp_path: Path, faults: 
                 lose(broker, client, faults, tmp_path / name)
         waits_until(lambda: broker.has_ended)
         assert broker.stop() == 1
-        (told,) = (line for line in broker.errors().splitlines() if " CRITICAL " in line)
-        assert "All log directories (log.dirs) are offline: " in told and told.endswith(" Shutting down the broker.")
-        assert all(f"{tmp_path}/{name}: [Errno 5] " in told for name in names)
+        (message,) = (line for line in broker.errors().splitlines() if " CRITICAL " in line)
+        assert "All log directories (log.dirs) are offline: " in message and message.endswith(
+            " Shutting down the broker."
+        )
+        assert all(f"{tmp_path}/{name}: [Errno 5] " in message for name in names)
         assert "Traceback" not in broker.errors()
         faults.repair()
         broker.start()
@@ -338,14 +340,14 @@ def test_groups_of_an_offline_directory_have_no_coordinator(tmp_path: Path, fail
         filled(client)
         waits_until(lambda: find() == ErrorCode.NONE)
         assert {beat(group) for group in groups} == {ErrorCode.UNKNOWN_MEMBER_ID}
-        gone = {int(path.name.rpartition("-")[2]) for path in (tmp_path / "b").glob("__consumer_offsets-*")}
-        assert 0 < len(gone) < 4
+        offline = {int(path.name.rpartition("-")[2]) for path in (tmp_path / "b").glob("__consumer_offsets-*")}
+        assert 0 < len(offline) < 4
         faults.fail(Operations.WRITES, "/b/")
         produce(client, "t", b"x", partition=min(held(tmp_path / "b")))
         waits_until(lambda: f"log directory {tmp_path}/b is offline" in failing.errors())
         for group in groups:
-            is_gone = partition_for(group, 4) in gone
-            assert beat(group) == (ErrorCode.NOT_COORDINATOR if is_gone else ErrorCode.UNKNOWN_MEMBER_ID)
+            is_offline = partition_for(group, 4) in offline
+            assert beat(group) == (ErrorCode.NOT_COORDINATOR if is_offline else ErrorCode.UNKNOWN_MEMBER_ID)
 
 
 def test_a_failing_device_takes_its_directory_offline(tmp_path: Path) -> None:

@@ -61,8 +61,8 @@ def in_members(plain: bytes, member_bytes: int) -> bytes:
 def lookup(topic: str, number: int) -> ListOffsetsRequest:
     """Return a lookup of a time of its own, so that lookups are not shared."""
     part = ListOffsetsPartition(partition_index=0, current_leader_epoch=-1, timestamp=AT - number)
-    asked = ListOffsetsTopic(name=topic, partitions=[part])
-    return ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=[asked])
+    topic_request = ListOffsetsTopic(name=topic, partitions=[part])
+    return ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=[topic_request])
 
 
 def loop_ms(broker: Serving) -> float:

@@ -109,11 +109,11 @@ def test_memory_with_200_clients_that_do_not_read_fetched_records(tmp_path: Path
         create(client, "t")
         for _ in range(32):
             assert produce(client, "t", bytes(MIB - 100)) == ErrorCode.NONE
-        asked = [FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=50 * MIB)]
+        partitions = [FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=50 * MIB)]
         request = FetchRequest(
             max_wait_ms=0,
             min_bytes=1,
-            topics=[FetchTopic(topic="t", partitions=asked)],
+            topics=[FetchTopic(topic="t", partitions=partitions)],
             forgotten_topics_data=[],
         )
         before = peak_bytes(broker)

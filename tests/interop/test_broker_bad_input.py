@@ -238,9 +238,9 @@ def test_disconnects_in_the_middle_of_a_request_are_harmless(broker: Broker, cli
 
 
 def test_disconnects_during_a_long_poll_are_harmless(broker: Broker, client: RawClient) -> None:
-    asked = FetchPartition(partition=0, fetch_offset=1_000_000, partition_max_bytes=1)
-    asked.fetch_offset = end_of(client, "t")
-    topics = [FetchTopic(topic="t", partitions=[asked])]
+    partition = FetchPartition(partition=0, fetch_offset=1_000_000, partition_max_bytes=1)
+    partition.fetch_offset = end_of(client, "t")
+    topics = [FetchTopic(topic="t", partitions=[partition])]
     poll = FetchRequest(max_wait_ms=60_000, min_bytes=1, topics=topics, forgotten_topics_data=[])
     for _ in range(20):
         with RawClient(broker.port) as other:

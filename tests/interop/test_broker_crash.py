@@ -70,14 +70,14 @@ def test_a_kill_during_creation_leaves_whole_topics_or_none(tmp_path: Path) -> N
                 state = DeleteTopicState(name=f"kept-{number - 1}", topic_id=ZERO_UUID)
                 client.request(DeleteTopicsRequest(topics=[state], timeout_ms=5000), 6, DeleteTopicsResponse)
                 for more in range(20):
-                    wanted = CreatableTopic(
+                    creatable = CreatableTopic(
                         name=f"half-{number}-{more}",
                         num_partitions=20,
                         replication_factor=1,
                         assignments=[],
                         configs=[],
                     )
-                    client.send(frame(CreateTopicsRequest(topics=[wanted]), 7))
+                    client.send(frame(CreateTopicsRequest(topics=[creatable]), 7))
                 time.sleep(0.02 * number)
                 broker.kill()
             broker.start()
@@ -119,9 +119,12 @@ def test_ctrl_c_stops_at_once_despite_open_connections(tmp_path: Path) -> None:
                 parts = [PartitionProduceData(index=0, records=encode_batch(value))]
                 topics = [TopicProduceData(name=TOPIC, partition_data=parts)]
                 client.request(ProduceRequest(acks=LEADER, timeout_ms=1000, topic_data=topics), 9, ProduceResponse)
-        asked = [FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=50 << 20)]
+        partitions = [FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=50 << 20)]
         slow = FetchRequest(
-            max_wait_ms=0, min_bytes=1, topics=[FetchTopic(topic=TOPIC, partitions=asked)], forgotten_topics_data=[]
+            max_wait_ms=0,
+            min_bytes=1,
+            topics=[FetchTopic(topic=TOPIC, partitions=partitions)],
+            forgotten_topics_data=[],
         )
         ends = [FetchPartition(partition=0, fetch_offset=20, partition_max_bytes=1)]
         poll = FetchRequest(

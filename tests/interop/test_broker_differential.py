@@ -65,8 +65,10 @@ def test_responses_equal_kafkas(found: Found, scenario: str) -> None:
 
 def test_every_known_difference_still_occurs(found: Found) -> None:
     everywhere = [difference for each in found.values() for difference in each]
-    gone = [known for known in KNOWN if not any(map(known.covers, everywhere))]
-    assert not gone, "no longer seen: mend differential/known.py and docs/DIFFERENCES.md\n" + "\n".join(map(str, gone))
+    unseen = [known for known in KNOWN if not any(map(known.covers, everywhere))]
+    assert not unseen, "no longer seen: mend differential/known.py and docs/DIFFERENCES.md\n" + "\n".join(
+        map(str, unseen)
+    )
 
 
 def test_the_page_lists_every_known_difference_and_no_other() -> None:
@@ -83,12 +85,12 @@ def test_the_recording_contains_these_requests() -> None:
     recorded = {
         (scenario, step): one.request for scenario, steps in recording.read().items() for step, one in steps.items()
     }
-    asked = {
+    requested = {
         (scenario.name, step.name): recording.digest(step.frame)
         for scenario in everything()
         for step in scenario.requests
     }
-    assert recorded == asked, f"record again: {recording.HOW}"
+    assert recorded == requested, f"record again: {recording.HOW}"
 
 
 def test_step_names_are_unique() -> None:
@@ -98,10 +100,12 @@ def test_step_names_are_unique() -> None:
 
 @pytest.mark.parametrize("key", sorted(KAFKAS))
 def test_scenarios_request_every_version_in_every_form(key: int) -> None:
-    asked = {
+    requested = {
         (step.version, step.form) for scenario in everything() for step in scenario.requests if step.api_key == key
     }
-    missing = [(version, form) for version in KAFKAS[key].versions for form in FORMS if (version, form) not in asked]
+    missing = [
+        (version, form) for version in KAFKAS[key].versions for form in FORMS if (version, form) not in requested
+    ]
     assert not missing, ApiKey(key).title
 
 

@@ -41,7 +41,7 @@ from support.raw_client import RawClient
 pytestmark = [*OLD_KAFKA, pytest.mark.own_peer("asks a running Apache Kafka the same as this broker")]
 
 TOPIC = TopicName("t")
-CONTROLLER, LEADER, NOBODY = 1, 2, 99
+CONTROLLER, LEADER, UNKNOWN_BROKER = 1, 2, 99
 APIS: dict[str, tuple[type, range, bool]] = {  # The answer, the versions, and True for what a controller is asked.
     "AlterPartition": (AlterPartitionResponse, range(4), True),
     "AllocateProducerIds": (AllocateProducerIdsResponse, range(1), True),
@@ -53,13 +53,13 @@ APIS: dict[str, tuple[type, range, bool]] = {  # The answer, the versions, and T
 FIRST_WITH_EPOCH = {"LeaderAndIsr": 2, "StopReplica": 1, "UpdateMetadata": 5, "ControlledShutdown": 2}
 
 OK, STALE = ErrorCode.NONE, ErrorCode.STALE_BROKER_EPOCH
-GONE, UNREGISTERED = ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.BROKER_ID_NOT_REGISTERED
+UNAVAILABLE, UNREGISTERED = ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.BROKER_ID_NOT_REGISTERED
 CRASH = ErrorCode.UNKNOWN_SERVER_ERROR
 
 # For the epochs that `sent` returns: -2^63, -2, -1, 0, 1, own - 1, own, own + 1, 10^15, 2^63 - 1.
 EXACT = (STALE, STALE, STALE, STALE, STALE, STALE, OK, STALE, STALE, STALE)
 NOT_OLDER = (STALE, STALE, OK, STALE, STALE, STALE, OK, OK, OK, OK)
-OF_NOBODY = (CRASH, CRASH, GONE, CRASH, CRASH, CRASH, CRASH, CRASH, CRASH, CRASH)
+OF_UNKNOWN_BROKER = (CRASH, CRASH, UNAVAILABLE, CRASH, CRASH, CRASH, CRASH, CRASH, CRASH, CRASH)
 ANSWERS = {
     "AlterPartition": EXACT,
     "AlterPartition of nobody": (STALE,) * len(EXACT),
@@ -68,14 +68,14 @@ ANSWERS = {
     "LeaderAndIsr": NOT_OLDER,
     "StopReplica": NOT_OLDER,
     "UpdateMetadata": NOT_OLDER,
-    "ControlledShutdown of nobody": OF_NOBODY,
+    "ControlledShutdown of nobody": OF_UNKNOWN_BROKER,
     "ControlledShutdown": NOT_OLDER,
 }
 WITHOUT_EPOCH = {  # Versions that carry none.
     "LeaderAndIsr": OK,
     "StopReplica": OK,
     "UpdateMetadata": OK,
-    "ControlledShutdown of nobody": GONE,
+    "ControlledShutdown of nobody": UNAVAILABLE,
     "ControlledShutdown": OK,
 }
 
@@ -113,30 +113,32 @@ class Asking:
     def _row(self, name: str, version: int) -> tuple[ErrorCode, ...]:
         answer, _, is_for_controller = APIS[_api(name)]
         client = self._controller if is_for_controller else self._broker
-        broker = LEADER if name == _api(name) else NOBODY
+        broker = LEADER if name == _api(name) else UNKNOWN_BROKER
         messages = (self._message(_api(name), version, broker, epoch) for epoch in sent(self.own))
         return tuple(_code(client, message, version, answer) for message in messages)
 
     def of_later_controllers(self) -> set[ErrorCode]:
         """Return the broker's responses to controllers of epochs without an election."""
         later = (self._controller_epoch + 1, INT32_MAX)
-        asked = [LeaderAndIsrRequest(controller_id=CONTROLLER, controller_epoch=one, live_leaders=[]) for one in later]
-        return {_code(self._broker, message, 7, LeaderAndIsrResponse) for message in asked}
+        requests = [
+            LeaderAndIsrRequest(controller_id=CONTROLLER, controller_epoch=one, live_leaders=[]) for one in later
+        ]
+        return {_code(self._broker, message, 7, LeaderAndIsrResponse) for message in requests}
 
     def _message(self, api: str, version: int, broker: int, epoch: int) -> object:
-        told = {"controller_id": CONTROLLER, "controller_epoch": self._controller_epoch, "broker_epoch": epoch}
+        header = {"controller_id": CONTROLLER, "controller_epoch": self._controller_epoch, "broker_epoch": epoch}
         match api:
             case "AlterPartition":
                 return self._alter(broker, epoch, version)
             case "AllocateProducerIds":
                 return AllocateProducerIdsRequest(broker_id=broker, broker_epoch=epoch)
             case "LeaderAndIsr":
-                return LeaderAndIsrRequest(**told, live_leaders=[])
+                return LeaderAndIsrRequest(**header, live_leaders=[])
             case "StopReplica":
-                return StopReplicaRequest(**told)
+                return StopReplicaRequest(**header)
             case "UpdateMetadata":
                 live = [self._live(number) for number in (CONTROLLER, LEADER)]
-                return UpdateMetadataRequest(**told, live_brokers=live)
+                return UpdateMetadataRequest(**header, live_brokers=live)
             case _:
                 return ControlledShutdownRequest(broker_id=broker, broker_epoch=epoch)
 

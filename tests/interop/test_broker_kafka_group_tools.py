@@ -80,8 +80,8 @@ def test_console_consumer_resumes_at_committed_offsets(address: str) -> None:
         fed(CONSOLE_PRODUCER, "\n".join(lines) + "\n", *place)
         end = ("--from-beginning", "--max-messages", str(len(lines)), "--timeout-ms", "200000")
         members = [("--group", group, "--consumer-property", f"group.protocol={one}") for one, group in groups.items()]
-        for said in all_ran(*((CONSOLE_CONSUMER, *place, *member, *end) for member in members)):
-            assert [line for line in said.splitlines() if line in ("one", "two", "three")] == lines
+        for output in all_ran(*((CONSOLE_CONSUMER, *place, *member, *end) for member in members)):
+            assert [line for line in output.splitlines() if line in ("one", "two", "three")] == lines
 
 
 def test_groups_are_listed_and_described(address: str) -> None:
@@ -103,8 +103,8 @@ def test_groups_are_listed_and_described(address: str) -> None:
     assert {old.name, new.name} <= set(listed.split())
     assert {"GROUP": old.name, "TYPE": "Classic", "PROTOCOL": "consumer"} in rows(kinds)
     assert {"GROUP": new.name, "TYPE": "Consumer", "PROTOCOL": "consumer"} in rows(kinds)
-    told = [(one["PARTITION"], one["CURRENT-OFFSET"], one["LOG-END-OFFSET"], one["LAG"]) for one in rows(offsets)]
-    assert told == [("0", "3", "3", "0"), ("1", "3", "3", "0")]
+    positions = [(one["PARTITION"], one["CURRENT-OFFSET"], one["LOG-END-OFFSET"], one["LAG"]) for one in rows(offsets)]
+    assert positions == [("0", "3", "3", "0"), ("1", "3", "3", "0")]
     (member,) = rows(members)
     assert member["HOST"] == "/127.0.0.1"
     assert member["CURRENT-ASSIGNMENT"] == f"{old.topic}:0,1"
@@ -117,12 +117,12 @@ def test_offsets_are_reset(address: str) -> None:
     topic, group = filled(address), new_name("group")
     reset = (CONSUMER_GROUPS, "--bootstrap-server", address, "--reset-offsets", "--group", group, "--topic", topic)
     at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(NOW_MS // 1000 + 4)) + f".{NOW_MS % 1000:03d}"
-    for how, told, offset in (
+    for how, new_offset, offset in (
         (("--to-datetime", at, "--execute"), 4, 4),
         (("--shift-by", "3", "--dry-run"), 7, 4),
         (("--to-offset", "6", "--execute"), 6, 6),
     ):
-        assert [one["NEW-OFFSET"] for one in rows(ran(*reset, *how))] == [str(told)]
+        assert [one["NEW-OFFSET"] for one in rows(ran(*reset, *how))] == [str(new_offset)]
         assert Librdkafka(address).committed(group, topic)[0].offset == offset
 
 

@@ -70,8 +70,8 @@ def test_tools_report_refused_requests(broker: Serving) -> None:
         (TOPICS, *at, "--describe", *unknown): "Topic 'unknown' does not exist as expected",
     }
     with ThreadPoolExecutor(JAVAS_AT_ONCE) as javas:
-        for said, expected in zip(javas.map(lambda run: failed(*run), runs), runs.values(), strict=True):
-            assert expected in said
+        for output, expected in zip(javas.map(lambda run: failed(*run), runs), runs.values(), strict=True):
+            assert expected in output
 
 
 LINES = ("a:1,b:;key|value", "a:1,a:again;NULL|no key", "a:1;no value|NULL", "a:1;|", "é:ü;ä|ö")
@@ -118,10 +118,10 @@ def test_console_consumer_prints_all_parts_of_a_record(broker: Serving, tmp_path
     parts = ("key", "headers", "timestamp", "offset", "partition")
     printed = [*(f"print.{part}=true" for part in parts), "null.literal=NULL", "key.separator=|"]
     lines = consumed(broker, tmp_path, topic, "earliest", len(CODECS) * len(SENT), *printed)
-    told = [line.partition(";")[::2] for line in LINES]
+    expected = [line.partition(";")[::2] for line in LINES]
     assert lines == [
         f"CreateTime:{NOW_MS}|Partition:0|Offset:{offset}|{headers}|{rest}"
-        for offset, (headers, rest) in enumerate(told * len(CODECS))
+        for offset, (headers, rest) in enumerate(expected * len(CODECS))
     ]
     assert len(consumed(broker, tmp_path, topic, "20", 5)) == 5
 
@@ -133,22 +133,22 @@ def test_get_offsets_finds_offsets_by_time(broker: Serving, tmp_path: Path) -> N
     Librdkafka(broker.address).produce(topic, "none", [Record(b"k", b"v", (), at) for at in times])
     expected = {"earliest": "0", "latest": "3", "max-timestamp": "1", str(times[0] + 1): "1", str(times[1] + 1): None}
 
-    def asked(question: str) -> str:
+    def print_offset(question: str) -> str:
         folder = tmp_path / question
         folder.mkdir()
         return run_tool(folder, GET_OFFSETS, *at, "--topic", topic, "--time", question)
 
     at = ("--bootstrap-server", broker.address)
     with ThreadPoolExecutor(JAVAS_AT_ONCE) as javas:
-        for answer, offset in zip(javas.map(asked, expected), expected.values(), strict=True):
+        for answer, offset in zip(javas.map(print_offset, expected), expected.values(), strict=True):
             assert answer.splitlines() == ([] if offset is None else [f"{topic}:0:{offset}"])
 
 
 def test_console_producer_reports_a_record_too_large(broker: Serving) -> None:
     topic = new_topic(broker.address)
     place = ("--bootstrap-server", broker.address, "--topic", topic)
-    said = fed(CONSOLE_PRODUCER, "x" * 1_100_000 + "\n", *place, "--command-property", "max.request.size=10000000")
-    assert f"RecordTooLargeException: The record batch size in the append to {topic}-0 is" in said
+    output = fed(CONSOLE_PRODUCER, "x" * 1_100_000 + "\n", *place, "--command-property", "max.request.size=10000000")
+    assert f"RecordTooLargeException: The record batch size in the append to {topic}-0 is" in output
 
 
 @pytest.mark.nightly
@@ -156,8 +156,8 @@ def test_performance_and_verifiable_producers_write_all_records(broker: Serving,
     measured, verified = new_topic(broker.address), new_topic(broker.address)
     properties = ("--command-property", f"bootstrap.servers={broker.address}", "compression.type=lz4")
     numbers = ("--num-records", "20000", "--record-size", "100", "--throughput", "-1")
-    said = run_tool(tmp_path, PRODUCER_PERFORMANCE, "--topic", measured, *numbers, *properties)
-    assert "20000 records sent" in said
+    output = run_tool(tmp_path, PRODUCER_PERFORMANCE, "--topic", measured, *numbers, *properties)
+    assert "20000 records sent" in output
     place = ("--bootstrap-server", broker.address, "--topic", verified)
     events = _events(run_tool(tmp_path, VERIFIABLE_PRODUCER, *place, "--max-messages", "100", "--acks", "-1"))
     sent = [event for event in events if event["name"] == "producer_send_success"]

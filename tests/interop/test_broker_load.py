@@ -45,8 +45,8 @@ def client(broker: Serving) -> Iterator[RawClient]:
 @pytest.fixture
 def topic(client: RawClient) -> str:
     name = f"load-{uuid4().hex[:12]}"
-    wanted = CreatableTopic(name=name, num_partitions=1, replication_factor=1, assignments=[], configs=[])
-    (made,) = client.request(CreateTopicsRequest(topics=[wanted]), 7, CreateTopicsResponse).topics
+    creatable = CreatableTopic(name=name, num_partitions=1, replication_factor=1, assignments=[], configs=[])
+    (made,) = client.request(CreateTopicsRequest(topics=[creatable]), 7, CreateTopicsResponse).topics
     assert made.error_code == ErrorCode.NONE
     return name
 
@@ -58,8 +58,8 @@ def produce_request(topic: str, value: bytes, acks: int = ALL) -> ProduceRequest
 
 
 def fetch_request(topic: str, offset: int, *, wait_ms: int = 0, max_bytes: int = 50 * MIB) -> FetchRequest:
-    asked = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=max_bytes)
-    topics = [FetchTopic(topic=topic, partitions=[asked])]
+    partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=max_bytes)
+    topics = [FetchTopic(topic=topic, partitions=[partition])]
     return FetchRequest(max_wait_ms=wait_ms, min_bytes=1, max_bytes=max_bytes, topics=topics, forgotten_topics_data=[])
 
 
@@ -203,8 +203,8 @@ def test_idle_connections_are_closed(tmp_path: Path) -> None:
     """A connection is idle without requests, or if it does not read responses; not during a long poll."""
     with serving(tmp_path, connections_max_idle_ms="1000") as broker:
         with RawClient(broker.port) as client:
-            wanted = CreatableTopic(name="t", num_partitions=1, replication_factor=1, assignments=[], configs=[])
-            client.request(CreateTopicsRequest(topics=[wanted]), 7, CreateTopicsResponse)
+            creatable = CreatableTopic(name="t", num_partitions=1, replication_factor=1, assignments=[], configs=[])
+            client.request(CreateTopicsRequest(topics=[creatable]), 7, CreateTopicsResponse)
             filled(client, "t", 8)
         idle, waiting = RawClient(broker.port), RawClient(broker.port)
         slow = RawClient(broker.port, receive_buffer=4096)

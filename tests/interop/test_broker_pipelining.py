@@ -144,11 +144,11 @@ def test_a_failure_with_acks_0_closes_the_connection(client: RawClient) -> None:
         client.read_frame()
 
 
-def transactional(topic: str, who: InitProducerIdResponse | EndTxnResponse, sequence: int) -> bytes:
+def transactional(topic: str, producer: InitProducerIdResponse | EndTxnResponse, sequence: int) -> bytes:
     records = encode_batch(
         [(None, b"%d" % sequence, (), NOW_MS)],
-        producer_id=ProducerId(who.producer_id),
-        producer_epoch=ProducerEpoch(who.producer_epoch),
+        producer_id=ProducerId(producer.producer_id),
+        producer_epoch=ProducerEpoch(producer.producer_epoch),
         base_sequence=sequence,
         is_transactional=True,
     )
@@ -162,18 +162,21 @@ def test_first_batches_of_a_transaction_may_be_pipelined(client: RawClient) -> N
     create(client, "txn")
     client.request(FindCoordinatorRequest(key="txn", key_type=1), 3, FindCoordinatorResponse)
     begin = InitProducerIdRequest(transactional_id="txn", transaction_timeout_ms=60_000)
-    who: InitProducerIdResponse | EndTxnResponse = client.request(begin, 5, InitProducerIdResponse)
-    assert who.error_code == ErrorCode.NONE
+    producer: InitProducerIdResponse | EndTxnResponse = client.request(begin, 5, InitProducerIdResponse)
+    assert producer.error_code == ErrorCode.NONE
     offset = 0
     for _ in range(3):
-        client.send(b"".join(transactional("txn", who, sequence) for sequence in range(5)))
+        client.send(b"".join(transactional("txn", producer, sequence) for sequence in range(5)))
         for sequence in range(5):
             answer = decode_response(ProduceResponse, JOINING, client.read_frame())[1]
             part = answer.responses[0].partition_responses[0]
             assert (part.error_code, part.base_offset) == (ErrorCode.NONE, offset + sequence)
         end = EndTxnRequest(
-            transactional_id="txn", producer_id=who.producer_id, producer_epoch=who.producer_epoch, committed=True
+            transactional_id="txn",
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            committed=True,
         )
-        who = client.request(end, 5, EndTxnResponse)
-        assert who.error_code == ErrorCode.NONE
+        producer = client.request(end, 5, EndTxnResponse)
+        assert producer.error_code == ErrorCode.NONE
         offset += 6  # And its marker.

@@ -53,7 +53,7 @@ def test_start_takes_little_processor_time_and_memory(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "host"),
     [
         ({}, "127.0.0.1"),
         ({"listeners": "PLAINTEXT://localhost:0"}, "localhost"),
@@ -62,11 +62,11 @@ def test_start_takes_little_processor_time_and_memory(tmp_path: Path) -> None:
         ({"advertised.listeners": "PLAINTEXT://kafka.example.org:9094"}, "kafka.example.org"),
     ],
 )
-def test_clients_get_a_reachable_address(tmp_path: Path, settings: dict[str, str], told: str) -> None:
+def test_clients_get_a_reachable_address(tmp_path: Path, settings: dict[str, str], host: str) -> None:
     """That is the advertised host, else the listener's; for a wildcard, the address that the client connected to."""
     with Serving(tmp_path, "--insecure", **settings) as broker, RawClient(broker.port) as client:
         (known,) = client.request(MetadataRequest(topics=[]), 12, MetadataResponse).brokers
-        assert (known.host, known.port) == (told, 9094 if "example" in told else broker.port)
+        assert (known.host, known.port) == (host, 9094 if "example" in host else broker.port)
 
 
 def overrides(directory: Path, port: int = 0) -> list[str]:
@@ -314,12 +314,12 @@ def find_coordinator(client: RawClient) -> ErrorCode:
 
 def partitions_of(client: RawClient, topic: str) -> tuple[ErrorCode, int]:
     request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=True)
-    (told,) = client.request(request, 12, MetadataResponse).topics
-    return ErrorCode(told.error_code), len(told.partitions)
+    (topic_found,) = client.request(request, 12, MetadataResponse).topics
+    return ErrorCode(topic_found.error_code), len(topic_found.partitions)
 
 
 @pytest.mark.parametrize(
-    ("topic", "path", "told"),
+    ("topic", "path", "error"),
     [
         ("bad", "/brokers/topics/bad", ErrorCode.LEADER_NOT_AVAILABLE),
         ("bad", "/brokers/topics/bad/partitions/0/state", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),  # As in Kafka.
@@ -327,7 +327,7 @@ def partitions_of(client: RawClient, topic: str) -> tuple[ErrorCode, int]:
     ],
 )
 def test_an_unreadable_znode_makes_only_its_topic_unavailable(
-    tmp_path: Path, topic: str, path: str, told: ErrorCode
+    tmp_path: Path, topic: str, path: str, error: ErrorCode
 ) -> None:
     """The topic is back unchanged once the znode can be read again; other topics are served."""
     with serving(tmp_path, offsets_topic_num_partitions="2") as broker:
@@ -344,7 +344,7 @@ def test_an_unreadable_znode_makes_only_its_topic_unavailable(
         assert f"failed to read {path}" in broker.errors()
         with RawClient(broker.port) as client:
             produced(client, "good", b"a")
-            assert partitions_of(client, topic) == (told, 0), "and it is not made anew"
+            assert partitions_of(client, topic) == (error, 0), "and it is not made anew"
             if topic == "bad":
                 assert create(client, topic) == [ErrorCode.TOPIC_ALREADY_EXISTS]
             else:

@@ -46,12 +46,12 @@ class Case:
             value = b"%d" % self._sent
             self._sent += 1
 
-            def told(error: KafkaError | None, _: object, value: bytes = value) -> None:
+            def on_delivery(error: KafkaError | None, _: object, value: bytes = value) -> None:
                 answers.add("acknowledged" if error is None else error.name())
                 if error is None:
                     self.kept[topic].add(value)
 
-            producer.produce(topic, value, partition=self._sent % PARTITIONS, on_delivery=told)
+            producer.produce(topic, value, partition=self._sent % PARTITIONS, on_delivery=on_delivery)
         assert producer.flush(SECONDS_MAX) == 0
         return answers
 

@@ -50,20 +50,20 @@ OF_OTHERS = ("PYTHONPATH", "ODRADEK_ROOMS", "CFLAGS", "CXX")
 class Installed:
     """A wheel installed by pip in a folder of its own, with the output of its build."""
 
-    def __init__(self, wheel: Path, folder: Path, told: str) -> None:
+    def __init__(self, wheel: Path, folder: Path, output: str) -> None:
         self.wheel = wheel
-        self.told = told
-        self.errors = "\n".join(line for line in told.splitlines() if "error:" in line)
+        self.build_output = output
+        self.errors = "\n".join(line for line in output.splitlines() if "error:" in line)
         self.environment = {"PYTHONPATH": str(folder), "PYTHONSAFEPATH": "1"}
         self._program = folder / "bin" / "odradek"
         pip("install", "-q", "--no-deps", "--no-compile", "--target", str(folder), str(wheel), at=wheel.parent)
 
-    def says(self, *arguments: str, given: str = "") -> str:
+    def run(self, *arguments: str, given: str = "") -> str:
         """Return what the command `odradek` writes to standard output."""
         return finished([str(self._program), *arguments], at=self.wheel.parent, given=given, **self.environment)
 
     def version(self) -> str:
-        return self.says("--version")
+        return self.run("--version")
 
     def modules(self) -> set[str]:
         """Return the names of the compiled modules in the wheel."""
@@ -114,9 +114,9 @@ def compiler(folder: Path, script: str) -> str:
 def installed(source: Path, folder: Path, script: str) -> Installed:
     """Build a wheel with such a compiler and install it."""
     options = ["-v", "--no-deps", "--no-build-isolation", "-w", str(folder)]
-    told = pip("wheel", ".", *options, at=source, CC=compiler(folder, script))
+    build_output = pip("wheel", ".", *options, at=source, CC=compiler(folder, script))
     (wheel,) = folder.glob("*.whl")
-    return Installed(wheel, folder / "installed", told)
+    return Installed(wheel, folder / "installed", build_output)
 
 
 def assert_works(one: Installed, folder: Path) -> None:
@@ -124,8 +124,8 @@ def assert_works(one: Installed, folder: Path) -> None:
     broker = Serving(folder)
     broker.environment = one.environment
     with broker:
-        one.says("produce", "built", "-b", broker.address, given="a record\n")
-        assert one.says("consume", "built", "-b", broker.address) == "a record\n"
+        one.run("produce", "built", "-b", broker.address, given="a record\n")
+        assert one.run("consume", "built", "-b", broker.address) == "a record\n"
 
 
 @pytest.fixture(scope="module")
@@ -141,12 +141,12 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def source(checkout: Path) -> Path:
     """Unpack the source distribution."""
-    wanted = files(checkout / "src")  # It is copied before setuptools leaves its intermediates there.
+    sources = files(checkout / "src")  # It is copied before setuptools leaves its intermediates there.
     finished([sys.executable, "setup.py", "-q", "sdist", "-d", ".."], at=checkout)
     with tarfile.open(checkout.parent / f"odradek-{__version__}.tar.gz") as archive:
         archive.extractall(checkout.parent, filter="data")
     source = checkout.parent / f"odradek-{__version__}"
-    assert files(source / "src") == wanted
+    assert files(source / "src") == sources
     assert {path.name for path in source.iterdir()} >= {*PAGES}
     return source
 
@@ -203,9 +203,9 @@ def test_odradek_runs_interpreted_without_a_compiler(interpreted: Installed, tmp
 
 def test_a_build_without_a_compiler_skips_cython_and_mypyc(interpreted: Installed) -> None:
     """Both would take longer than the rest of the build."""
-    assert "compiler does not compile a module with Python.h: Odradek will run interpreted" in interpreted.told
-    assert "Cythonizing" not in interpreted.told
-    assert "building 'odradek" not in interpreted.told
+    assert "compiler does not compile a module with Python.h: Odradek will run interpreted" in interpreted.build_output
+    assert "Cythonizing" not in interpreted.build_output
+    assert "building 'odradek" not in interpreted.build_output
 
 
 @pytest.mark.nightly
@@ -255,7 +255,7 @@ def test_missing_java_is_reported_in_a_sentence(interpreted: Installed, tmp_path
     broker = Serving(tmp_path)
     broker.environment = interpreted.environment
     with broker:
-        interpreted.says("produce", "built", "-b", broker.address, given="a record\n")
+        interpreted.run("produce", "built", "-b", broker.address, given="a record\n")
         refused = environment.run("odradek", *LOAD, "-b", broker.address)
     assert (refused.returncode, refused.stdout) == (1, "")
     assert refused.stderr.startswith("odradek: spark needs Java 17 or newer: install Java, or run: uv pip install ")
@@ -268,8 +268,8 @@ def test_the_suggested_command_installs_the_missing_extra(interpreted: Installed
     repacked("prometheus_client", tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         serve = ["odradek", "serve", f"--override=metrics.listener=127.0.0.1:{taken.getsockname()[1]}"]
-        said, _, command = environment.run(*serve).stderr.partition(": /")
-        assert said == "odradek serve: metrics.listener is set, but prometheus_client is not installed"
+        message, _, command = environment.run(*serve).stderr.partition(": /")
+        assert message == "odradek serve: metrics.listener is set, but prometheus_client is not installed"
         assert f"/{command}".startswith(f"{environment.folder}/bin/python -m pip install 'prometheus-client>=")
         finished(["sh", "-c", f"/{command}"], at=tmp_path, PIP_NO_INDEX="1", PIP_FIND_LINKS=str(tmp_path))
         assert "Cannot listen on metrics.listener" in environment.run(*serve).stderr

@@ -71,7 +71,7 @@ def topic(kafka: KafkaCluster) -> str:
     return created(kafka, [[1], [2], [3]])
 
 
-class Told:
+class Outcome:
     """The output and the status of a command."""
 
     def __init__(self, capfd: pytest.CaptureFixture[str], address: str, *arguments: str) -> None:
@@ -92,11 +92,11 @@ class Terminal:
         self._addresses = [kafka[node].address for node in nodes]
         self._capfd = capfd
 
-    def __call__(self, *arguments: str, status: int = 0) -> Told:
+    def __call__(self, *arguments: str, status: int = 0) -> Outcome:
         self._addresses.append(self._addresses.pop(0))
-        told = Told(self._capfd, self._addresses[-1], *arguments)
-        assert told.status == status, (arguments, told.out, told.err)
-        return told
+        outcome = Outcome(self._capfd, self._addresses[-1], *arguments)
+        assert outcome.status == status, (arguments, outcome.out, outcome.err)
+        return outcome
 
     def at_each(self, *arguments: str) -> list[Any]:
         """Run a command at each broker in turn, and return its output, which is the same at all of them."""
@@ -213,8 +213,10 @@ def test_transactions_are_listed_from_every_coordinator(run: Terminal, cluster: 
         assert each["coordinator"]["id"] == listed[each["transactional_id"]]["coordinator"]
         assert each["partitions"] == {topic: [0, 1, 2]}
     for partition in range(LED):
-        told = run("txn", "describe-producers", "--topic", topic, "--partition", str(partition), "--json").json
-        assert sorted(each["producer_id"] for each in told) == sorted(each["producer_id"] for each in listed.values())
+        described = run("txn", "describe-producers", "--topic", topic, "--partition", str(partition), "--json").json
+        assert sorted(each["producer_id"] for each in described) == sorted(
+            each["producer_id"] for each in listed.values()
+        )
     assert run("txn", "find-hanging", "--older-than", "0s", "--json").json == [], "each has its coordinator"
     for name in ids:
         run("txn", "abort", name)
@@ -240,8 +242,8 @@ def test_each_broker_is_configured_individually(run: Terminal) -> None:
         run("broker", "config", str(node), "--set", f"{key}={2_000_000 + node}")
 
     def value(node: int) -> str | None:
-        told = run("broker", "config", str(node), "--json").json
-        return next((each["value"] for each in told if each["key"] == key), None)
+        configs = run("broker", "config", str(node), "--json").json
+        return next((each["value"] for each in configs if each["key"] == key), None)
 
     for node in NODES:
         until(lambda node=node: value(node) == str(2_000_000 + node))
@@ -265,9 +267,9 @@ def test_log_ends_of_each_replica_are_returned(kafka: KafkaCluster, cluster: Clu
 def test_doctor_checks_every_broker(kafka: KafkaCluster, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", kafka[3].address, "--json"]) == 0
     findings = json.loads(capfd.readouterr().out)["findings"]
-    says = {each["check"]: each["says"] for each in findings}
+    messages = {each["check"]: each["says"] for each in findings}
     for node in NODES:
-        assert says[f"broker {node}"].startswith(f"advertises {kafka[node].address}, and is reachable there")
+        assert messages[f"broker {node}"].startswith(f"advertises {kafka[node].address}, and is reachable there")
 
 
 def test_requests_report_a_broker_that_hangs(
@@ -290,7 +292,7 @@ def test_requests_report_a_broker_that_hangs(
         consumed = run("consume", topic, "--command-config", str(impatient)).out
         assert sorted(consumed.split(), key=int) == lines.read_text().split()
         first_hangs = f"{kafka[2].address},{kafka[1].address}"
-        assert Told(capfd, first_hangs, "topic", "list", "--command-config", str(impatient)).status == 0
+        assert Outcome(capfd, first_hangs, "topic", "list", "--command-config", str(impatient)).status == 0
     finally:
         kafka[2].resume()
     kafka.await_brokers(NODES)
@@ -312,22 +314,22 @@ def test_requests_report_a_broker_that_is_down(
     assert [each for each in listed if topic in each] == names
     ids = {each["transactional_id"] for each in run("txn", "list", "--json").json}
     assert {each for each in ids if topic in each} == {f"id{number}-{topic}" for number in range(9)}
-    nobody = f"odradek: {topic}-1: the partition has no leader (LEADER_NOT_AVAILABLE)\n"
+    no_leader = f"odradek: {topic}-1: the partition has no leader (LEADER_NOT_AVAILABLE)\n"
     described = run("group", "describe", names[0], "--json").json[0]["offsets"]
     assert [each["end"] for each in described] == [10, None, 10]
     (shown,) = run("topic", "describe", topic, "--json").json
     assert [(each["leader"], each["end_offset"]) for each in shown["partitions"]] == [(1, 10), (-1, None), (3, 10)]
     consumed = run("consume", topic, status=1)
     assert sorted(consumed.out.split()) == sorted(f"{partition}-{n}" for partition in (0, 2) for n in range(10))
-    assert consumed.err == nobody
+    assert consumed.err == no_leader
     assert run("consume", topic, "--partition", "2").err == ""
     trimmed = run("topic", "trim", topic, "--before-offset", "4", "--execute", "--json", status=1)
     assert [(each["partition"], each["new"]) for each in trimmed.json] == [(0, 4), (2, 4)]
-    assert trimmed.err == f"odradek: deleted 8 records\n{nobody}"
+    assert trimmed.err == f"odradek: deleted 8 records\n{no_leader}"
     segments = run("topic", "segments", topic, "--json", status=1)
-    assert ([each["partition"] for each in segments.json], segments.err) == ([0, 2], nobody)
+    assert ([each["partition"] for each in segments.json], segments.err) == ([0, 2], no_leader)
     hanging = run("txn", "find-hanging", "--topic", topic, "--json", status=1)
-    assert (hanging.json, hanging.err) == ([], nobody)
+    assert (hanging.json, hanging.err) == ([], no_leader)
     assert "broker 2 is not in the cluster: choose one of 1, 3" in run("broker", "config", "2", status=1).err
     status = run("cluster", "status", "--json", status=UNAVAILABLE).json
     assert {each["why"] for each in status["partitions"]} == {"broker 2 is down"}
@@ -339,7 +341,7 @@ def test_requests_report_a_broker_that_is_down(
     assert {each["min_insync_replicas"] for each in status["partitions"]} == {2}
     run("topic", "create", f"late-{topic}", "-p", "3", "-r", "2")
     # The first bootstrap server is the one that is down.
-    assert Told(capfd, kafka.addresses.replace(kafka[1].address, kafka[2].address, 1), "topic", "list").status == 0
+    assert Outcome(capfd, kafka.addresses.replace(kafka[1].address, kafka[2].address, 1), "topic", "list").status == 0
     run("topic", "delete", f"late-{topic}", topic)
     assert run("group", "delete", *names).out.count("deleted") == len(names)
     for producer in producers:

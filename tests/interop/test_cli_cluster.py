@@ -24,7 +24,7 @@ from support.waiting import SECONDS_MAX, until
 LATE_RECORDS = 3_000
 
 
-def told(address: str, capfd: pytest.CaptureFixture[str]) -> Any:
+def status_of(address: str, capfd: pytest.CaptureFixture[str]) -> Any:
     """Return the JSON output, with the exit status as `status`."""
     capfd.readouterr()
     status = main(["cluster", "status", "-b", address, "--json"])
@@ -47,12 +47,12 @@ def doctor(address: str, capfd: pytest.CaptureFixture[str]) -> tuple[int, list[d
 def test_status_of_an_odradek_broker(capfd: pytest.CaptureFixture[str]) -> None:
     with Broker() as broker:
         first = shown(broker.bootstrap_servers, capfd)
-        assert first[0].endswith(f"1 broker, controller {told(broker.bootstrap_servers, capfd)['controller']}")
+        assert first[0].endswith(f"1 broker, controller {status_of(broker.bootstrap_servers, capfd)['controller']}")
         assert first[-1] == "no topics"
         with RawClient(int(broker.bootstrap_servers.rpartition(":")[2])) as client:
             created(client, "t", partitions=3)
         assert shown(broker.bootstrap_servers, capfd)[-1].startswith("3 partitions, each with a leader")
-        (one,) = told(broker.bootstrap_servers, capfd)["brokers"]
+        (one,) = status_of(broker.bootstrap_servers, capfd)["brokers"]
         assert (one["alive"], one["address"], one["leads"], one["replicas"]) == (True, broker.bootstrap_servers, 3, 3)
         assert one["offline_log_dirs"] == []
 
@@ -68,7 +68,7 @@ def test_status_of_replicas_that_are_behind(capfd: pytest.CaptureFixture[str]) -
         topic = NewTopic("orders", 1, replica_assignment=[[leader, first, second]])
         admin.create_topics([topic])["orders"].result(SECONDS_MAX)
         cluster.await_in_sync()
-        assert told(address, capfd)["status"] == 0
+        assert status_of(address, capfd)["status"] == 0
         cluster.partition(leader, second)
         producer = Producer({"bootstrap.servers": cluster.address, "acks": "1"})
 
@@ -78,11 +78,11 @@ def test_status_of_replicas_that_are_behind(capfd: pytest.CaptureFixture[str]) -
             assert producer.flush(SECONDS_MAX) == 0
 
         def isr() -> list[int]:
-            return [broker for one in told(address, capfd)["partitions"] for broker in one["isr"]]
+            return [broker for one in status_of(address, capfd)["partitions"] for broker in one["isr"]]
 
         written()
         until(lambda: isr() == [leader, first])
-        ((at_min),) = told(address, capfd)["partitions"]
+        ((at_min),) = status_of(address, capfd)["partitions"]
         assert (at_min["state"], at_min["min_insync_replicas"]) == ("at min ISR", 2)
         assert at_min["lags"] == {str(second): late}
         assert at_min["why"] == f"broker {second} is {late} records behind"
@@ -91,16 +91,16 @@ def test_status_of_replicas_that_are_behind(capfd: pytest.CaptureFixture[str]) -
         cluster.partition(leader, first)
         written()
         until(lambda: isr() == [leader])
-        ((under_min),) = told(address, capfd)["partitions"]
+        ((under_min),) = status_of(address, capfd)["partitions"]
         assert (under_min["state"], under_min["lags"]) == ("under min ISR", {str(first): late, str(second): 2 * late})
-        assert told(address, capfd)["status"] == UNAVAILABLE
+        assert status_of(address, capfd)["status"] == UNAVAILABLE
         status, findings = doctor(address, capfd)
         assert status == 1
         (found,) = (one for one in findings if one["check"] == "topics")
         assert found["says"] == "1 partition under min ISR, which reject acks=all: orders-0"
         cluster.heal()
         cluster.await_in_sync()
-        until(lambda: told(address, capfd)["status"] == 0)
+        until(lambda: status_of(address, capfd)["status"] == 0)
 
 
 def test_status_without_a_reachable_broker(capfd: pytest.CaptureFixture[str]) -> None:
@@ -131,11 +131,11 @@ class TestKafka:
                 for future in admin.create_topics(topics).values():
                     future.result(SECONDS_MAX)
                 # Until the brokers learn of the topics, they report no problem.
-                until(lambda: [broker["leads"] for broker in told(one.address, capfd)["brokers"]] == [1, 2])
-                until(lambda: told(one.address, capfd)["partitions"] == [])
+                until(lambda: [broker["leads"] for broker in status_of(one.address, capfd)["brokers"]] == [1, 2])
+                until(lambda: status_of(one.address, capfd)["partitions"] == [])
                 two.kill()
-                until(lambda: len(told(one.address, capfd)["partitions"]) == 2)
-                status = told(one.address, capfd)
+                until(lambda: len(status_of(one.address, capfd)["partitions"]) == 2)
+                status = status_of(one.address, capfd)
                 assert [(each["broker"], each["alive"], each["replicas"]) for each in status["brokers"]] == [
                     (1, True, 2),
                     (2, False, 2),
@@ -149,16 +149,16 @@ class TestKafka:
                 assert status["status"] == UNAVAILABLE
                 summary = "1 of 3 partitions offline, 1 under-replicated, 1 at min ISR"
                 assert summary in shown(one.address, capfd, UNAVAILABLE)
-                check_what_the_doctor_says(one.address, capfd)
+                check_doctor_findings(one.address, capfd)
                 a_follower_that_is_behind(one, two, capfd)
-                until(lambda: told(one.address, capfd)["partitions"] == [])
-                assert told(one.address, capfd)["status"] == 0
+                until(lambda: status_of(one.address, capfd)["partitions"] == [])
+                assert status_of(one.address, capfd)["status"] == 0
                 if request.config.getoption("--soak"):
                     topics_while_controllers_change(address, f"{one.address},{two.address}")
-                    until(lambda: told(one.address, capfd)["partitions"] == [])
+                    until(lambda: status_of(one.address, capfd)["partitions"] == [])
 
 
-def check_what_the_doctor_says(address: str, capfd: pytest.CaptureFixture[str]) -> None:
+def check_doctor_findings(address: str, capfd: pytest.CaptureFixture[str]) -> None:
     status, findings = doctor(address, capfd)
     assert status == 1
     offline, at_min = (one for one in findings if one["check"] == "topics")
@@ -181,13 +181,13 @@ def a_follower_that_is_behind(leader: OldKafka, follower: OldKafka, capfd: pytes
     follower.start()
 
     def lags() -> list[dict[str, int]]:
-        status = told(leader.address, capfd)
+        status = status_of(leader.address, capfd)
         if not status["brokers"][1]["alive"]:
             return []
         return [one["lags"] for one in status["partitions"] if one["topic"] == "both" and one["lags"].get("2")]
 
     until(lambda: bool(lags()))
-    status = told(leader.address, capfd)
+    status = status_of(leader.address, capfd)
     ((partition),) = status["partitions"]
     assert 0 < partition["lags"]["2"] <= LATE_RECORDS
     assert partition["why"] == f"broker 2 is {partition['lags']['2']:,} records behind"

@@ -194,9 +194,9 @@ def test_groups_are_listed_and_deleted(terminal: Terminal, topic: str, group: st
     ]
     assert committed(terminal, group) == {1: 10}
     assert terminal.run("group", "delete", group) == f"deleted {group}\n"
-    gone = f"odradek: group {group}: the group does not exist (GROUP_ID_NOT_FOUND)\n"
-    assert terminal.run("group", "delete", group, status=1) == gone
-    assert terminal.run("group", "describe", group, status=1) == gone
+    missing = f"odradek: group {group}: the group does not exist (GROUP_ID_NOT_FOUND)\n"
+    assert terminal.run("group", "delete", group, status=1) == missing
+    assert terminal.run("group", "describe", group, status=1) == missing
     assert terminal.run("group", "delete", group, "--if-exists") == f"{group} does not exist\n"
 
 
@@ -268,8 +268,8 @@ def test_reset_plans_are_compatible_with_kafkas_tool(
     common = ("--bootstrap-server", terminal.address, "--group", group, "--reset-offsets")
     run_tool(tmp_path, KAFKAS_TOOL, *common, "--from-file", str(plan), "--execute")
     assert committed(terminal, group) == {0: 3, 1: 3, 2: 3}
-    told = run_tool(tmp_path, KAFKAS_TOOL, *common, "--topic", topic, "--to-offset", "7", "--export", "--dry-run")
-    plan.write_text("".join(line + "\n" for line in told.splitlines() if line.startswith(topic)))
+    output = run_tool(tmp_path, KAFKAS_TOOL, *common, "--topic", topic, "--to-offset", "7", "--export", "--dry-run")
+    plan.write_text("".join(line + "\n" for line in output.splitlines() if line.startswith(topic)))
     assert reset(terminal, group, "--from-file", str(plan), "--execute") == {0: 7, 1: 7, 2: 7}
     shown = run_tool(tmp_path, KAFKAS_TOOL, "--bootstrap-server", terminal.address, "--group", group, "--describe")
     assert sorted(line.split()[2:6] for line in shown.splitlines() if line.startswith(group)) == [

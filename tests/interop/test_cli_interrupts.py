@@ -73,7 +73,7 @@ def interrupted(arguments: Sequence[str], after_seconds: float) -> tuple[int, st
     return process.returncode, errors.decode()
 
 
-def seconds_until_it_speaks(arguments: Sequence[str]) -> float:
+def seconds_until_output(arguments: Sequence[str]) -> float:
     process = started(arguments)
     began = time.monotonic()
     assert process.stdout is not None
@@ -115,7 +115,7 @@ def verb(request: pytest.FixtureRequest, topic: str, tmp_path: Path) -> Verb:
 
 @pytest.mark.share(4)
 def test_ctrl_c_is_quiet_at_any_moment(verb: Verb) -> None:
-    whole = 1.2 * seconds_until_it_speaks(verb())
+    whole = 1.2 * seconds_until_output(verb())
     moments = [whole * number / MOMENTS for number in range(MOMENTS)]
     with ThreadPoolExecutor(2) as pool:
         outcomes = list(pool.map(lambda moment: interrupted(verb(), moment), moments))

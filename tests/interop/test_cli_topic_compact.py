@@ -160,8 +160,8 @@ def test_refused_partitions_get_one_sentence_each(broker: Broker, run: Run) -> N
     broker.create_topic("table", partitions=2, configs=NEVER_BY_ITSELF)
     write(broker, "table", partitions=2)
     shown, remarks = run("stream", status=1)
-    said = "odradek: topic stream is not compacted: set cleanup.policy=compact first\n"
-    assert (shown, remarks) == ("", said), "what is alike is said once"
+    message = "odradek: topic stream is not compacted: set cleanup.policy=compact first\n"
+    assert (shown, remarks) == ("", message), "what is alike is said once"
     (log,) = (broker.directory / "table-0").glob("*.log")
     with log.open("r+b") as file:
         file.seek(1_000)
@@ -173,13 +173,13 @@ def test_refused_partitions_get_one_sentence_each(broker: Broker, run: Run) -> N
 
 
 def test_unknown_topics_and_invalid_options_get_one_sentence(run: Run) -> None:
-    for arguments, said, status in (
+    for arguments, message, status in (
         (("nowhere",), "does not exist", 1),
         (("a*",), "use a name, not a pattern", 2),
         (("nowhere", "--timeout", "soon"), "use 90s, 10m, 2h or 1d", 2),
     ):
         shown, remarks = run(*arguments, status=status)
-        assert not shown and said in remarks and remarks.count("\n") == 1
+        assert not shown and message in remarks and remarks.count("\n") == 1
 
 
 def test_a_disabled_cleaner_is_reported(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -207,8 +207,8 @@ def test_disconnected_clients_leave_nothing_behind(broker: Broker, run: Run) -> 
     port = int(broker.address.rpartition(":")[2])
     with RawClient(port) as waiting:
         for _ in range(20):
-            with RawClient(port) as gone:
-                gone.send(frame(request, 0))
+            with RawClient(port) as disconnected:
+                disconnected.send(frame(request, 0))
         (part,) = waiting.request(request, 0, CompactPartitionsResponse).topics[0].partitions
     assert part.error_code == ErrorCode.NONE
     assert part.removed_records in (0, KEYS * (TIMES - 1)), "who comes later gets the next compaction"

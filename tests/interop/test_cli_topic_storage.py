@@ -154,7 +154,7 @@ def test_refused_trims_name_the_reason(run: Run, address: str) -> None:
     topic = filled(run, address)
     compacted = f"compacted-{uuid4().hex[:8]}"
     run("topic", "create", compacted, "-c", "cleanup.policy=compact")
-    for arguments, said, status in (
+    for arguments, message, status in (
         ((topic,), "choose one of --before-offset, --before-time and --all", 2),
         ((topic, "--all", "--before-offset", "1"), "choose one of", 2),
         ((topic, "--before-time", "soon"), "use a time like", 2),
@@ -163,7 +163,7 @@ def test_refused_trims_name_the_reason(run: Run, address: str) -> None:
         ((compacted, "--all", "--execute"), "its cleanup.policy must include delete", 1),
     ):
         _, remarks = run("topic", "trim", *arguments, status=status)
-        assert said in remarks and remarks.count("\n") == 1
+        assert message in remarks and remarks.count("\n") == 1
 
 
 @pytest.fixture

@@ -163,7 +163,7 @@ def test_keys_go_to_the_partitions_that_librdkafka_chooses(cluster: Cluster, top
     keys = [b"key-%d" % number for number in range(200)]
     theirs: dict[bytes, int] = {}
 
-    def told(error: object, sent: Message) -> None:
+    def on_delivery(error: object, sent: Message) -> None:
         key, partition = sent.key(), sent.partition()
         assert isinstance(key, bytes)
         assert partition is not None
@@ -171,7 +171,7 @@ def test_keys_go_to_the_partitions_that_librdkafka_chooses(cluster: Cluster, top
 
     producer = RdProducer({"bootstrap.servers": cluster.config.bootstrap_servers, "partitioner": "murmur2_random"})
     for key in keys:
-        producer.produce(topic, b"theirs", key, callback=told)
+        producer.produce(topic, b"theirs", key, callback=on_delivery)
     producer.flush(SECONDS_MAX)
     with Producer(cluster) as ours:
         for key in keys:

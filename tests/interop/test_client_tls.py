@@ -113,8 +113,8 @@ def test_a_missing_client_certificate_is_reported(secured: Secured, terminal: Te
 
 def test_an_untrusted_client_certificate_is_reported(secured: Secured, terminal: Terminal) -> None:
     address = secured.addresses[MUTUAL]
-    said = refused(terminal, address, **trusting(secured), **keystore(Authority().known("me")))
-    assert said.startswith(
+    output = refused(terminal, address, **trusting(secured), **keystore(Authority().known("me")))
+    assert output.startswith(
         f"odradek: TLS handshake with {address} failed: the broker rejected the client certificate: "
     )
 
@@ -153,8 +153,8 @@ def test_a_plain_text_listener_is_reported(secured: Secured, terminal: Terminal)
 
 
 def test_a_plain_text_client_is_reported(secured: Secured, terminal: Terminal) -> None:
-    said = terminal.run(secured.addresses[OPEN], None, "topic", "list", status=1)
-    assert "plaintext" in said
+    output = terminal.run(secured.addresses[OPEN], None, "topic", "list", status=1)
+    assert "plaintext" in output
     if secured.proxies:
         assert secured.proxies[OPEN].failures[-1] == "the client does not use TLS, but this listener requires it"
 
@@ -186,14 +186,14 @@ def test_an_invalid_configuration_is_reported(
         "{p12}": written(tmp_path / "me.p12", secured.authority.known("me").pkcs12()),
     }
     given = {name: places.get(text, text) for name, text in texts.items()}
-    said = refused(terminal, secured.addresses[OPEN], status=2, **{"security.protocol": "SSL"} | given)
-    assert words in said
-    assert "wr0ng" not in said
+    output = refused(terminal, secured.addresses[OPEN], status=2, **{"security.protocol": "SSL"} | given)
+    assert words in output
+    assert "wr0ng" not in output
 
 
 def test_a_missing_configuration_file_is_reported(secured: Secured, terminal: Terminal) -> None:
-    said = terminal.run(secured.plain, "/no/such.properties", "topic", "list", status=2)
-    assert said == "odradek: Cannot read the configuration file /no/such.properties: No such file or directory\n"
+    output = terminal.run(secured.plain, "/no/such.properties", "topic", "list", status=2)
+    assert output == "odradek: Cannot read the configuration file /no/such.properties: No such file or directory\n"
 
 
 def test_a_rejected_certificate_is_not_retried(secured: Secured) -> None:

@@ -30,14 +30,14 @@ def test_a_broker_with_a_full_disk_resigns_and_follows_again(tmp_path: Path, ass
         cluster(tmp_path, {1: {"log.dirs": str(disk / "data")}}, assignment=assignment) as it,
     ):
         with Load(it.address) as load:
-            load.goes_on()
+            load.wait_for_progress()
             fill(disk / "rest")
             until(lambda: all(leader != 1 for leader, _ in it.states()))
-            load.goes_on()
+            load.wait_for_progress()
             it.until_in_sync({2, 3})
             (disk / "rest").unlink()
             it.until_in_sync({1, 2, 3})
-            load.goes_on()
+            load.wait_for_progress()
         it.check(load)
 
 
@@ -48,17 +48,17 @@ def test_logs_open_without_a_restart_once_there_is_space(tmp_path: Path) -> None
         cluster(tmp_path, {1: {"log.dirs": str(disk / "data")}}) as it,
     ):
         with Load(it.address) as load:
-            load.goes_on()
+            load.wait_for_progress()
             fill(disk / "rest")
             until(lambda: all(leader != 1 for leader, _ in it.states()))
             it.brokers[1].kill()
             fill(disk / "more")
             it.brokers[1].start()
-            load.goes_on()
+            load.wait_for_progress()
             for name in ("rest", "more"):
                 (disk / name).unlink()
             it.until_in_sync({1, 2, 3})
-            load.goes_on()
+            load.wait_for_progress()
         it.check(load)
 
 
@@ -72,10 +72,10 @@ def test_a_full_disk_leaves_the_other_directory_leading(tmp_path: Path) -> None:
         is_there = [it.folder(1, index).is_relative_to(disk) for index in range(PARTITIONS)]
         assert set(is_there) == {True, False}
         with Load(it.address) as load:
-            load.goes_on()
+            load.wait_for_progress()
             fill(disk / "rest")
             until(lambda: [leader != 1 for leader, _ in it.states()] == is_there)
-            load.goes_on()
+            load.wait_for_progress()
             assert [leader != 1 for leader, _ in it.states()] == is_there
             (disk / "rest").unlink()
             it.until_in_sync({1, 2, 3})
@@ -88,14 +88,14 @@ def test_a_bad_sector_takes_one_log_offline(tmp_path: Path, operation: Operation
     faults = Faults(tmp_path)
     with cluster(tmp_path, faults=faults) as it:
         with Load(it.address) as load:
-            load.goes_on()
+            load.wait_for_progress()
             faults.fail(operation, f"/{TOPIC}-0/", errno.EIO)
             until(lambda: it.states()[0][0] in {2, 3})
-            load.goes_on()
+            load.wait_for_progress()
             until(lambda: it.states()[0][1] == {2, 3})
             faults.repair()
             it.brokers[1].kill()
-            load.goes_on()
+            load.wait_for_progress()
             it.brokers[1].start()
             it.until_in_sync({1, 2, 3})
         it.check(load)
@@ -136,7 +136,7 @@ def test_an_empty_follower_catches_up_despite_damage_at_the_leader(
             damage(closed_segment(it, 1))
             it.brokers[1].start()
             it.until_in_sync({1, 2, 3})
-            load.goes_on()
+            load.wait_for_progress()
             _lead(it, 1)
             folder = Path(it.brokers[3]._overrides["log.dirs"])
             assert it.brokers[3].stop() == 0
@@ -144,7 +144,7 @@ def test_an_empty_follower_catches_up_despite_damage_at_the_leader(
             it.brokers[3].start()
             until(lambda: it.states()[0][0] == 2)
             it.until_in_sync({1, 2, 3})
-            load.goes_on()
+            load.wait_for_progress()
         it.check(load)
         assert "t-0: truncated to offset" in it.brokers[1].errors()
 
@@ -160,7 +160,7 @@ def test_damage_known_at_the_start_is_repaired(tmp_path: Path) -> None:
             it.brokers[1].start()
             until(lambda: "t-0: truncated to offset" in it.brokers[1].errors())
             it.until_in_sync({1, 2, 3})
-            load.goes_on()
+            load.wait_for_progress()
         it.check(load)
 
 
@@ -184,12 +184,12 @@ def test_a_follower_on_a_slow_disk_leaves_and_rejoins_the_isr(tmp_path: Path) ->
         # Each fetch is written at once: with ten such writes, none of which ends within 4 seconds, no client
         # would get an answer within request.timeout.ms.
         with Load(it.address, pause_seconds=0.02) as load:
-            load.goes_on()
+            load.wait_for_progress()
             # That broker does nothing else during a write, so clients learn of the ISR only between two writes.
             faults.slow(Operations.WRITES, 2 * LAG_MS / 1000, f"/{TOPIC}-1/")
             until(lambda: it.states()[1][1] == {2, 3})
-            load.goes_on()
+            load.wait_for_progress()
             faults.repair()
             it.until_in_sync({1, 2, 3})
-            load.goes_on()
+            load.wait_for_progress()
         it.check(load)

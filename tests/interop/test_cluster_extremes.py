@@ -65,7 +65,7 @@ from support.extremes import extremes_of
 from support.raw_client import Closed, RawClient
 
 VICTIM = "victim"
-NOBODY = 99
+UNKNOWN_BROKER = 99
 FROM_CONTROLLERS = (LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest)
 VERSIONS = {
     LeaderAndIsrRequest: (4, 7),
@@ -102,37 +102,37 @@ class Attacker:
 
     def message(self, kind: type, broker: Member, version: int) -> object:
         """Return a valid request of the kind for this broker."""
-        told = {
+        header = {
             "controller_id": self.controller.id,
             "controller_epoch": self._epoch,
             "broker_epoch": broker.broker_epoch(),
         }
         if kind is LeaderAndIsrRequest:
             topic = LeaderAndIsrTopicState(topic_name=VICTIM, topic_id=self._id, partition_states=[self._state()])
-            return LeaderAndIsrRequest(**told, topic_states=[topic], live_leaders=[])
+            return LeaderAndIsrRequest(**header, topic_states=[topic], live_leaders=[])
         if kind is StopReplicaRequest:
             one = StopReplicaPartitionState(partition_index=2, leader_epoch=0, delete_partition=False)
             return StopReplicaRequest(
-                **told, topic_states=[StopReplicaTopicState(topic_name=VICTIM, partition_states=[one])]
+                **header, topic_states=[StopReplicaTopicState(topic_name=VICTIM, partition_states=[one])]
             )
         if kind is UpdateMetadataRequest:
-            told_of = UpdateMetadataTopicState(
+            topic_state = UpdateMetadataTopicState(
                 topic_name=VICTIM, topic_id=self._id, partition_states=[self._metadata()]
             )
             live = [self._live(one) for one in self._cluster]
-            return UpdateMetadataRequest(**told, topic_states=[told_of], live_brokers=live)
-        return self._asked(kind, version)
+            return UpdateMetadataRequest(**header, topic_states=[topic_state], live_brokers=live)
+        return self._client_request(kind, version)
 
-    def _asked(self, kind: type, version: int) -> object:
+    def _client_request(self, kind: type, version: int) -> object:
         """Return a valid request of the kind between brokers, or to the controller."""
         epoch = self._cluster[self._leader].broker_epoch()
         made: dict[type, object] = {
             AlterPartitionRequest: self._alter(epoch, version),
-            ControlledShutdownRequest: ControlledShutdownRequest(broker_id=NOBODY, broker_epoch=0),
+            ControlledShutdownRequest: ControlledShutdownRequest(broker_id=UNKNOWN_BROKER, broker_epoch=0),
             AllocateProducerIdsRequest: AllocateProducerIdsRequest(broker_id=self._leader, broker_epoch=epoch),
             WriteTxnMarkersRequest: WriteTxnMarkersRequest(markers=[_marker()]),
             FetchRequest: self._fetch(version),
-            OffsetForLeaderEpochRequest: OffsetForLeaderEpochRequest(replica_id=2, topics=[_epoch_asked()]),
+            OffsetForLeaderEpochRequest: OffsetForLeaderEpochRequest(replica_id=2, topics=[_epoch_request()]),
             AddPartitionsToTxnRequest: AddPartitionsToTxnRequest(transactions=[_transaction()]),
         }
         return made[kind]
@@ -194,12 +194,12 @@ class Attacker:
         for broker in self._cluster:
             for version in VERSIONS[kind]:
                 base = self.message(kind, broker, version)
-                answered += sum(self._ask(broker, one, version) for one in extremes_of(base, version))
+                answered += sum(self._try_request(broker, one, version) for one in extremes_of(base, version))
                 if kind is UpdateMetadataRequest:
-                    assert self._ask(broker, base, version), "what an impostor said of brokers is over"
+                    assert self._try_request(broker, base, version), "what an impostor said of brokers is over"
         return answered
 
-    def _ask(self, broker: Member, message: object, version: int) -> bool:
+    def _try_request(self, broker: Member, message: object, version: int) -> bool:
         if is_patient(message):
             return False
         key = schema_of(type(message)).api_key
@@ -223,7 +223,7 @@ def _marker() -> WritableTxnMarker:
     )
 
 
-def _epoch_asked() -> OffsetForLeaderTopic:
+def _epoch_request() -> OffsetForLeaderTopic:
     return OffsetForLeaderTopic(topic=VICTIM, partitions=[OffsetForLeaderPartition(partition=0, leader_epoch=0)])
 
 

@@ -72,15 +72,15 @@ class Cluster:
         tree = open_zookeeper(self.connect)
         found: Tree = {}
 
-        def look(path: str) -> None:
+        def visit(path: str) -> None:
             with suppress(NoNode):  # These znodes come and go.
                 data, stat = tree.get(path)
                 found[path] = data, stat.version
                 for name in tree.children(path):
-                    look(f"{path.rstrip('/')}/{name}")
+                    visit(f"{path.rstrip('/')}/{name}")
 
         try:
-            look("/")
+            visit("/")
         finally:
             tree.close()
         return found
@@ -137,8 +137,8 @@ def check_nothing_changed(cluster: Cluster, tree: Tree) -> None:
 def test_a_start_with_another_brokers_data_is_refused(cluster: Cluster) -> None:
     data, tree = cluster.data_of(2), cluster.tree()
     before = content(data)
-    told = cluster.refusal_by_us(7, data)
-    assert f"{data}/meta.properties has broker.id=2, but this broker has broker.id=7" in told
+    message = cluster.refusal_by_us(7, data)
+    assert f"{data}/meta.properties has broker.id=2, but this broker has broker.id=7" in message
     assert content(data) == before
     assert "Stored node id 2 doesn't match previous node id 7" in cluster.refusal_by_kafka(7, data)
     check_nothing_changed(cluster, tree)
@@ -147,8 +147,8 @@ def test_a_start_with_another_brokers_data_is_refused(cluster: Cluster) -> None:
 def test_a_start_with_another_clusters_data_is_refused(cluster: Cluster) -> None:
     data, tree = cluster.data_of_another_cluster(), cluster.tree()
     before = content(data)
-    told = cluster.refusal_by_us(4, data)
-    assert f"{data}/meta.properties has cluster.id=" in told and "correct log.dirs" in told
+    message = cluster.refusal_by_us(4, data)
+    assert f"{data}/meta.properties has cluster.id=" in message and "correct log.dirs" in message
     assert content(data) == before
     assert "Invalid cluster.id in: " in cluster.refusal_by_kafka(4, data)
     check_nothing_changed(cluster, tree)
@@ -159,8 +159,8 @@ def test_a_start_with_an_id_in_use_is_refused(cluster: Cluster, is_copy: bool) -
     """A live broker has the id: the logs are left alone, even if they are a copy of its own."""
     data, tree = cluster.data_of(3) if is_copy else cluster.folder / "new", cluster.tree()
     before = content(data)
-    told = cluster.refusal_by_us(3, data)
-    assert f"Broker 3 at 127.0.0.1:{cluster.brokers[3].port} is already using the metadata" in told
+    message = cluster.refusal_by_us(3, data)
+    assert f"Broker 3 at 127.0.0.1:{cluster.brokers[3].port} is already using the metadata" in message
     assert content(data) == before
     if is_copy:
         assert "KeeperErrorCode = NodeExists" in cluster.refusal_by_kafka(3, data)

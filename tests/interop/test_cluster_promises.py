@@ -66,8 +66,8 @@ class Case:
 
     def replace_unnoticed(self, broker: int, lost: list[Path]) -> None:
         """Kill a broker and remove folders, while the others are paused until it is starting again."""
-        said = f"unclean shutdown: broker {broker} waits"
-        before = self.cluster.errors().count(said)
+        message = f"unclean shutdown: broker {broker} waits"
+        before = self.cluster.errors().count(message)
         pid, ready = self.cluster.pids()[broker], len(self.cluster.lines)
         others = [one for one in BROKERS if one != broker]
         for one in others:
@@ -77,7 +77,7 @@ class Case:
         for folder in lost:
             shutil.rmtree(folder)
         self.cluster.signal_first(signal.SIGCONT)
-        until(lambda: self.cluster.errors().count(said) > before)
+        until(lambda: self.cluster.errors().count(message) > before)
         for one in others:
             self.cluster.signal(one, signal.SIGCONT)
         until(lambda: len(self.cluster.lines) > ready)

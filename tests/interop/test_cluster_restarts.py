@@ -33,13 +33,13 @@ def session(it: Cluster, number: int) -> int:
 def kill_and_start(folder: Path, kills: int) -> None:
     with cluster(folder) as it:
         with Load(it.address) as load:
-            load.goes_on()
+            load.wait_for_progress()
             for _ in range(kills):
                 before = session(it, 1)
                 it.brokers[1].kill()
                 assert session(it, 1) == before, "its session has not ended"
                 it.brokers[1].start()
-                load.goes_on()
+                load.wait_for_progress()
             it.until_in_sync({1, 2, 3})
         it.check(load)
 
@@ -56,7 +56,7 @@ def test_a_broker_restarted_before_its_session_ends_for_long(tmp_path: Path) -> 
 def lose_sessions(folder: Path, sessions: int) -> None:
     with cluster(folder) as it:
         with Load(it.address) as load:
-            load.goes_on()
+            load.wait_for_progress()
             for _ in range(sessions):
                 paused = it.brokers[1].pid
                 tree = open_zookeeper(it.connect)
@@ -67,11 +67,11 @@ def lose_sessions(folder: Path, sessions: int) -> None:
                 tree.create(layout.broker(1), registration, ephemeral=True)
                 before = tree.session_id
                 os.kill(paused, signal.SIGCONT)
-                load.goes_on()
+                load.wait_for_progress()
                 assert session(it, 1) == before
                 tree.close()
                 until(lambda: session(it, 1) not in {0, before})  # noqa: B023  # It is called here alone.
-                load.goes_on()
+                load.wait_for_progress()
                 it.until_in_sync({1, 2, 3})
         it.check(load)
 
@@ -99,10 +99,10 @@ def test_a_rolling_restart_changes_the_configuration(tmp_path: Path) -> None:
     with cluster(tmp_path) as it:
         with Load(it.address) as load:
             for number in sorted(it.brokers):
-                load.goes_on()
+                load.wait_for_progress()
                 assert it.brokers[number].stop() == 0
-                load.goes_on()
+                load.wait_for_progress()
                 it.brokers[number].start(altered)
                 it.until_in_sync({1, 2, 3})
-            load.goes_on()
+            load.wait_for_progress()
         it.check(load)

@@ -54,9 +54,9 @@ def has_created(cluster: ServingCluster, topic: str) -> bool:
     return True
 
 
-def until_leaders(cluster: ServingCluster, asked: int, wanted: set[int]) -> None:
+def until_leaders(cluster: ServingCluster, broker: int, expected: set[int]) -> None:
     """Wait until these brokers lead the topic t, -1 for none, as one of the brokers knows it."""
-    until(lambda: set(leaders(cluster.address_of(asked), "t").values()) == wanted)
+    until(lambda: set(leaders(cluster.address_of(broker), "t").values()) == expected)
 
 
 def controller(cluster: ServingCluster) -> int:
@@ -119,7 +119,7 @@ class Writing:
         else:
             self.failed.append(error)
 
-    def goes_on(self) -> bool:
+    def is_making_progress(self) -> bool:
         """Return whether many more records were acknowledged in all partitions."""
         before = len(self.acknowledged)
         until(lambda: len(self.acknowledged) > before + 100 * PARTITIONS)
@@ -137,15 +137,15 @@ def test_kills_of_each_broker_lose_and_duplicate_no_record(cluster: ServingClust
     until_leaders(cluster, 1, {1, 2, 3})
     writing = Writing(cluster, "t")
     try:
-        assert writing.goes_on()
+        assert writing.is_making_progress()
         first = controller(cluster)
         for broker in (first, *({1, 2, 3} - {first})):
             cluster.kill(broker)
-            assert writing.goes_on()
+            assert writing.is_making_progress()
     finally:
         writing.stop()
-    for asked in (1, 2, 3):
-        until_leaders(cluster, asked, {1, 2, 3})
+    for broker_id in (1, 2, 3):
+        until_leaders(cluster, broker_id, {1, 2, 3})
     found = Counter(read(cluster, "t", len(writing.acknowledged)))
     assert found == Counter(writing.acknowledged)
 
@@ -173,7 +173,7 @@ def test_a_stop_ends_all_brokers_and_keeps_the_records(tmp_path: Path) -> None:
     with cluster:
         create(cluster, "t")
         writing = Writing(cluster, "t")
-        assert writing.goes_on()
+        assert writing.is_making_progress()
         writing.stop()
         pids = cluster.pids()
         assert cluster.stop() == 0
@@ -190,10 +190,10 @@ def test_a_paused_broker_returns_after_its_session_ended(tmp_path: Path) -> None
             cluster.signal(paused, signal.SIGSTOP)
             until_leaders(cluster, other, {-1, 1, 2, 3} - {paused})
             cluster.signal(paused, signal.SIGCONT)
-            for asked in (1, 2, 3):
-                until_leaders(cluster, asked, {1, 2, 3})
+            for broker_id in (1, 2, 3):
+                until_leaders(cluster, broker_id, {1, 2, 3})
         writing = Writing(cluster, "t")
-        assert writing.goes_on()
+        assert writing.is_making_progress()
         writing.stop()
         assert Counter(read(cluster, "t", len(writing.acknowledged))) == Counter(writing.acknowledged)
         assert len(cluster.lines) == 3, "no process was started again"
@@ -203,15 +203,15 @@ def test_a_paused_broker_returns_after_its_session_ended(tmp_path: Path) -> None
 def test_a_topic_is_deleted_while_one_of_its_brokers_is_down(cluster: ServingCluster) -> None:
     create(cluster, "t")
     down = next(broker for broker in (1, 2) if broker != controller(cluster))
-    gone = cluster.directory / "data" / f"broker{down}"
-    until(lambda: any(gone.glob("t-[0-9]")))
+    directory = cluster.directory / "data" / f"broker{down}"
+    until(lambda: any(directory.glob("t-[0-9]")))
     cluster.signal(down, signal.SIGSTOP)  # For the others it stays alive, and it answers no request.
     client = admin(cluster)
     deleted = client.delete_topics(["t"])["t"]
-    until(lambda: not any(leaders(cluster.address_of(asked), "t") for asked in (1, 2, 3) if asked != down))
+    until(lambda: not any(leaders(cluster.address_of(broker_id), "t") for broker_id in (1, 2, 3) if broker_id != down))
     deleted.result(SECONDS_MAX)
     cluster.signal(down, signal.SIGKILL)
-    until(lambda: not any(gone.glob("t-[0-9]")))
+    until(lambda: not any(directory.glob("t-[0-9]")))
     until(lambda: has_created(cluster, "t"))  # The name is free once the controller has learned of the deletion.
     until_leaders(cluster, down, {1, 2, 3})
 
@@ -221,9 +221,9 @@ def test_partitions_are_added_by_a_new_controller(cluster: ServingCluster) -> No
     cluster.kill(controller(cluster))
     client = admin(cluster)
     client.create_partitions([NewPartitions("t", 5)])["t"].result(SECONDS_MAX)
-    until(lambda: all(len(leaders(cluster.address_of(asked), "t")) == 5 for asked in (1, 2, 3)))
-    for asked in (1, 2, 3):
-        until_leaders(cluster, asked, {1, 2, 3})
+    until(lambda: all(len(leaders(cluster.address_of(broker_id), "t")) == 5 for broker_id in (1, 2, 3)))
+    for broker_id in (1, 2, 3):
+        until_leaders(cluster, broker_id, {1, 2, 3})
 
 
 def test_brokers_use_mutual_tls_with_each_other(tmp_path: Path) -> None:
@@ -273,14 +273,14 @@ def test_partitions_in_a_failed_directory_have_no_leader(tmp_path: Path) -> None
         for number in lost:
             producer.produce("t", b"in vain", partition=number)
         producer.flush(SECONDS_MAX)
-        for asked in (1, 2, 3):
-            until_leaders(cluster, asked, {-1, 1, 2, 3})
-            found = leaders(cluster.address_of(asked), "t")
+        for broker_id in (1, 2, 3):
+            until_leaders(cluster, broker_id, {-1, 1, 2, 3})
+            found = leaders(cluster.address_of(broker_id), "t")
             assert {number for number, leader in found.items() if leader == -1} == lost
         faults.repair()
         cluster.kill(2)
-        for asked in (1, 2, 3):
-            until_leaders(cluster, asked, {1, 2, 3})
+        for broker_id in (1, 2, 3):
+            until_leaders(cluster, broker_id, {1, 2, 3})
     assert "Traceback" not in cluster.errors()
 
 
@@ -362,7 +362,7 @@ def disturbed(folder: Path, seconds: float, seed: int) -> None:
                 cluster.signal(broker, signal.SIGCONT)
         for churn in churns:
             churn.stop()
-        assert writing.goes_on()
+        assert writing.is_making_progress()
         writing.stop()
         create(cluster, "last")
         assert Counter(read(cluster, "t", len(writing.acknowledged))) == Counter(writing.acknowledged)

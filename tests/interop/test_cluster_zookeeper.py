@@ -62,11 +62,11 @@ def servers(brokers: dict[int, Serving]) -> str:
     return ",".join(one.address for one in brokers.values())
 
 
-def until_leaders(brokers: dict[int, Serving], numbers: tuple[int, ...], wanted: set[int]) -> None:
+def until_leaders(brokers: dict[int, Serving], numbers: tuple[int, ...], expected: set[int]) -> None:
     """Wait until these brokers lead the topic t, -1 for none, as each of some brokers knows it."""
     for number in numbers:
         address = brokers[number].address
-        until(lambda: set(leaders(address, "t").values()) == wanted)  # noqa: B023  # It is called here alone.
+        until(lambda: set(leaders(address, "t").values()) == expected)  # noqa: B023  # It is called here alone.
 
 
 def test_kills_of_brokers_and_the_controller_lose_no_record(brokers: dict[int, Serving]) -> None:

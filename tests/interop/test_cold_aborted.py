@@ -106,17 +106,17 @@ class Reader:
         (part,) = answer.responses[0].partitions
         assert not part.error_code
         assert isinstance(part.records, bytes | memoryview)
-        told = part.aborted_transactions or []
-        begun = {one.producer_id: one.first_offset for one in sorted(told, key=lambda one: -one.first_offset)}
+        aborted = part.aborted_transactions or []
+        begun = {one.producer_id: one.first_offset for one in sorted(aborted, key=lambda one: -one.first_offset)}
         for batch in iter_batches(bytes(part.records)):
             self.offset = batch.next_offset
             first = begun.get(batch.producer_id)
             if batch.is_control:
-                later = [one.first_offset for one in told if one.producer_id == batch.producer_id]
+                later = [one.first_offset for one in aborted if one.producer_id == batch.producer_id]
                 begun[batch.producer_id] = min((one for one in later if one > batch.base_offset), default=1 << 60)
             elif first is None or batch.base_offset < first:
                 self.values += [bytes(record.value or b"") for record in decode(batch)]
-        return [one.first_offset for one in told]
+        return [one.first_offset for one in aborted]
 
 
 @pytest.mark.parametrize("dropped", [TRANSACTION_INDEX, ""])
@@ -125,17 +125,17 @@ def test_only_the_fetch_that_needs_a_cold_index_waits(directory: Path, dropped: 
     with Broker(SMALL, directory=directory) as broker, RawClient(broker.port) as one, RawClient(broker.port) as other:
         created(other, "other")
         expected, found = Reader(), Reader()
-        told = expected.take(one.request(fetch_of(0), FETCH, FetchResponse))
-        assert 0 in told, "the long transaction, which the last index tells of"
+        expected_offsets = expected.take(one.request(fetch_of(0), FETCH, FetchResponse))
+        assert 0 in expected_offsets, "the long transaction, which the last index tells of"
     with Broker(SMALL, directory=directory) as broker, RawClient(broker.port) as one, RawClient(broker.port) as other:
         drop(directory, dropped)
         with ThreadPoolExecutor(1) as beside, HeldUp(broker, Pool.READS) as held:
-            asked = beside.submit(one.request, fetch_of(0), FETCH, FetchResponse)
+            pending = beside.submit(one.request, fetch_of(0), FETCH, FetchResponse)
             for number in range(20):
                 assert produced(other, "other", b"served") == number
-            assert not asked.done()
+            assert not pending.done()
             held.gate.set()
-            assert found.take(asked.result(SECONDS_MAX)) == told
+            assert found.take(pending.result(SECONDS_MAX)) == expected_offsets
         assert (found.offset, found.values) == (expected.offset, expected.values)
 
 

@@ -101,12 +101,12 @@ def test_only_the_fetch_of_cold_records_waits(tmp_path: Path, partitions: int, i
         named = [BATCHES // 2] * min(partitions, FILLED_MAX) + [0] * (partitions - FILLED_MAX)
         drop(tmp_path)
         with ThreadPoolExecutor(1) as beside, HeldUp(broker, Pool.READS) as held:
-            asked = beside.submit(one.request, fetch_of(named, isolation=isolation), FETCH, FetchResponse)
+            pending = beside.submit(one.request, fetch_of(named, isolation=isolation), FETCH, FetchResponse)
             for number in range(20):
                 assert produced(other, "other", b"served") == number
-            assert not asked.done()
+            assert not pending.done()
             held.gate.set()
-            answer = asked.result(SECONDS_MAX)
+            answer = pending.result(SECONDS_MAX)
         assert set(ends(answer)) == set(range(min(partitions, FILLED_MAX)))
 
 
@@ -156,11 +156,11 @@ def test_a_file_truncated_during_a_cold_read_is_an_error(tmp_path: Path) -> None
         drop(tmp_path)
         first = min(tmp_path.glob("t-0/*.log"))
         with ThreadPoolExecutor(1) as beside, HeldUp(broker, Pool.READS) as held:
-            asked = beside.submit(client.request, fetch_of([50]), FETCH, FetchResponse)
+            pending = beside.submit(client.request, fetch_of([50]), FETCH, FetchResponse)
             other.ping()
             os.truncate(first, 0)
             held.gate.set()
-            (part,) = asked.result(SECONDS_MAX).responses[0].partitions
+            (part,) = pending.result(SECONDS_MAX).responses[0].partitions
         assert part.error_code
         created(other, "another")
         assert produced(other, "another", b"served") == 0

@@ -68,18 +68,18 @@ def test_dump_log_prints_the_same_of_cleaned_logs_as_of_kafkas(
     ours: Cleaned, theirs: Path, tmp_path: Path, version: str
 ) -> None:
     """Of all files, with the gaps between offsets and the missing timestamp of an empty batch."""
-    of_all = said(version, tmp_path, ours.data, FILES, "--deep-iteration")
-    assert of_all == said(version, tmp_path, theirs, FILES, "--deep-iteration")
+    of_all = dumped_lines(version, tmp_path, ours.data, FILES, "--deep-iteration")
+    assert of_all == dumped_lines(version, tmp_path, theirs, FILES, "--deep-iteration")
     assert {GAP, NO_TIME} <= of_all
     assert ("  -" in of_all) == (version == VERSION), "-1 is followed by the first offset of a segment"
     for options in (("--index-sanity-check",), ("--verify-index-only",)):
-        of_indexes = said(version, tmp_path, ours.data, FILES[1:3], *options)
-        assert of_indexes == said(version, tmp_path, theirs, FILES[1:3], *options)
+        of_indexes = dumped_lines(version, tmp_path, ours.data, FILES[1:3], *options)
+        assert of_indexes == dumped_lines(version, tmp_path, theirs, FILES[1:3], *options)
     # In 0.11 an index entry has the first offset of a batch, and in both of these the last.
     assert (MISMATCH in of_all) == (MISMATCH in of_indexes) == (version == V0)
 
 
-def said(version: str, folder: Path, data: Path, suffixes: tuple[str, ...], *options: str) -> set[str]:
+def dumped_lines(version: str, folder: Path, data: Path, suffixes: tuple[str, ...], *options: str) -> set[str]:
     """Return the beginnings of the lines that the tool prints of the tables' files."""
     codecs = CODECS if version != V0 else CODECS[:4]  # zstd is newer than that version.
     paths = [path for codec in codecs for path in sorted((data / f"{table_of(codec)}-0").iterdir())]

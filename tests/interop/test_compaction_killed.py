@@ -66,13 +66,15 @@ class Table:
             value = None if self._random.random() < 0.1 else b"%d " % number + bytes(self._random.randrange(400))
             self.sent.setdefault(key, {})[number] = value
 
-            def told(error: KafkaError | None, _: object, key: bytes = key, number: int = number) -> None:
+            def on_delivery(error: KafkaError | None, _: object, key: bytes = key, number: int = number) -> None:
                 assert error is None, error
                 self.acknowledged[key] = max(self.acknowledged.get(key, 0), number)
 
             while not self._over.is_set():
                 with suppress(BufferError):  # Its queue is full while the broker is down.
-                    self._producer.produce("table", value, key, on_delivery=told, headers=[("n", b"%d" % number)])
+                    self._producer.produce(
+                        "table", value, key, on_delivery=on_delivery, headers=[("n", b"%d" % number)]
+                    )
                     break
                 self._producer.poll(0.1)
             self._producer.poll(0)

@@ -161,13 +161,13 @@ def test_changes_during_a_lost_connection_are_applied(tmp_path: Path) -> None:
         u = ConfigOwner(is_topic=True, name="u")
         for number in range(2):
             writer.alter({u: [("retention.ms", SET, str(number))]})
-            watching.until(lambda wanted=str(number): watching.set_on("u") == {"retention.ms": wanted})  # type: ignore[misc]
+            watching.until(lambda expected=str(number): watching.set_on("u") == {"retention.ms": expected})  # type: ignore[misc]
             line.cut()
             edits = {T: [("retention.ms", SET, str(number))], ALL: [("log.retention.bytes", SET, str(number))]}
             writer.alter(edits, now=FAR)
             assert near.children(layout.CONFIG_CHANGES) == []
             line.mend()
-            watching.until(lambda wanted=str(number): watching.set_on() == {"retention.ms": wanted})  # type: ignore[misc]
-            watching.until(lambda wanted=number: watching.value("log.retention.bytes") == wanted)  # type: ignore[misc]
+            watching.until(lambda expected=str(number): watching.set_on() == {"retention.ms": expected})  # type: ignore[misc]
+            watching.until(lambda expected=number: watching.value("log.retention.bytes") == expected)  # type: ignore[misc]
         for tree in (near, far):
             tree.close()

@@ -49,8 +49,8 @@ def test_kafkas_tool_alters_configurations(
         "retention.ms": ("5000", 1),
         "segment.ms": ("604800000", 5),
     }
-    for who, source in ((("--entity-default",), 3), (("--entity-name", "1"), 2)):
-        of_brokers = ("--entity-type", "brokers", *who)
+    for owner, source in ((("--entity-default",), 3), (("--entity-name", "1"), 2)):
+        of_brokers = ("--entity-type", "brokers", *owner)
         configs(*of_brokers, "--alter", "--add-config", "log.cleaner.delete.retention.ms=1234")
         found = described(client, TOPIC, topic, "delete.retention.ms")
         assert found == {"delete.retention.ms": ("1234", source)}

@@ -51,7 +51,7 @@ class Broker:
         with RawClient(self.plain) as client:
             return altered(client, BROKER, "1", *edits)
 
-    def speaks(self, known: Known | None = None, version: ssl.TLSVersion | None = None) -> str | None:
+    def common_name(self, known: Known | None = None, version: ssl.TLSVersion | None = None) -> str | None:
         """Connect, with a certificate or without; return the name in the broker's certificate, or None if refused."""
         context = ssl.create_default_context(cadata=self.authority.pem)
         if version is not None:
@@ -81,10 +81,10 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
 
 
 def test_a_new_keystore_file_is_used(broker: Broker) -> None:
-    assert broker.speaks() == "first"
+    assert broker.common_name() == "first"
     second = broker.store(broker.authority.known("localhost", common_name="second"))
     assert broker.alter(keystore_location=second) == DONE
-    assert broker.speaks() == "second"
+    assert broker.common_name() == "second"
 
 
 def test_pem_stores_in_the_configuration_are_used(broker: Broker) -> None:
@@ -97,7 +97,7 @@ def test_pem_stores_in_the_configuration_are_used(broker: Broker) -> None:
         "keystore_key": third.pkcs8_key(),
     }
     assert broker.alter(**pem) == DONE
-    assert broker.speaks() == "third"
+    assert broker.common_name() == "third"
 
 
 def test_client_auth_and_truststore_are_altered(broker: Broker) -> None:
@@ -105,22 +105,22 @@ def test_client_auth_and_truststore_are_altered(broker: Broker) -> None:
     ours, theirs = broker.authority.known("one"), other.known("one")
     trust = {"truststore_type": "PEM", "truststore_certificates": broker.authority.pem}
     assert broker.alter(client_auth="required", **trust) == DONE
-    assert broker.speaks() is None
-    assert broker.speaks(ours) == "first"
-    assert broker.speaks(theirs) is None
+    assert broker.common_name() is None
+    assert broker.common_name(ours) == "first"
+    assert broker.common_name(theirs) is None
     assert broker.alter(truststore_certificates=other.pem) == DONE
-    assert broker.speaks(theirs) == "first"
-    assert broker.speaks(ours) is None
+    assert broker.common_name(theirs) == "first"
+    assert broker.common_name(ours) is None
     assert broker.alter(client_auth="none") == DONE
-    assert broker.speaks() == "first"
+    assert broker.common_name() == "first"
 
 
 def test_protocol_versions_and_ciphers_are_altered(broker: Broker) -> None:
     old, new = ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3
-    assert (broker.speaks(version=old), broker.speaks(version=new)) == ("first", "first")
+    assert (broker.common_name(version=old), broker.common_name(version=new)) == ("first", "first")
     assert broker.alter(enabled_protocols="TLSv1.3") == DONE
-    assert (broker.speaks(version=old), broker.speaks(version=new)) == (None, "first")
+    assert (broker.common_name(version=old), broker.common_name(version=new)) == (None, "first")
     assert broker.alter(enabled_protocols="TLSv1.2", cipher_suites="TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256") == DONE
-    assert broker.speaks(version=new) is None
+    assert broker.common_name(version=new) is None
     assert broker.alter(enabled_protocols=None, cipher_suites=None) == DONE
-    assert (broker.speaks(version=old), broker.speaks(version=new)) == ("first", "first")
+    assert (broker.common_name(version=old), broker.common_name(version=new)) == ("first", "first")

@@ -50,8 +50,8 @@ def test_kafka_reads_all_kinds_of_records(tmp_path: Path) -> None:
     (has,) = by_kind[8]["assignedPartitions"]
     assert by_kind[8]["memberEpoch"] == 3
     assert (has["partitions"], has["assignmentEpochs"]) == ([0], [2])
-    gone = {key["data"]["memberId"] for key, value in records if value is None and "memberId" in key["data"]}
-    assert gone == {"b"}
+    removed = {key["data"]["memberId"] for key, value in records if value is None and "memberId" in key["data"]}
+    assert removed == {"b"}
 
 
 def test_odradek_reads_the_records_of_kafka(tmp_path: Path) -> None:

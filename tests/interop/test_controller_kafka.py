@@ -53,18 +53,22 @@ class Channel:
     """A connection to one broker, in a thread: each request is answered before the next."""
 
     def __init__(
-        self, at: Endpoint, versions: Versions, tell: Callable[[events.Event], None], is_gone: Callable[[], bool]
+        self,
+        at: Endpoint,
+        versions: Versions,
+        put_event: Callable[[events.Event], None],
+        is_stopped: Callable[[], bool],
     ) -> None:
         self._at = at
         self._versions = versions
-        self._tell = tell
-        self._is_gone = is_gone
-        self._asked: SimpleQueue[ControlRequest | None] = SimpleQueue()
+        self._put_event = put_event
+        self._is_stopped = is_stopped
+        self._requests: SimpleQueue[ControlRequest | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
 
     def send(self, request: ControlRequest | None) -> None:
-        self._asked.put(request)
+        self._requests.put(request)
 
     def close(self) -> None:
         self.send(None)
@@ -72,21 +76,21 @@ class Channel:
 
     def _run(self) -> None:
         connection: socket.socket | None = None
-        while (sent := self._asked.get()) is not None:
-            while not self._is_gone():
+        while (sent := self._requests.get()) is not None:
+            while not self._is_stopped():
                 try:
                     if connection is None:
                         connection = socket.create_connection((self._at.host, self._at.port), SECONDS_MAX)
-                    found = errors(sent, self._ask(connection, sent))
+                    found = errors(sent, self._send_request(connection, sent))
                 except OSError:  # It registers before it listens; or it has stopped, which the tree shows.
                     connection = None
                     time.sleep(0.05)
                     continue
                 assert found is not None, f"{sent.request} was refused"
-                self._tell(events.Answered(sent, found))
+                self._put_event(events.Answered(sent, found))
                 break
 
-    def _ask(
+    def _send_request(
         self, connection: socket.socket, sent: ControlRequest
     ) -> LeaderAndIsrResponse | UpdateMetadataResponse | StopReplicaResponse:
         message = to_message(sent, self._versions)
@@ -129,7 +133,7 @@ class OurController:
             now=_now,
             may_be_unclean=_may_be_unclean,
             send=self._send,
-            answered=lambda ask: None,
+            answered=lambda event: None,
             failed=self.failures.append,
         )
         self._thread.start()
@@ -140,11 +144,11 @@ class OurController:
             key = request.broker, live.epoch
             if key not in self._channels:
                 self._channels[key] = Channel(
-                    live.info.endpoints[0], self._versions, self._thread.put_event, partial(self._is_gone, *key)
+                    live.info.endpoints[0], self._versions, self._thread.put_event, partial(self._is_stopped, *key)
                 )
             self._channels[key].send(request)
 
-    def _is_gone(self, broker: BrokerId, epoch: int) -> bool:
+    def _is_stopped(self, broker: BrokerId, epoch: int) -> bool:
         live = self.controller.context.brokers.get(broker)
         return self._is_closed or live is None or live.epoch != epoch
 

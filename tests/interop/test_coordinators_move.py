@@ -23,15 +23,15 @@ FEW = {"offsets.topic.num.partitions": "3", "transaction.state.log.num.partition
 QUICK = {**FEW, "group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "2000"}
 
 
-def coordinator(cluster: ServingCluster, key: str, kind: int, asked: int = 1) -> int:
+def coordinator(cluster: ServingCluster, key: str, kind: int, broker: int = 1) -> int:
     """Return the coordinator of a group or a transactional id as one of the brokers knows it, or -1."""
-    with RawClient(cluster.port + asked - 1) as client:
+    with RawClient(cluster.port + broker - 1) as client:
         return client.request(FindCoordinatorRequest(key=key, key_type=kind), 3, FindCoordinatorResponse).node_id
 
 
-def until_coordinated(cluster: ServingCluster, key: str, kind: int, asked: int = 1) -> int:
-    until(lambda: coordinator(cluster, key, kind, asked) in BROKERS)
-    return coordinator(cluster, key, kind, asked)
+def until_coordinated(cluster: ServingCluster, key: str, kind: int, broker: int = 1) -> int:
+    until(lambda: coordinator(cluster, key, kind, broker) in BROKERS)
+    return coordinator(cluster, key, kind, broker)
 
 
 @contextmanager
@@ -87,8 +87,8 @@ def take(reader: Consumer, count: int) -> list[bytes]:
 def committed(cluster: ServingCluster, group: str) -> list[int]:
     asking = Consumer({"bootstrap.servers": cluster.address, "group.id": group, "log_level": 0})
     try:
-        wanted = [TopicPartition(SOURCE, index) for index in range(PARTITIONS)]
-        return [one.offset for one in asking.committed(wanted, SECONDS_MAX)]
+        partitions = [TopicPartition(SOURCE, index) for index in range(PARTITIONS)]
+        return [one.offset for one in asking.committed(partitions, SECONDS_MAX)]
     finally:
         asking.close()
 

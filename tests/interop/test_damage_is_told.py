@@ -80,7 +80,7 @@ def consumed(reader: KafkaConsumer, offset: int) -> list[int]:
     return found
 
 
-def told(broker: Serving, capfd: pytest.CaptureFixture[str]) -> list[str]:
+def damage_reports(broker: Serving, capfd: pytest.CaptureFixture[str]) -> list[str]:
     """Return the doctor's findings of damage."""
     capfd.readouterr()
     status = main(["doctor", broker.address, "--json"])
@@ -99,16 +99,16 @@ def error_at(client: RawClient, offset: int) -> ErrorCode:
 
 
 def test_damage_found_by_a_fetch_is_reported(broker: Serving, capfd: pytest.CaptureFixture[str]) -> None:
-    assert told(broker, capfd) == []
+    assert damage_reports(broker, capfd) == []
     flip(broker, LENGTH)
     reader = consumer(broker)
     with pytest.raises(KafkaError):
         consumed(reader, DAMAGED - 1)
-    until(lambda: bool(told(broker, capfd)))
-    (says,) = told(broker, capfd)
-    assert says.startswith(f"1 damaged place in {broker.directory / 'data'}: ")
-    assert f"bad-0 at byte {position(broker)} of {first_segment(broker).name} since 20" in says
-    assert f"readable again from offset {DAMAGED + 1}" in says
+    until(lambda: bool(damage_reports(broker, capfd)))
+    (message,) = damage_reports(broker, capfd)
+    assert message.startswith(f"1 damaged place in {broker.directory / 'data'}: ")
+    assert f"bad-0 at byte {position(broker)} of {first_segment(broker).name} since 20" in message
+    assert f"readable again from offset {DAMAGED + 1}" in message
     assert consumed(reader, DAMAGED + 1) == list(range(DAMAGED + 1, RECORDS))
     reader.close()
 
@@ -123,13 +123,13 @@ def test_a_wrong_checksum_is_reported_until_retention_deletes_it(
     reader = consumer(broker)
     with pytest.raises(CorruptRecordError):
         consumed(reader, DAMAGED)
-    assert told(broker, capfd) == [], "nobody has told the broker"
+    assert damage_reports(broker, capfd) == [], "nobody has told the broker"
     with pytest.raises(KafkaError):
         reader.offsets_for_times({BAD: TIMES[DAMAGED]}, timeout_ms=10_000)  # It retries all the time.
     reader.close()
-    until(lambda: bool(told(broker, capfd)))
-    (says,) = told(broker, capfd)
-    assert f"bad-0 at byte {position(broker)} of {first_segment(broker).name} since 20" in says
+    until(lambda: bool(damage_reports(broker, capfd)))
+    (message,) = damage_reports(broker, capfd)
+    assert f"bad-0 at byte {position(broker)} of {first_segment(broker).name} since 20" in message
     broker.kill()
     assert main(["log", "verify", str(data)]) == 1
     assert f"bad-0: byte {position(broker)} of {first_segment(broker).name} has not been served since 20" in (
@@ -139,10 +139,10 @@ def test_a_wrong_checksum_is_reported_until_retention_deletes_it(
     with RawClient(broker.port) as client:
         assert error_at(client, DAMAGED) == ErrorCode.CORRUPT_MESSAGE
         assert error_at(client, DAMAGED - 1) == error_at(client, DAMAGED + 1) == ErrorCode.NONE
-    assert told(broker, capfd) == [says], "and since when"
+    assert damage_reports(broker, capfd) == [message], "and since when"
     assert broker.stop() == 0
     broker.start({"log.retention.bytes": str(SEGMENT_BYTES)})
-    until(lambda: not told(broker, capfd))
+    until(lambda: not damage_reports(broker, capfd))
     assert main(["log", "verify", str(data)]) == 0
 
 
@@ -162,13 +162,13 @@ def test_damage_found_by_verify_is_not_served(broker: Serving, capfd: pytest.Cap
     with RawClient(broker.port) as client:
         assert error_at(client, DAMAGED) == ErrorCode.CORRUPT_MESSAGE
         assert error_at(client, DAMAGED - 1) == error_at(client, DAMAGED + 1) == ErrorCode.NONE
-    (says,) = told(broker, capfd)
-    assert f"bad-0 at byte {position(broker)} of {first_segment(broker).name} since 20" in says
-    assert f"readable again from offset {DAMAGED + 1}" in says
+    (message,) = damage_reports(broker, capfd)
+    assert f"bad-0 at byte {position(broker)} of {first_segment(broker).name} since 20" in message
+    assert f"readable again from offset {DAMAGED + 1}" in message
     assert broker.stop() == 0
     flip(broker, BODY)
     assert main(["log", "verify", str(data)]) == 0, "it is whole again"
     broker.start()
     with RawClient(broker.port) as client:
         assert error_at(client, DAMAGED) == ErrorCode.NONE
-    assert told(broker, capfd) == []
+    assert damage_reports(broker, capfd) == []

@@ -43,8 +43,8 @@ def test_deleted_segments_and_topics_stay_for_the_delay(tmp_path: Path) -> None:
             for name in ("stays", "goes"):
                 assert not delete(client, name)
         until(lambda: not files(data, "goes-0*") and not files(data, "goes.*"))
-        (gone,) = files(data, "stays*")
-        assert gone.endswith("-delete")
-        assert len(files(data / gone, "*.log.deleted")) == 2, "what is deleted is there for an hour"
+        (deleted,) = files(data, "stays*")
+        assert deleted.endswith("-delete")
+        assert len(files(data / deleted, "*.log.deleted")) == 2, "what is deleted is there for an hour"
     with serving:  # They have no readers any more: like Kafka, a start does not wait.
         until(lambda: not files(data, "stays*"))

@@ -40,23 +40,23 @@ class Witness(Worker):
 
     def __init__(self, broker: Serving, topic: str) -> None:
         super().__init__(broker, 0, topic)
-        self.told = [0] * PARTITIONS
-        self.asked = 0
+        self.starts = [0] * PARTITIONS
+        self.rounds = 0
 
     def work(self, client: RawClient) -> None:
         while not self.is_over.is_set():
             for partition, start in enumerate(starts(client, self.topic)):
-                self.heard(partition, start)
+                self.on_start(partition, start)
             for partition in range(PARTITIONS):
-                error, _ = fetch(client, self.topic, max(self.told[partition] - 1, 0), partition=partition)
-                if self.told[partition]:
+                error, _ = fetch(client, self.topic, max(self.starts[partition] - 1, 0), partition=partition)
+                if self.starts[partition]:
                     assert error == ErrorCode.OFFSET_OUT_OF_RANGE, f"{self.topic}-{partition}: {error.name}"
-            self.asked += 1
+            self.rounds += 1
 
-    def heard(self, partition: int, start: int) -> None:
-        before = self.told[partition]
+    def on_start(self, partition: int, start: int) -> None:
+        before = self.starts[partition]
         assert start >= before, f"{self.topic}-{partition} began at {before}, and now at {start}"
-        self.told[partition] = start
+        self.starts[partition] = start
 
 
 class Trimmer(Witness):
@@ -75,8 +75,8 @@ class Trimmer(Witness):
             _, answer = decode_response(DeleteRecordsResponse, 2, client.read_frame())
             for part in answer.topics[0].partitions:
                 assert part.error_code == ErrorCode.NONE, ErrorCode(part.error_code).name
-                self.heard(part.partition_index, part.low_watermark)
-            self.asked += 1
+                self.on_start(part.partition_index, part.low_watermark)
+            self.rounds += 1
 
 
 class Filler(Worker):
@@ -127,24 +127,26 @@ def crash(directory: Path, rounds: int, seed: int) -> None:
         witnesses += [Witness(broker, RETAINED)]
         with workers(*witnesses, Filler(broker, 0)):
             for number in range(rounds):
-                told = [0] * PARTITIONS
+                starts_seen = [0] * PARTITIONS
                 if number % 3:
                     time.sleep(random_.uniform(0.0, 0.4))
                 else:
-                    told = as_soon_as_told(broker)
+                    starts_seen = starts_after_deletion(broker)
                 broker.kill()
                 broker.start()
                 with RawClient(broker.port) as client:
-                    assert all(start >= before for start, before in zip(starts(client, RETAINED), told, strict=True))
+                    assert all(
+                        start >= before for start, before in zip(starts(client, RETAINED), starts_seen, strict=True)
+                    )
                 wait_for_answers(witnesses)
             deadline = time.monotonic() + SECONDS_MAX
-            while not all(all(one.told) for one in witnesses):
+            while not all(all(one.starts) for one in witnesses):
                 assert time.monotonic() < deadline, "nothing was deleted"
                 time.sleep(0.05)
         assert "Traceback" not in broker.errors()
 
 
-def as_soon_as_told(broker: Serving) -> list[int]:
+def starts_after_deletion(broker: Serving) -> list[int]:
     """Wait until retention deletes something, and return the log starts at once."""
     deadline = time.monotonic() + SECONDS_MAX
     with RawClient(broker.port) as client:
@@ -156,9 +158,9 @@ def as_soon_as_told(broker: Serving) -> list[int]:
 
 
 def wait_for_answers(witnesses: list[Witness]) -> None:
-    before = [one.asked for one in witnesses]
+    before = [one.rounds for one in witnesses]
     deadline = time.monotonic() + SECONDS_MAX
-    while any(one.asked <= count for one, count in zip(witnesses, before, strict=True)):
+    while any(one.rounds <= count for one, count in zip(witnesses, before, strict=True)):
         assert time.monotonic() < deadline, "no answers"
         assert all(one.is_alive() for one in witnesses)
         time.sleep(0.01)

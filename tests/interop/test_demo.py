@@ -184,7 +184,7 @@ class Demo:
             env={**os.environ, name: value, "TMPDIR": str(temporary), "PYTHONUNBUFFERED": "1"},
         )
 
-    def said_until(self, words: str) -> None:
+    def wait_for_output(self, words: str) -> None:
         assert self.process.stdout is not None
         for line in self.process.stdout:
             if words in line:
@@ -194,13 +194,13 @@ class Demo:
     def end(self, seconds: float) -> tuple[int, str]:
         """Return the exit status and the output."""
         try:
-            said, _ = self.process.communicate(timeout=seconds)
+            output, _ = self.process.communicate(timeout=seconds)
         except BaseException:  # It hangs. Its child processes would go on without it.
             for pid in (self.process.pid, *self._processes()):
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             raise
-        return self.process.returncode, said
+        return self.process.returncode, output
 
     def left_running(self) -> list[str]:
         return list(self._processes().values())
@@ -245,11 +245,11 @@ def kept(needs_spark: None, flights: pa.Table, temporary: Path, tmp_path_factory
     """Return the results of a complete run."""
     folder = tmp_path_factory.mktemp("demo") / "results"
     demo = Demo(temporary, f"--dir={folder}")
-    status, said = demo.end(DEMO_SECONDS_MAX)
-    assert status == 0, said
-    assert "kill -9 of the broker and of Spark's" in said
-    assert "All is as the CSV says, each flight once." in said
-    assert "✗" not in said
+    status, output = demo.end(DEMO_SECONDS_MAX)
+    assert status == 0, output
+    assert "kill -9 of the broker and of Spark's" in output
+    assert "All is as the CSV says, each flight once." in output
+    assert "✗" not in output
     assert demo.left_running() == []
     assert list(temporary.iterdir()) == []
     return folder
@@ -270,8 +270,8 @@ def copy(kept: Path, tmp_path: Path) -> Path:
 @pytest.mark.spark
 @pytest.mark.java
 def test_the_whole_demo_is_verified(kept: Path, temporary: Path) -> None:
-    status, said = verified(temporary, kept)
-    assert status == 0, said
+    status, output = verified(temporary, kept)
+    assert status == 0, output
 
 
 @pytest.mark.spark
@@ -280,10 +280,10 @@ def test_a_row_too_many_in_the_lake_is_a_failure(copy: Path, temporary: Path) ->
     from deltalake import DeltaTable, write_deltalake
 
     write_deltalake(copy / "lake", DeltaTable(copy / "lake").to_pyarrow_table().slice(77, 1), mode="append")
-    status, said = verified(temporary, copy)
-    assert status == 1, said
-    assert "✗ No offset is in the lake twice.  No: 1 rows too many." in said
-    assert "The result is wrong." in said
+    status, output = verified(temporary, copy)
+    assert status == 1, output
+    assert "✗ No offset is in the lake twice.  No: 1 rows too many." in output
+    assert "The result is wrong." in output
 
 
 @pytest.mark.spark
@@ -298,9 +298,9 @@ def test_a_wrong_hour_in_the_derived_topic_is_a_failure(copy: Path, temporary: P
         producer.produce(hours.TOPIC, json.dumps(hour | {"delay_sum": -1_000}).encode(), key)
         assert producer.flush(START_SECONDS_MAX) == 0
         broker.stop()
-    status, said = verified(temporary, copy)
-    assert status == 1, said
-    assert "✗ In each of them flights, cancellations and delays are those of the CSV." in said
+    status, output = verified(temporary, copy)
+    assert status == 1, output
+    assert "✗ In each of them flights, cancellations and delays are those of the CSV." in output
 
 
 @pytest.mark.share(2)
@@ -311,25 +311,25 @@ def test_a_stopped_demo_leaves_nothing_behind(
     number: signal.Signals, needs_spark: None, flights: pa.Table, temporary: Path
 ) -> None:
     demo = Demo(temporary)
-    demo.said_until("Spark starts")
+    demo.wait_for_output("Spark starts")
     until(lambda: any("java" in command.split(" ", 1)[0] for command in demo.left_running()))
     time.sleep(2)  # Java has started or is starting by then: in both cases it has to end.
     demo.process.send_signal(number)
-    status, said = demo.end(END_SECONDS_MAX)
-    assert status == 130, said
-    assert said.splitlines()[-1] == "Stopped; nothing is left running."
+    status, output = demo.end(END_SECONDS_MAX)
+    assert status == 130, output
+    assert output.splitlines()[-1] == "Stopped; nothing is left running."
     assert demo.left_running() == []
     assert list(temporary.iterdir()) == []
 
 
 def test_invalid_options_are_reported(temporary: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    for arguments, says in (
+    for arguments, message in (
         (["--days=0"], "--days must be from 1 to 365"),
         (["--verify"], "--verify needs --dir"),
         ([f"--dir={tmp_path}"], "is not an empty folder"),
         ([f"--dir={tmp_path / 'file' / 'in'}"], "cannot be made"),
     ):
-        status, said = Demo(temporary, *arguments).end(END_SECONDS_MAX)
-        assert status == 2, said
-        assert says in said
+        status, output = Demo(temporary, *arguments).end(END_SECONDS_MAX)
+        assert status == 2, output
+        assert message in output

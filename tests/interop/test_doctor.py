@@ -20,7 +20,7 @@ from support.ports import free_port
 from support.serving import Serving, serving
 from support.terminals import own
 
-Told = dict[str, str]
+Finding = dict[str, str]
 
 PASSWORD = "doctor"
 TIMEOUT_SECONDS = "15"
@@ -34,9 +34,9 @@ class Report:
         self.status = main(["doctor", address, "--json", "--timeout", TIMEOUT_SECONDS])
         captured = capfd.readouterr()
         assert not own(captured.err)
-        self.findings: list[Told] = json.loads(captured.out)["findings"]
+        self.findings: list[Finding] = json.loads(captured.out)["findings"]
 
-    def wrong(self) -> Told:
+    def wrong(self) -> Finding:
         (found,) = [one for one in self.findings if one["state"] == "wrong"]
         assert self.status == 1
         assert found["advice"]
@@ -71,19 +71,19 @@ class TestApacheKafka:
     pytestmark = CONTROL
 
     @pytest.mark.parametrize(
-        ("advertised", "says"),
+        ("advertised", "message"),
         [
             ("kafka-1.invalid:9092", "kafka-1.invalid does not resolve here"),
             ("127.0.0.1:1", "is not reachable from here: 127.0.0.1 refused"),
         ],
     )
     def test_a_wrong_advertised_address_is_found(
-        self, advertised: str, says: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+        self, advertised: str, message: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
     ) -> None:
         with kafka(tmp_path, advertised_listeners=f"PLAINTEXT://{advertised}") as broker:
             found = Report(broker.address, capfd).wrong()
         assert found["check"] == "broker 1"
-        assert says in found["says"]
+        assert message in found["says"]
         setting = f"advertised.listeners=PLAINTEXT://{broker.address}"
         assert found["advice"] == f"Set {setting} on broker 1 and restart it."
 

@@ -89,7 +89,7 @@ class Cluster:
     def controls(self, broker: int) -> bool:
         return controller_in(self.tree) == broker
 
-    def ask(self, broker: int, version: int, kind: int, named: Named | None) -> Answer:
+    def elect(self, broker: int, version: int, kind: int, named: Named | None) -> Answer:
         topics = None
         if named is not None:
             topics = [TopicPartitions(topic=name, partitions=list(indexes)) for name, indexes in named.items()]
@@ -126,7 +126,7 @@ class Cluster:
 def story(cluster: Cluster) -> dict[str, object]:
     """Play the story; return the responses, and the final state of the tree."""
     one, two = cluster.brokers[1], cluster.brokers[2]
-    told: dict[str, object] = {}
+    responses: dict[str, object] = {}
     one.start()
     until(lambda: cluster.controls(1))
     two.start()
@@ -139,28 +139,28 @@ def story(cluster: Cluster) -> dict[str, object]:
             cluster.shown(2, brokers[0], name, index)
 
     for version in range(3):
-        told[f"nothing to do, v{version}"] = cluster.ask(1, version, PREFERRED, every)
-        told[f"not the controller, v{version}"] = cluster.ask(2, version, PREFERRED, {"t": [0], "nothing": [3]})
-    told["nothing unclean to do"] = cluster.ask(1, 2, UNCLEAN, every)
-    told["of all, nothing"] = cluster.ask(1, 2, PREFERRED, None)
-    told["of all, not the controller"] = cluster.ask(2, 1, PREFERRED, None)
-    told["of none"] = cluster.ask(1, 2, PREFERRED, {})
-    told["unknown, and twice"] = cluster.ask(1, 2, PREFERRED, {"t": [0, 5, 0, -1], "nothing": [0]})
+        responses[f"nothing to do, v{version}"] = cluster.elect(1, version, PREFERRED, every)
+        responses[f"not the controller, v{version}"] = cluster.elect(2, version, PREFERRED, {"t": [0], "nothing": [3]})
+    responses["nothing unclean to do"] = cluster.elect(1, 2, UNCLEAN, every)
+    responses["of all, nothing"] = cluster.elect(1, 2, PREFERRED, None)
+    responses["of all, not the controller"] = cluster.elect(2, 1, PREFERRED, None)
+    responses["of none"] = cluster.elect(1, 2, PREFERRED, {})
+    responses["unknown, and twice"] = cluster.elect(1, 2, PREFERRED, {"t": [0, 5, 0, -1], "nothing": [0]})
 
     two.kill()
     cluster.until_state(1, [1], "t", 1)
     cluster.until_state(-1, [2], "u")
-    told["away"] = cluster.ask(1, 2, PREFERRED, {"t": [0, 1], "u": [0]})
-    told["away, unclean"] = cluster.ask(1, 2, UNCLEAN, {"t": [0, 1], "u": [0]})
-    told["away, of all"] = cluster.ask(1, 1, PREFERRED, None)
+    responses["away"] = cluster.elect(1, 2, PREFERRED, {"t": [0, 1], "u": [0]})
+    responses["away, unclean"] = cluster.elect(1, 2, UNCLEAN, {"t": [0, 1], "u": [0]})
+    responses["away, of all"] = cluster.elect(1, 1, PREFERRED, None)
     two.start()
     cluster.until_state(1, [1, 2], "t", 1)
-    told["back"] = cluster.ask(1, 0, PREFERRED, {"t": [1]})
+    responses["back"] = cluster.elect(1, 0, PREFERRED, {"t": [1]})
     assert cluster.leader(1, "t", 1) == 2, "whoever was answered sees it"
-    told["and again"] = cluster.ask(1, 2, PREFERRED, {"t": [1]})
+    responses["and again"] = cluster.elect(1, 2, PREFERRED, {"t": [1]})
     for name in ("lost", "altered"):
         cluster.until_state(1, [1, 2], name)
-    told["all that were away"] = cluster.ask(1, 2, PREFERRED, None)
+    responses["all that were away"] = cluster.elect(1, 2, PREFERRED, None)
 
     one.kill()
     until(lambda: cluster.controls(2))
@@ -171,17 +171,17 @@ def story(cluster: Cluster) -> dict[str, object]:
     until(lambda: cluster.controls(1))
     for name in ("lost", "altered"):
         cluster.until_state(-1, [2], name)
-    told["only behind"] = cluster.ask(1, 2, PREFERRED, {"lost": [0]})
-    told["only behind, unclean"] = cluster.ask(1, 2, UNCLEAN, {"lost": [0]})
+    responses["only behind"] = cluster.elect(1, 2, PREFERRED, {"lost": [0]})
+    responses["only behind, unclean"] = cluster.elect(1, 2, UNCLEAN, {"lost": [0]})
     assert cluster.leader(1, "lost", 0) == 1
     cluster.allow_unclean(1, "altered")
     cluster.until_state(1, [1], "altered")
     states = {name: cluster.state(name) for name in ("lost", "altered")}
-    told["states"] = {
+    responses["states"] = {
         name: None if state is None else (state.leader, state.isr, state.leader_epoch, state.recovery)
         for name, state in states.items()
     }
-    return told
+    return responses
 
 
 @pytest.fixture
@@ -212,7 +212,7 @@ def test_responses_and_states_equal_kafkas(tmp_path: Path, ensemble: ZooKeeper) 
         own = {"broker.id": str(number), "listeners": "PLAINTEXT://127.0.0.1:0", "zookeeper.connect": connect}
         return Serving(directory, **own, **SETTINGS)
 
-    told = played(ensemble, "odradek", ours)
+    responses = played(ensemble, "odradek", ours)
     expected = played(ensemble, "kafka", theirs)
-    assert told == expected
+    assert responses == expected
     assert "Traceback" not in "".join((tmp_path / f"odradek{one}" / "stderr.txt").read_text() for one in (1, 2))

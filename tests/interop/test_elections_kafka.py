@@ -51,10 +51,10 @@ class Case(NamedTuple):
             elections.for_controlled_shutdown(state, replicas, alive, stopping),
             elections.for_reassignment(state, self.targets, staying),
         ]
-        return "|".join(map(told, found))
+        return "|".join(map(line_of, found))
 
 
-def told(elected: ElectionResult | None) -> str:
+def line_of(elected: ElectionResult | None) -> str:
     if elected is None:
         return "-"
     state = elected.state

@@ -117,26 +117,26 @@ def test_kafka_leads_with_our_acknowledged_records(pair: Pair) -> None:
 
 
 # Offset, last fetched epoch and current leader epoch, of a log from 2 to 5 in epoch 0.
-ASKED = [(offset, last, current) for offset in (-1, 1, 2, 3, 5, 9) for last in (-1, 0, 7) for current in (-1, 0, 5)]
+POSITIONS = [(offset, last, current) for offset in (-1, 1, 2, 3, 5, 9) for last in (-1, 0, 7) for current in (-1, 0, 5)]
 CONSUMER, STRANGER, DEBUGGING = -1, 5, -2
 
 
 def answers(port: int) -> dict[tuple[int, ...], tuple[object, ...]]:
     """Return a leader's responses for the partition, by kind of requester and requested position."""
-    told: dict[tuple[int, ...], tuple[object, ...]] = {}
+    responses: dict[tuple[int, ...], tuple[object, ...]] = {}
     with RawClient(port) as client:
         for replica in (CONSUMER, STRANGER):
-            for asked in ASKED:
-                (part,) = client.request(fetch(replica, *asked), 12, FetchResponse).responses[0].partitions
+            for position in POSITIONS:
+                (part,) = client.request(fetch(replica, *position), 12, FetchResponse).responses[0].partitions
                 parted = part.diverging_epoch.epoch, part.diverging_epoch.end_offset
                 ends = part.high_watermark, part.last_stable_offset, part.log_start_offset
                 records = len(part.records or b"")  # type: ignore[arg-type]  # What was received is bytes.
-                told[replica, *asked] = part.error_code, parted, ends, records, part.aborted_transactions
+                responses[replica, *position] = part.error_code, parted, ends, records, part.aborted_transactions
         for replica in (CONSUMER, STRANGER, DEBUGGING):
             for timestamp in (LATEST, EARLIEST):
                 (one,) = client.request(offset_of(replica, timestamp), 6, ListOffsetsResponse).topics[0].partitions
-                told[replica, timestamp] = one.error_code, one.offset, one.leader_epoch
-    return told
+                responses[replica, timestamp] = one.error_code, one.offset, one.leader_epoch
+    return responses
 
 
 def fetch(replica: int, offset: int, last_fetched: int, current: int) -> FetchRequest:

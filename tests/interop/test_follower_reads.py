@@ -81,7 +81,7 @@ class Reader:
 
     def __init__(self, address: str, topic: str, rack: str) -> None:
         self._topic = topic
-        self._told: dict[str, Any] = {}
+        self._statistics: dict[str, Any] = {}
         configs = {
             "bootstrap.servers": address,
             "group.id": "readers",
@@ -89,7 +89,7 @@ class Reader:
             "enable.auto.commit": False,
             "fetch.wait.max.ms": 100,
             "statistics.interval.ms": 50,
-            "stats_cb": self._take,
+            "stats_cb": self._on_statistics,
             "topic.metadata.refresh.interval.ms": 500,
             "log_level": 0,
         }
@@ -97,8 +97,8 @@ class Reader:
         self._consumer.assign([TopicPartition(topic, 0, 0)])
         self.found: list[int] = []
 
-    def _take(self, text: str) -> None:
-        self._told = json.loads(text)
+    def _on_statistics(self, text: str) -> None:
+        self._statistics = json.loads(text)
 
     def _poll(self, seconds: float) -> None:
         message = self._consumer.poll(seconds)
@@ -115,7 +115,7 @@ class Reader:
     def source(self) -> int:
         """Return the broker that the consumer fetches from now."""
         self._poll(0.05)
-        topics = self._told.get("topics", {})
+        topics = self._statistics.get("topics", {})
         return int(topics[self._topic]["partitions"]["0"]["broker"]) if self._topic in topics else -1
 
     def close(self) -> None:
@@ -160,8 +160,10 @@ def answers(port: int, topic: str, end: int) -> list[tuple[int, int, int, bool]]
                     topics = [FetchTopic(topic=topic, partitions=[part])]
                     request = FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=1, topics=topics)
                     answer = client.request(request, version, FetchResponse)
-                    (told,) = answer.responses[0].partitions
-                    found.append((told.error_code, told.high_watermark, told.log_start_offset, bool(told.records)))
+                    (fetched,) = answer.responses[0].partitions
+                    found.append(
+                        (fetched.error_code, fetched.high_watermark, fetched.log_start_offset, bool(fetched.records))
+                    )
     return found
 
 

@@ -29,7 +29,7 @@ ADMITTED = Admission()
 THROTTLE_MS = 300
 
 
-class Told:
+class FixedAdmission:
     """A gate whose admission is one attribute, replaced by the test."""
 
     def __init__(self) -> None:
@@ -51,10 +51,10 @@ def broker(tmp_path: Path, ways: Ways) -> Iterator[Here]:
 
 
 @pytest.fixture
-def gate(broker: Here) -> Told:
-    told = Told()
-    broker.on_loop(lambda running: setattr(running.shell, "gate", told))
-    return told
+def gate(broker: Here) -> FixedAdmission:
+    installed = FixedAdmission()
+    broker.on_loop(lambda running: setattr(running.shell, "gate", installed))
+    return installed
 
 
 @pytest.fixture
@@ -64,7 +64,9 @@ def client(broker: Here) -> Iterator[RawClient]:
         yield made
 
 
-def test_a_throttled_connection_is_muted_and_others_are_not(broker: Here, gate: Told, client: RawClient) -> None:
+def test_a_throttled_connection_is_muted_and_others_are_not(
+    broker: Here, gate: FixedAdmission, client: RawClient
+) -> None:
     gate.admission = Admission(throttle_ms=THROTTLE_MS)
     began = time.monotonic()
     client.send(frame(ApiVersionsRequest(), 2, 1) + frame(ApiVersionsRequest(), 2, 2))
@@ -79,7 +81,7 @@ def test_a_throttled_connection_is_muted_and_others_are_not(broker: Here, gate: 
     client.ping()
 
 
-def test_requests_to_a_muted_connection_are_answered_afterwards(gate: Told, client: RawClient) -> None:
+def test_requests_to_a_muted_connection_are_answered_afterwards(gate: FixedAdmission, client: RawClient) -> None:
     gate.admission = Admission(throttle_ms=THROTTLE_MS)
     client.ping()
     gate.admission = ADMITTED
@@ -89,7 +91,7 @@ def test_requests_to_a_muted_connection_are_answered_afterwards(gate: Told, clie
     assert time.monotonic() - began >= THROTTLE_MS / 1000 / 2, "the first of them waited"
 
 
-def test_a_closed_muted_connection_is_forgotten(broker: Here, gate: Told, client: RawClient) -> None:
+def test_a_closed_muted_connection_is_forgotten(broker: Here, gate: FixedAdmission, client: RawClient) -> None:
     gate.admission = Admission(throttle_ms=60_000)
     client.ping()
     client.close()
@@ -108,7 +110,7 @@ def test_a_closed_muted_connection_is_forgotten(broker: Here, gate: Told, client
     ids=["refused", "throttled"],
 )
 def test_a_large_produce_is_checked_when_it_begins(
-    gate: Told, client: RawClient, ways: Ways, admission: Admission, code: ErrorCode
+    gate: FixedAdmission, client: RawClient, ways: Ways, admission: Admission, code: ErrorCode
 ) -> None:
     produced(client, "t", b"first")
     gate.admission = admission
@@ -124,7 +126,7 @@ def test_a_large_produce_is_checked_when_it_begins(
 @pytest.mark.skipif(not can_store(), reason="there is no mover here, or none that stores")
 @pytest.mark.parametrize("how", ["refused", "throttled", "other rules"])
 def test_a_large_produce_is_checked_again_when_complete(
-    broker: Here, gate: Told, client: RawClient, ways: Ways, how: str
+    broker: Here, gate: FixedAdmission, client: RawClient, ways: Ways, how: str
 ) -> None:
     stalled = Stalled(client, broker.directory)
     assert ways.begun == 1
@@ -141,7 +143,7 @@ def test_a_large_produce_is_checked_again_when_complete(
     assert len(values(client)) == (1 if is_refused else 2)
 
 
-def test_changed_rules_apply_to_cached_request_templates(gate: Told, client: RawClient) -> None:
+def test_changed_rules_apply_to_cached_request_templates(gate: FixedAdmission, client: RawClient) -> None:
     for value in (b"a", b"b", b"c"):
         produced(client, "t", value)
     gate.admission = Admission(refused=ErrorCode.TOPIC_AUTHORIZATION_FAILED, version=1)
@@ -200,7 +202,7 @@ def test_the_gate_gets_the_principal_of_the_certificate(tmp_path: Path, version:
                 client.ping()
                 client.ping()
     assert all(peer == admitted for peer, admitted in gate.seen)
-    one, again, *nobody, two, _ = [peer for peer, _ in gate.seen]
+    one, again, *anonymous, two, _ = [peer for peer, _ in gate.seen]
     assert str(one).startswith("User:CN=one\\, and only,OU=") and one.name.endswith(",O=Odradek") and one == again
-    assert nobody == [ANONYMOUS] * 2
+    assert anonymous == [ANONYMOUS] * 2
     assert two.name.startswith("CN=two,OU=")

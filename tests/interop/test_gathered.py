@@ -80,7 +80,7 @@ def test_connections_that_share_the_broker_have_shorter_turns(
 
     monkeypatch.setattr(ClientConnection, "buffer_updated", noted)
     monkeypatch.setattr(connection, "SHARED_BYTES_PER_TURN", 8 << 10)  # The socket holds several times that.
-    monkeypatch.setattr(ActiveConnections, "is_one", lambda heard, steady: is_one)
+    monkeypatch.setattr(ActiveConnections, "is_one", lambda connections, steady: is_one)
     request = frame(produce_request("t", b"x" * 5_000, acks=LEADER), PRODUCE)
     count = 30  # No more than the socket takes while nobody reads it.
     with RawClient(broker.port) as busy, RawClient(broker.port) as other:
@@ -204,7 +204,7 @@ KINDS = (
 
 
 def test_records_are_at_the_returned_offsets(broker: Here, clients: list[RawClient]) -> None:
-    told: list[list[tuple[int, bytes]]] = [[] for _ in clients]
+    returned: list[list[tuple[int, bytes]]] = [[] for _ in clients]
     for turn in range(ROUNDS):
         expected = []
         with held_up(broker):
@@ -221,21 +221,21 @@ def test_records_are_at_the_returned_offsets(broker: Here, clients: list[RawClie
             found = offsets(clients[number], len(values) - is_silent)
             if is_silent:
                 found.insert(0, found[0] - 1)
-            told[number] += zip(found, values, strict=True)
+            returned[number] += zip(found, values, strict=True)
     assert most_together(broker) > 1  # Many of these require that the others are written first.
-    for number, mine in enumerate(told):
+    for number, mine in enumerate(returned):
         assert mine == fetch_all(clients[number], "t", partition=number)
 
 
 def test_requests_of_one_partition_have_one_order(broker: Here, clients: list[RawClient]) -> None:
-    told = []
+    returned = []
     for turn in range(ROUNDS):
         with held_up(broker):
             for number, client in enumerate(clients):
                 client.send(request(0, b"%d/%d" % (number, turn)))
-        told += [(offsets(client, 1)[0], b"%d/%d" % (number, turn)) for number, client in enumerate(clients)]
+        returned += [(offsets(client, 1)[0], b"%d/%d" % (number, turn)) for number, client in enumerate(clients)]
     assert DIRECT_MAX < most_together(broker) <= CONNECTIONS_MAX
-    assert sorted(told) == fetch_all(clients[0], "t")
+    assert sorted(returned) == fetch_all(clients[0], "t")
 
 
 def test_disconnects_cost_no_other_client_its_response(broker: Here, clients: list[RawClient]) -> None:

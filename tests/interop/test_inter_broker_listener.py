@@ -79,11 +79,11 @@ def code_of(client: RawClient, message: object, version: int, answer: type) -> E
 
 def codes(client: RawClient, broker: int) -> list[ErrorCode]:
     """Return the error codes of inter-broker requests with controller epoch 0 and broker epoch 0."""
-    told = {"controller_id": 1, "controller_epoch": 0, "broker_epoch": 0, "topic_states": []}
+    header = {"controller_id": 1, "controller_epoch": 0, "broker_epoch": 0, "topic_states": []}
     return [
-        code_of(client, LeaderAndIsrRequest(**told, live_leaders=[]), 5, LeaderAndIsrResponse),
-        code_of(client, StopReplicaRequest(**told), 3, StopReplicaResponse),
-        code_of(client, UpdateMetadataRequest(**told, live_brokers=[]), 7, UpdateMetadataResponse),
+        code_of(client, LeaderAndIsrRequest(**header, live_leaders=[]), 5, LeaderAndIsrResponse),
+        code_of(client, StopReplicaRequest(**header), 3, StopReplicaResponse),
+        code_of(client, UpdateMetadataRequest(**header, live_brokers=[]), 7, UpdateMetadataResponse),
         code_of(client, ControlledShutdownRequest(broker_id=broker, broker_epoch=0), 3, ControlledShutdownResponse),
         code_of(client, AllocateProducerIdsRequest(broker_id=broker, broker_epoch=0), 0, AllocateProducerIdsResponse),
         code_of(client, AlterPartitionRequest(broker_id=broker, broker_epoch=0, topics=[]), 2, AlterPartitionResponse),
@@ -98,13 +98,13 @@ def test_inter_broker_requests_are_accepted_on_their_listener_only(cluster: TwoL
         assert ErrorCode.CLUSTER_AUTHORIZATION_FAILED not in codes(inner, leader)
 
         # As in Apache Kafka, both listeners list the same APIs; and an admin may end a transaction that hangs.
-        told = [one.request(ApiVersionsRequest(), 0, ApiVersionsResponse).api_keys for one in (outer, inner)]
-        assert told[0] == told[1]
-        assert ApiKey.LEADER_AND_ISR in {one.api_key for one in told[0]}
+        apis = [one.request(ApiVersionsRequest(), 0, ApiVersionsResponse).api_keys for one in (outer, inner)]
+        assert apis[0] == apis[1]
+        assert ApiKey.LEADER_AND_ISR in {one.api_key for one in apis[0]}
         assert outer.request(WriteTxnMarkersRequest(markers=[]), 1, WriteTxnMarkersResponse).markers == []
 
-        asked = DescribeClusterRequest(include_cluster_authorized_operations=True)
-        may = [one.request(asked, 0, DescribeClusterResponse).cluster_authorized_operations for one in (outer, inner)]
+        request = DescribeClusterRequest(include_cluster_authorized_operations=True)
+        may = [one.request(request, 0, DescribeClusterResponse).cluster_authorized_operations for one in (outer, inner)]
         assert may[1] - may[0] == CLUSTER_ACTION
 
 
@@ -118,9 +118,9 @@ def test_transactions_and_auto_created_topics_use_the_broker_listener(cluster: T
         for partition in range(4):
             producer.produce("t", b"value", partition=partition)
         producer.commit_transaction(SECONDS_MAX)
-    asked = Producer({"bootstrap.servers": cluster.serving.address_of(3 - controller(cluster)), "log_level": 0})
-    asked.produce("on-sight", b"value")
-    assert asked.flush(SECONDS_MAX) == 0
+    sender = Producer({"bootstrap.servers": cluster.serving.address_of(3 - controller(cluster)), "log_level": 0})
+    sender.produce("on-sight", b"value")
+    assert sender.flush(SECONDS_MAX) == 0
 
 
 @pytest.mark.parametrize(
@@ -137,8 +137,8 @@ def test_clients_that_use_all_connections_keep_no_broker_out(cluster: TwoListene
         for one in [stack.enter_context(cluster.broker(leader)) for _ in range(CONNECTIONS_MAX // 2)]:
             assert is_let_in(one)
         with cluster.client(3 - leader) as other:  # This broker sends a request to the controller.
-            asked = MetadataRequest(topics=[MetadataRequestTopic(name="on-sight")], allow_auto_topic_creation=True)
-            assert other.request(asked, 4, MetadataResponse).topics[0].error_code == ErrorCode.NONE
+            request = MetadataRequest(topics=[MetadataRequestTopic(name="on-sight")], allow_auto_topic_creation=True)
+            assert other.request(request, 4, MetadataResponse).topics[0].error_code == ErrorCode.NONE
 
 
 def is_let_in(client: RawClient) -> bool:

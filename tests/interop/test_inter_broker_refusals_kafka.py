@@ -41,7 +41,7 @@ def test_kafka_refuses_with_the_same_bytes() -> None:
         lines.append(f"{int(key)}\t{version}\t{int(code)}\t{encode(body, version).hex()}")
         expected.append(encode(answer, version))
         versions.append((key, version))
-    for (key, version), ours, kafkas in zip(versions, expected, told(lines), strict=True):
+    for (key, version), ours, kafkas in zip(versions, expected, java_responses(lines), strict=True):
         if (key, version) == (ApiKey.STOP_REPLICA, 0):  # Kafka's class groups the partitions by topic.
             assert in_order(ours) == in_order(kafkas)
         else:
@@ -88,11 +88,11 @@ def message(maker: ValueMaker, key: ApiKey, version: int) -> object:
 def call(version: int) -> Call:
     """Return a call with the version, which is all that a refusal uses."""
     peer = Peer("PLAINTEXT", Endpoint("PLAINTEXT", "h", 1), None, "h:2")
-    nobody: Broker = None  # type: ignore[assignment]
-    return Call(nobody, peer, version, "tests", CorrelationId(1), Moment(TimestampMs(0), 0))
+    no_broker: Broker = None  # type: ignore[assignment]
+    return Call(no_broker, peer, version, "tests", CorrelationId(1), Moment(TimestampMs(0), 0))
 
 
-def told(lines: list[str]) -> list[bytes]:
+def java_responses(lines: list[str]) -> list[bytes]:
     command = ["java", "-XX:TieredStopAtLevel=1", "-cp", f"{old_jars(V3)}/*", str(PROGRAM)]
     done = subprocess.run(
         command, input="\n".join(lines), capture_output=True, text=True, timeout=SECONDS_MAX, check=False

@@ -63,7 +63,7 @@ def test_internal_records_equal_kafkas_bytes() -> None:
                     lines += [line(package, key, -1), line(package, value, version)]
                     expected += [key_bytes, value_bytes]
                     assert key_cls is LegacyOffsetCommitKey or decode_value(key, value_bytes) == value
-    assert [data.hex() for data in expected] == told(lines)
+    assert [data.hex() for data in expected] == java_output(lines)
 
 
 @pytest.mark.parametrize("version", range(4))
@@ -77,7 +77,7 @@ def test_consumer_metadata_equals_kafkas_bytes(version: int) -> None:
         assert isinstance(assignment, ConsumerProtocolAssignment)
         lines += [line(MESSAGES, subscription, version), line(MESSAGES, assignment, version)]
         expected += [encode_subscription(subscription, version), encode_assignment(assignment, version)]
-    assert [data.hex() for data in expected] == told(lines)
+    assert [data.hex() for data in expected] == java_output(lines)
 
 
 def test_inter_broker_messages_equal_kafkas_bytes() -> None:
@@ -89,10 +89,10 @@ def test_inter_broker_messages_equal_kafkas_bytes() -> None:
                 message = maker.message(cls, version)
                 lines.append(line(MESSAGES, message, version, "Data"))
                 expected.append(version.to_bytes(2) + encode_message(message, version))
-    assert [data.hex() for data in expected] == told(lines, old_jars(V3))
+    assert [data.hex() for data in expected] == java_output(lines, old_jars(V3))
 
 
-def told(lines: list[str], folder: Path | None = None) -> list[str]:
+def java_output(lines: list[str], folder: Path | None = None) -> list[str]:
     command = ["java", "-XX:TieredStopAtLevel=1", "-cp", f"{folder or jars()}/*", str(PROGRAM)]
     done = subprocess.run(
         command, input="\n".join(lines), capture_output=True, text=True, timeout=SECONDS_MAX, check=False

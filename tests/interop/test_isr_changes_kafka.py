@@ -118,15 +118,15 @@ def test_a_leader_writes_isr_changes_as_kafka_does(tmp_path: Path, version: str,
         with stopped(cluster.controller):
             cluster.produce(*LEADERS)
             until(lambda: len(cluster.notifications()) == len(LEADERS))
-            told = cluster.notifications()
+            notifications = cluster.notifications()
             states = {name: cluster.state(name) for name in LEADERS}
         for name, (state, stat) in states.items():
             assert state["leader"] == LEADERS[name] and state["isr"] == [LEADERS[name]]
             assert (stat.version, stat.ephemeral_owner) == (1, 0)
         ours, theirs = states["ours"][0], states["theirs"][0]
         assert ours == {**theirs, "leader": OURS, "isr": [OURS]}
-        assert told["ours"][0] == told["theirs"][0]
-        assert [stat.ephemeral_owner for _, stat in told.values()] == [0, 0]
+        assert notifications["ours"][0] == notifications["theirs"][0]
+        assert [stat.ephemeral_owner for _, stat in notifications.values()] == [0, 0]
         until(lambda: not cluster.notifications())
         until(lambda: isrs(cluster.controller.address)["ours"] == cluster.state("ours")[0]["isr"])
         cluster.kill()

@@ -36,7 +36,7 @@ class Line:
         self._process = subprocess.Popen(
             command, env={**os.environ, "PYTHONPATH": path}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
-        self.endpoint = {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{self._heard()}"}
+        self.endpoint = {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{self._read_line()}"}
 
     def lose(self, what: str) -> None:
         """Lose the next commit's request or response."""
@@ -45,9 +45,9 @@ class Line:
 
     def has_lost(self) -> bool:
         """Return True once the request or response was lost; wait for that."""
-        return self._heard() == "lost"
+        return self._read_line() == "lost"
 
-    def _heard(self) -> str:
+    def _read_line(self) -> str:
         assert self._process.stdout is not None
         return self._process.stdout.readline().strip()
 

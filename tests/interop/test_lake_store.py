@@ -127,12 +127,12 @@ def test_vacuum_removes_unreferenced_files(store: ObjectStore) -> None:
 
 def test_store_errors_get_one_sentence(store: ObjectStore) -> None:
     right = store.environment
-    for url, storage, says in (
+    for url, storage, message in (
         (store.url("x"), right | {"AWS_SECRET_ACCESS_KEY": "wrong"}, "SignatureDoesNotMatch"),
         ("s3://no-such-bucket/x", right, "NoSuchBucket"),
         (store.url("x"), right | {"AWS_ENDPOINT_URL": "http://127.0.0.1:1", "max_retries": "0"}, "127.0.0.1:1: Conn"),
     ):
-        with pytest.raises(BadLake, match=says) as refused:
+        with pytest.raises(BadLake, match=message) as refused:
             Lake.open(Place.of(url, storage), T)
         assert "\n" not in str(refused.value)
         assert "\x1b" not in str(refused.value)
@@ -160,6 +160,6 @@ def test_a_store_outage_is_waited_out(store: ObjectStore, tmp_path: Path) -> Non
         assert offsets(place) == list(range(30))
         impatient = Lake.open(place, T)
         other.stop()
-        for ask in (impatient.refresh, partial(impatient.next_offset, AT)):
+        for access in (impatient.refresh, partial(impatient.next_offset, AT)):
             with pytest.raises(BadLake, match=r"Failed to read lake .*: http://127\.0\.0\.1"):
-                ask()
+                access()

@@ -96,11 +96,11 @@ def test_each_tool_elects_the_preferred_leader(
 ) -> None:
     cluster.one_leads_all()
 
-    said = ran(
+    output = ran(
         LEADER_ELECTION,
         *("--bootstrap-server", cluster.address, "--election-type", "PREFERRED", "--topic", TOPIC, "--partition", "0"),
     )
-    assert "Successfully completed leader election (PREFERRED) for partitions flights-0" in said
+    assert "Successfully completed leader election (PREFERRED) for partitions flights-0" in output
     assert cluster.leaders() == [2] + [1] * 6
 
     named = tmp_path / "partitions.json"
@@ -111,9 +111,9 @@ def test_each_tool_elects_the_preferred_leader(
     until(lambda: cluster.tree.exists(layout.PREFERRED_REPLICA_ELECTION) is None)
 
     admin = AdminClient({"bootstrap.servers": cluster.address, "log_level": 0})
-    asked = [TopicPartition(TOPIC, 2), TopicPartition(TOPIC, 0), TopicPartition("never", 0)]
-    told = admin.elect_leaders(ElectionType.PREFERRED, asked).result(SECONDS_MAX)
-    errors = {(each.topic, each.partition): error and error.code() for each, error in told.items()}
+    partitions = [TopicPartition(TOPIC, 2), TopicPartition(TOPIC, 0), TopicPartition("never", 0)]
+    elected = admin.elect_leaders(ElectionType.PREFERRED, partitions).result(SECONDS_MAX)
+    errors = {(each.topic, each.partition): error and error.code() for each, error in elected.items()}
     assert errors == {
         (TOPIC, 2): None,
         (TOPIC, 0): KafkaError.ELECTION_NOT_NEEDED,

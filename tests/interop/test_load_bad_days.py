@@ -20,7 +20,7 @@ from load_checks import check_table
 from load_days import TOPIC, BadDays, place
 from load_mishaps import FAULTS, OF_THE_STORE, befall, plan
 from load_runs import loaded
-from load_writers import PARTITIONS, Writers, committed_records, lies
+from load_writers import PARTITIONS, Writers, committed_records, differences
 from workload.brokers import broker, create_topics
 
 from support.serving import Serving
@@ -44,15 +44,15 @@ def live_through(kind: str, faults: Sequence[str], folder: Path, seed: int) -> N
                         befall(days, name)
                     days.progress()
                 assert days.load.terminate() == 0
-                status, said = loaded(running, where.url, TOPIC, storage=where.storage)
-                assert status == 0, said
+                status, output = loaded(running, where.url, TOPIC, storage=where.storage)
+                assert status == 0, output
                 records = committed_records(running.address, TOPIC, time.monotonic() + READ_SECONDS_MAX)
-                assert not lies(writers.written, records)
+                assert not differences(writers.written, records)
                 check_table(where, TOPIC, records, random)
-                assert "Traceback" not in days.said() + said
+                assert "Traceback" not in days.outputs() + output
             finally:
                 print(f"seed {seed}, {len(done)} of {len(faults)} faults: {', '.join(done)}")
-                print(f"{writers.written}; version {where.version()}\n{days.said()}")
+                print(f"{writers.written}; version {where.version()}\n{days.outputs()}")
 
 
 @pytest.mark.share(2)

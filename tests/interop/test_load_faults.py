@@ -30,8 +30,8 @@ SECONDS_MAX = 300
 
 def in_one_sentence(load: Load) -> bool:
     """Return whether only the last line reports an error, without a traceback."""
-    errors = [line for line in load.said().splitlines() if line.startswith("odradek:")]
-    return len(errors) == 1 and "Traceback" not in load.said() and load.said().rstrip().endswith(errors[0])
+    errors = [line for line in load.output().splitlines() if line.startswith("odradek:")]
+    return len(errors) == 1 and "Traceback" not in load.output() and load.output().rstrip().endswith(errors[0])
 
 
 # Unreachable brokers.
@@ -46,10 +46,10 @@ def test_a_load_waits_for_brokers_that_are_started_later(tmp_path: Path) -> None
     kafka.numbers(topic, 0, 100)
     broker.stop()
     with Load(kafka.address, place, "--once", folder=tmp_path / "load", topics=topic) as load:
-        load.until(lambda: "waiting" in load.said() or load.status is not None, "a word that it waits")
+        load.until(lambda: "waiting" in load.output() or load.status is not None, "a word that it waits")
         time.sleep(2)
         with broker:
-            assert load.wait() == 0, load.said()
+            assert load.wait() == 0, load.output()
     assert numbers(place.folder) == list(range(100))
 
 
@@ -81,8 +81,8 @@ def test_an_address_without_a_broker_is_not_retried(tmp_path: Path) -> None:
     place = Place.in_folder(tmp_path / "lake")
     with web_server() as address, Load(address, place, "--once", folder=tmp_path / "load", topics="t") as load:
         assert load.wait() == 1
-        assert "waiting" not in load.said()
-        assert in_one_sentence(load), load.said()
+        assert "waiting" not in load.output()
+        assert in_one_sentence(load), load.output()
     assert not place.folder.exists()
 
 
@@ -101,8 +101,8 @@ def test_a_kill_of_java_between_batches_ends_the_load(tmp_path: Path) -> None:
         os.kill(java, signal.SIGKILL)
         kafka.numbers(topic, 100, 100)
         assert load.wait() == 1
-        assert in_one_sentence(load), load.said()
-        assert "Java process ended" in load.said()
+        assert in_one_sentence(load), load.output()
+        assert "Java process ended" in load.output()
     assert loaded(kafka, place.folder, topic)[0] == 0
     assert numbers(place.folder) == list(range(200))
 
@@ -125,8 +125,8 @@ def test_a_stop_in_the_middle_of_a_batch_is_quiet(tmp_path: Path) -> None:
             os.kill(pid, signal.SIGCONT)
         assert load.wait() == 0
         assert place.version() == 1
-        assert "Traceback" not in load.said()
-        assert load.said().endswith("the next run continues after them.\n"), load.said()
+        assert "Traceback" not in load.output()
+        assert load.output().endswith("the next run continues after them.\n"), load.output()
     assert loaded(kafka, place.folder, topic)[0] == 0
     assert numbers(place.folder) == list(range(200))
 
@@ -146,9 +146,9 @@ def test_a_disk_that_fills_during_a_write_ends_the_load(tmp_path: Path) -> None:
     kafka.produce(topic, (Message(value, partition=n % 2) for n, value in enumerate(values)))
     with small_disk(tmp_path / "disk", 4) as disk:
         lake = disk / "lake"
-        status, said = loaded(kafka, lake, topic)
-        assert (status, said.count("\n")) == (1, 1), said
-        assert "No space left on device" in said
+        status, output = loaded(kafka, lake, topic)
+        assert (status, output.count("\n")) == (1, 1), output
+        assert "No space left on device" in output
         assert list(lake.glob("**/*.parquet")) == []
         resize(disk, size="64m")
         assert loaded(kafka, lake, topic)[0] == 0
@@ -165,9 +165,9 @@ def test_a_disk_full_at_a_commit_ends_the_load(tmp_path: Path) -> None:
         kafka.numbers(topic, 100, 100)
         status = os.statvfs(disk)
         resize(disk, nr_inodes=str(status.f_files - status.f_ffree + 1))  # Room for the batch's one file of data.
-        exit_status, said = loaded(kafka, lake, topic)
-        assert (exit_status, said.count("\n")) == (1, 1), said
-        assert "No space left on device" in said
+        exit_status, output = loaded(kafka, lake, topic)
+        assert (exit_status, output.count("\n")) == (1, 1), output
+        assert "No space left on device" in output
         assert numbers(lake) == list(range(100))
         resize(disk, nr_inodes="1000")
         assert loaded(kafka, lake, topic)[0] == 0
@@ -200,10 +200,15 @@ def test_ctrl_c_is_quiet_at_any_moment(tmp_path: Path) -> None:
         with Load(kafka.address, place, "--batch-records=500", folder=folder, topics=topic) as load:
             time.sleep(seconds)
             os.kill(load.pid, signal.SIGINT)
-            assert load.wait() in (130, -signal.SIGINT), load.said()
+            assert load.wait() in (130, -signal.SIGINT), load.output()
             load.until(lambda: not load.java(), "the end of its Java")
-            told = [line for line in load.said().splitlines() if not line.startswith(f"{topic}: ")]  # Progress lines.
-            assert told in ([], ["Stopped. The lake keeps the loaded records, and the next run continues after them."])
+            messages = [
+                line for line in load.output().splitlines() if not line.startswith(f"{topic}: ")
+            ]  # Progress lines.
+            assert messages in (
+                [],
+                ["Stopped. The lake keeps the loaded records, and the next run continues after them."],
+            )
 
 
 def test_a_load_can_be_stopped_while_its_store_hangs(tmp_path: Path) -> None:
@@ -218,5 +223,5 @@ def test_a_load_can_be_stopped_while_its_store_hangs(tmp_path: Path) -> None:
             store.pause()
             time.sleep(2)  # The next plan asks the store in vain.
             assert load.terminate() == 0
-            assert "the next run continues after them" in load.said()
-            assert "Traceback" not in load.said()
+            assert "the next run continues after them" in load.output()
+            assert "Traceback" not in load.output()

@@ -36,14 +36,14 @@ def test_a_load_tolerates_other_writers_of_the_table(tmp_path: Path) -> None:
         command = [sys.executable, load_other_writer.__file__, str(place.folder), f"odradek-load:{topic}:0"]
         with output.open("w") as file, subprocess.Popen(command, stdin=subprocess.PIPE, stdout=file) as other:
             while least(output) < TIMES or (place.table().transaction_version("odradek-load") or 0) < BATCHES:
-                assert (load.status, other.poll()) == (None, None), load.said()
+                assert (load.status, other.poll()) == (None, None), load.output()
                 kafka.numbers(topic, count, 100, 2)
                 count += 100
                 time.sleep(0.2)
             other.communicate(timeout=SECONDS_MAX)
         assert other.returncode == 0
         assert load.terminate() == 0
-        assert "another loader" not in load.said().lower()
+        assert "another loader" not in load.output().lower()
     assert loaded(kafka, place.folder, topic)[0] == 0
     rounds = [number for what, number in done(output) if what == "delete"]
     deleted = {2 * (DELETED_ROWS * number + n) for number in rounds for n in range(DELETED_ROWS)}  # Partition 0: even.
@@ -64,41 +64,41 @@ def done(output: Path) -> list[tuple[str, int]]:
 # Deleted topics.
 
 
-def wait_until_gone(kafka: Kafka, topic: str) -> None:
+def wait_until_deleted(kafka: Kafka, topic: str) -> None:
     deadline = time.monotonic() + SECONDS_MAX
     while topic in kafka.admin.list_topics(timeout=SECONDS_MAX).topics:
         assert time.monotonic() < deadline
         time.sleep(0.1)
 
 
-def again(kafka: Kafka, topic: str, first: int) -> None:
+def recreate(kafka: Kafka, topic: str, first: int) -> None:
     """Delete the topic and create it again, with other records."""
     kafka.delete(topic)
-    wait_until_gone(kafka, topic)
+    wait_until_deleted(kafka, topic)
     kafka.topic(1, topic)
     kafka.numbers(topic, first, 10)
 
 
 def test_deleted_topics_do_not_stop_a_load_of_others(tmp_path: Path) -> None:
     kafka, lake = odradek(), tmp_path / "lake"
-    stays, goes, comes_back = kafka.topic(), kafka.topic(), kafka.topic()
-    for number, topic in enumerate((stays, goes, comes_back)):
+    stays, deleted, recreated = kafka.topic(), kafka.topic(), kafka.topic()
+    for number, topic in enumerate((stays, deleted, recreated)):
         kafka.numbers(topic, number * 10, 10)
-    assert loaded(kafka, lake, stays, goes, comes_back)[0] == 0
-    kafka.delete(goes)
-    wait_until_gone(kafka, goes)
-    again(kafka, comes_back, 100)
+    assert loaded(kafka, lake, stays, deleted, recreated)[0] == 0
+    kafka.delete(deleted)
+    wait_until_deleted(kafka, deleted)
+    recreate(kafka, recreated, 100)
     kafka.numbers(stays, 30, 10)
 
-    status, said = loaded(kafka, lake, stays, goes, comes_back)
+    status, output = loaded(kafka, lake, stays, deleted, recreated)
     assert status == 1
-    assert said.count(f"topic '{goes}'") == 1
-    assert said.count(f"topic '{comes_back}' was deleted and recreated") == 1
+    assert output.count(f"topic '{deleted}'") == 1
+    assert output.count(f"topic '{recreated}' was deleted and recreated") == 1
     assert numbers(lake) == list(range(40))
 
-    kafka.topic(1, goes)
-    status, said = loaded(kafka, lake, stays, goes, comes_back, fail_on_data_loss=False)
-    assert (status, said.count(f"topic '{comes_back}'")) == (0, 1), said
+    kafka.topic(1, deleted)
+    status, output = loaded(kafka, lake, stays, deleted, recreated, fail_on_data_loss=False)
+    assert (status, output.count(f"topic '{recreated}'")) == (0, 1), output
     assert numbers(lake) == [*range(40), *range(100, 110)]
 
 
@@ -111,19 +111,19 @@ def wait_for_rows(load: Load, count: int) -> None:
 @pytest.mark.nightly
 def test_topics_deleted_during_a_load_do_not_stop_it(tmp_path: Path) -> None:
     kafka, place = odradek(), Place.in_folder(tmp_path / "lake")
-    topics = stays, goes, comes_back = kafka.topic(), kafka.topic(), kafka.topic()
+    topics = stays, deleted, recreated = kafka.topic(), kafka.topic(), kafka.topic()
     for number, topic in enumerate(topics):
         kafka.numbers(topic, number * 10, 10)
     steady = ("--continuous", "--interval-ms=100")
     with Load(kafka.address, place, *steady, folder=tmp_path / "load", topics=",".join(topics)) as load:
         wait_for_rows(load, 30)
-        kafka.delete(goes)
-        again(kafka, comes_back, 100)
+        kafka.delete(deleted)
+        recreate(kafka, recreated, 100)
         for turn in range(3):
             kafka.numbers(stays, 30 + turn * 10, 10)
             wait_for_rows(load, 40 + turn * 10)
         assert load.terminate() == 0
-        assert load.said().count(f"topic '{goes}'") == 1
-        assert load.said().count(f"topic '{comes_back}' was deleted and recreated") == 1
-        assert "Traceback" not in load.said()
+        assert load.output().count(f"topic '{deleted}'") == 1
+        assert load.output().count(f"topic '{recreated}' was deleted and recreated") == 1
+        assert "Traceback" not in load.output()
     assert numbers(place.folder) == list(range(60))

@@ -44,7 +44,7 @@ def until(is_so: Callable[[], object]) -> None:
         time.sleep(0.02)
 
 
-def say(client: RawClient, client_id: str) -> None:
+def send_client_id(client: RawClient, client_id: str) -> None:
     """Send a request with a client id of any length and content; return its response."""
     client.send(b"".join(encode_request(ApiVersionsRequest(), 0, 3, client_id)))  # type: ignore[arg-type]  # No splices.
     client.read_frame()
@@ -92,9 +92,9 @@ def test_request_lines_contain_errors_and_waiting_times(tmp_path: Path) -> None:
             topics=[MetadataRequestTopic(name=name) for name in ("b", "c")], allow_auto_topic_creation=False
         )
         client.request(missing, 4, MetadataResponse)
-        wanted = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1)
+        existing = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1)
         beyond = FetchPartition(partition=0, fetch_offset=9, partition_max_bytes=1)
-        for partition in (wanted, beyond):
+        for partition in (existing, beyond):
             topics = [FetchTopic(topic="a", partitions=[partition])]
             client.send(frame(FetchRequest(max_wait_ms=50, min_bytes=1, topics=topics), 4))
             client.read_frame()
@@ -129,7 +129,7 @@ def test_a_client_can_not_forge_a_line(tmp_path: Path, log_format: str) -> None:
     with serving(tmp_path, f"--log-format={log_format}", REQUESTS) as broker:
         with RawClient(broker.port) as client:
             for _ in range(5):
-                say(client, FORGED)
+                send_client_id(client, FORGED)
         lines = broker.errors().removesuffix("\n").split("\n")
         assert len(lines) == 5
         for line in lines:

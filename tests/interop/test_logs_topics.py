@@ -24,13 +24,13 @@ SECONDS_MAX = 150
 Event = dict[str, object]
 
 
-def told(broker: Serving, level: str = "INFO", logger: str = "odradek.core.broker.topic_log_lines") -> list[Event]:
+def logged(broker: Serving, level: str = "INFO", logger: str = "odradek.core.broker.topic_log_lines") -> list[Event]:
     events = [json.loads(line) for line in broker.errors().splitlines()]
     return [event for event in events if event["logger"] == logger and event["level"] == level]
 
 
 def messages(broker: Serving, level: str = "INFO", logger: str = "odradek.core.broker.topic_log_lines") -> list[str]:
-    return [str(event["message"]) for event in told(broker, level, logger)]
+    return [str(event["message"]) for event in logged(broker, level, logger)]
 
 
 def create(admin: AdminClient, topic: str, partitions: int = 1, **configs: str) -> None:
@@ -54,7 +54,7 @@ def test_creation_changes_and_deletion_of_a_topic_are_logged(tmp_path: Path) -> 
             "topic orders now has 5 partitions",
             "topic orders was deleted",
         ]
-        created, grown_, deleted_ = told(broker)
+        created, grown_, deleted_ = logged(broker)
         assert [event["api"] for event in (created, grown_, deleted_)] == [
             "CreateTopics",
             "CreatePartitions",
@@ -74,7 +74,7 @@ def test_an_auto_created_topic_is_logged(tmp_path: Path) -> None:
         producer = Producer({"bootstrap.servers": broker.address, "client.id": "the producer"})
         producer.produce("orders", b"one")
         assert producer.flush(SECONDS_MAX) == 0
-        (event,) = told(broker)
+        (event,) = logged(broker)
         assert event["message"] == "topic orders was auto-created with 3 partitions"
         assert (event["client_id"], event["api"]) == ("the producer", "Metadata")
 
@@ -95,14 +95,14 @@ def test_the_principal_of_a_certificate_is_logged(tmp_path: Path) -> None:
         keys = {"ssl.ca.pem": authority.pem, "ssl.certificate.pem": client.chain, "ssl.key.pem": client.key}
         admin = AdminClient({"bootstrap.servers": f"localhost:{port}", "security.protocol": "ssl", **keys})
         create(admin, "orders")
-        (event,) = told(broker)
+        (event,) = logged(broker)
         assert str(event["principal"]).startswith("User:CN=client one,")
 
 
 def test_creation_of_internal_topics_is_logged(tmp_path: Path) -> None:
     with serving(tmp_path, "--log-format=json") as broker, RawClient(broker.port) as client:
         client.request(FindCoordinatorRequest(key="group"), 0, FindCoordinatorResponse)
-        (event,) = told(broker)
+        (event,) = logged(broker)
         text = "internal topic __consumer_offsets was created with 50 partitions, cleanup.policy=compact"
         assert str(event["message"]).startswith(text)
         assert "connection" not in event

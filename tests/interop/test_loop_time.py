@@ -42,7 +42,7 @@ class Timed:
         self._owns_process = owns_process
         self.client = RawClient(port)
 
-    def nobody_is_held_up(self) -> AbstractContextManager[None]:
+    def no_long_callbacks(self) -> AbstractContextManager[None]:
         return no_long_callbacks(self._timing, counts_collections=self._owns_process)
 
 
@@ -69,16 +69,16 @@ def names(prefix: str, count: int = MANY) -> list[str]:
 def test_topics_created_by_the_hundred_do_not_block_the_loop(timed: Timed) -> None:
     with timed.client as client:
         created(client, "first")
-        with timed.nobody_is_held_up():
+        with timed.no_long_callbacks():
             for start in range(0, MANY, PER_REQUEST):
                 created(client, *names("t")[start : start + PER_REQUEST])
-        with timed.nobody_is_held_up():
+        with timed.no_long_callbacks():
             assert len(partition_counts(client)) == MANY + 1
-        with timed.nobody_is_held_up():
+        with timed.no_long_callbacks():
             time.sleep(2)  # Checkpoints, retention.
-        with timed.nobody_is_held_up():
+        with timed.no_long_callbacks():
             delete_topics(client, names("t"))
-        with timed.nobody_is_held_up():
+        with timed.no_long_callbacks():
             time.sleep(2)  # Their files are deleted.
         assert partition_counts(client) == {"first": 1}
 
@@ -96,10 +96,10 @@ def test_a_topic_adds_few_objects_to_a_collection() -> None:
 def test_topics_created_one_by_one_do_not_block_the_loop(timed: Timed) -> None:
     with timed.client as client:
         created(client, "first")
-        with timed.nobody_is_held_up():
+        with timed.no_long_callbacks():
             for name in names("t_with_underscores", 300):
                 created(client, name)
-        with timed.nobody_is_held_up():
+        with timed.no_long_callbacks():
             for name in names("t_with_underscores", 300):
                 delete_topics(client, [name])
         assert partition_counts(client) == {"first": 1}
@@ -108,10 +108,10 @@ def test_topics_created_one_by_one_do_not_block_the_loop(timed: Timed) -> None:
 def test_a_growing_topic_does_not_block_the_loop(timed: Timed) -> None:
     with timed.client as client:
         created(client, "t")
-        with timed.nobody_is_held_up():
+        with timed.no_long_callbacks():
             grow_topic(client, "t", MANY)
-        with timed.nobody_is_held_up():
+        with timed.no_long_callbacks():
             assert partition_counts(client) == {"t": MANY}
-        with timed.nobody_is_held_up():
+        with timed.no_long_callbacks():
             delete_topics(client, ["t"])
         assert partition_counts(client) == {}

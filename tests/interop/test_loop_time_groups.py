@@ -31,7 +31,7 @@ def join(client: RawClient, member_id: str = "", protocols: list[JoinGroupReques
     client.send(frame(joining(member_id, protocols=protocols, session_timeout_ms=60_000), OLD))
 
 
-def told(client: RawClient) -> JoinGroupResponse:
+def read_join_response(client: RawClient) -> JoinGroupResponse:
     return decode_response(JoinGroupResponse, OLD, client.read_frame())[1]
 
 
@@ -61,8 +61,8 @@ def synced(clients: list[RawClient], members: list[JoinGroupResponse]) -> list[S
 
 def connected(broker: TimedServing, stack: ExitStack, count: int) -> list[RawClient]:
     clients = [stack.enter_context(RawClient(broker.port)) for _ in range(count)]
-    asked = FindCoordinatorRequest(key="g", key_type=0)
-    until(lambda: not clients[0].request(asked, FIND_COORDINATOR, FindCoordinatorResponse).error_code)
+    request = FindCoordinatorRequest(key="g", key_type=0)
+    until(lambda: not clients[0].request(request, FIND_COORDINATOR, FindCoordinatorResponse).error_code)
     return clients
 
 
@@ -74,7 +74,7 @@ def test_a_thousand_joining_members_do_not_block_the_loop(tmp_path: Path) -> Non
             for client in clients:
                 join(client)
             for generation in (1, 2):
-                members = [told(client) for client in clients]
+                members = [read_join_response(client) for client in clients]
                 assert {(one.error_code, one.generation_id) for one in members} == {(ErrorCode.NONE, generation)}
                 assert [len(one.members) for one in members if leads(one)] == [MANY]
                 shares = synced(clients, members)
@@ -90,6 +90,6 @@ def test_a_join_response_of_thirty_megabytes_does_not_block_the_loop(tmp_path: P
         with no_long_callbacks(broker):
             for client in clients:
                 join(client, protocols=large)
-            answers = [told(client) for client in clients]
+            answers = [read_join_response(client) for client in clients]
             (leading,) = (one for one in answers if leads(one))
             assert [len(one.metadata) for one in leading.members] == [100_000] * members

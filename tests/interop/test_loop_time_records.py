@@ -43,7 +43,7 @@ from support.timed_serve import TimedServing
 
 MANY = 1_000
 LIST_OFFSETS, EARLIEST = 7, -2
-GONE_SECONDS_MAX = 60
+DELETED_SECONDS_MAX = 60
 CONFIGS = {
     "log.retention.check.interval.ms": "300",
     "log.initial.task.delay.ms": "0",
@@ -86,12 +86,14 @@ def test_a_record_for_a_thousand_parked_fetches_does_not_block_the_loop(broker: 
 def test_a_parked_fetch_of_many_partitions_does_not_block_the_loop(broker: TimedServing) -> None:
     with RawClient(broker.port) as producer, RawClient(broker.port) as consumer:
         create(producer, "t", MANY)
-        asked = [FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1000) for index in range(MANY)]
+        partitions = [
+            FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1000) for index in range(MANY)
+        ]
         request = FetchRequest(
             max_wait_ms=60_000,
             min_bytes=1,
             max_bytes=1_000_000,
-            topics=[FetchTopic(topic="t", partitions=asked)],
+            topics=[FetchTopic(topic="t", partitions=partitions)],
             forgotten_topics_data=[],
         )
         with no_long_callbacks(broker):
@@ -111,7 +113,7 @@ def test_retention_of_many_partitions_does_not_block_the_loop(broker: TimedServi
         with no_long_callbacks(broker):
             (answer,) = client.request(request, PRODUCE, ProduceResponse).responses
             assert not any(part.error_code for part in answer.partition_responses)
-            wait_until_all_is_gone(client)
+            wait_until_all_is_deleted(client)
 
 
 def test_deletion_in_many_partitions_does_not_block_the_loop(broker: TimedServing) -> None:
@@ -130,10 +132,10 @@ def test_deletion_in_many_partitions_does_not_block_the_loop(broker: TimedServin
             assert sum(len(topic.partitions) for topic in described.topics) == MANY
 
 
-def wait_until_all_is_gone(client: RawClient) -> None:
-    asked = [ListOffsetsPartition(partition_index=index, timestamp=EARLIEST) for index in range(MANY)]
-    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=asked)])
-    deadline = time.monotonic() + GONE_SECONDS_MAX
+def wait_until_all_is_deleted(client: RawClient) -> None:
+    partitions = [ListOffsetsPartition(partition_index=index, timestamp=EARLIEST) for index in range(MANY)]
+    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=partitions)])
+    deadline = time.monotonic() + DELETED_SECONDS_MAX
     while True:
         (topic,) = client.request(request, LIST_OFFSETS, ListOffsetsResponse).topics
         if {part.offset for part in topic.partitions} == {1}:

@@ -53,14 +53,14 @@ class Scrape:
 
     def total(self, name: str, **labels: str) -> float:
         """Return the sum over all samples that have these labels."""
-        wanted = labels.items()
-        return sum(value for (one, of), value in self.samples.items() if one == name and wanted <= of)
+        expected = labels.items()
+        return sum(value for (one, of), value in self.samples.items() if one == name and expected <= of)
 
     def of(self, name: str, label: str, **labels: str) -> dict[str, float]:
         """Return values by one label, of samples that match the other labels."""
-        wanted = labels.items()
+        expected = labels.items()
         samples = ((dict(of), value) for (one, of), value in self.samples.items() if one == name)
-        return {of[label]: value for of, value in samples if wanted <= of.items()}
+        return {of[label]: value for of, value in samples if expected <= of.items()}
 
 
 def metrics_port(broker: Serving) -> int:

@@ -191,10 +191,10 @@ class Story:
         self._sent = 0
         self._member.join()
 
-    def hands_over(self, gone: int, to: int, *, planned: bool) -> None:
+    def hands_over(self, stopped: int, to: int, *, planned: bool) -> None:
         """Make another broker coordinate; a transaction is decided before it can be completed."""
         cluster, member = self._cluster, self._member
-        assert coordinators(cluster) == [gone, gone]
+        assert coordinators(cluster) == [stopped, stopped]
         generation = member.generation
         self._commit()
         left = transactional(cluster, "left")
@@ -207,13 +207,13 @@ class Story:
         committing = Thread(target=commit, args=(producer,), daemon=True)
         committing.start()  # Odradek answers when all markers are written, Kafka when it is decided.
         read(cluster, self._sent, TARGETS[:1])
-        cluster.places[gone].stop() if planned else cluster.kill(gone)
-        until(lambda: gone not in cluster.registered())
+        cluster.places[stopped].stop() if planned else cluster.kill(stopped)
+        until(lambda: stopped not in cluster.registered())
         assert coordinators(cluster) == [to, to]
         assert committed(cluster, GROUP) == (self._sent - 1, "as of")
         assert member.heartbeat() == 0  # Kafka always returns this while it loads.
         self._commit()
-        for number in (3, gone):
+        for number in (3, stopped):
             cluster.places[number].start()
         cluster.await_in_sync()
         committing.join()

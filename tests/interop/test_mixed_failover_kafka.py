@@ -40,7 +40,7 @@ def grown(cluster: MixedCluster, name: str, count: int) -> None:
         cluster.admin.create_partitions([NewPartitions(name, count)])[name].result(SECONDS_MAX)
 
 
-def check_topics(cluster: MixedCluster, gone: str, alive: list[int]) -> None:
+def check_topics(cluster: MixedCluster, deleted: str, alive: list[int]) -> None:
     """Create, alter, grow and delete topics through the present controller."""
     number = cluster.controller()
     name, left = f"made-by-{number}", f"left-by-{number}"
@@ -53,7 +53,7 @@ def check_topics(cluster: MixedCluster, gone: str, alive: list[int]) -> None:
     grown(cluster, name, 2)
     until(lambda: -1 not in cluster.leaders(name) and len(cluster.leaders(name)) == 2)
     assert cluster.configs(name)["retention.ms"] == str(10**10 + number)
-    admin.delete_topics([gone])[gone].result(SECONDS_MAX)
+    admin.delete_topics([deleted])[deleted].result(SECONDS_MAX)
 
 
 @pytest.mark.slow
@@ -75,13 +75,13 @@ def test_kills_of_either_side_in_any_role_lose_nothing(tmp_path: Path, version: 
         cluster.create("gone", [*ORDERS], min_insync_replicas="2")
         with workload(cluster.address, history, SECONDS, 51, newest="classic", in_flight=IN_FLIGHT[version]):
             cluster.await_in_sync()
-            for controller, other, gone in ((1, 2, "gone"), (2, 3, "left-by-2")):
+            for controller, other, topic in ((1, 2, "gone"), (2, 3, "left-by-2")):
                 cluster.make_controller(controller)
                 cluster.kill(controller)
                 cluster.make_controller(other)
-                check_topics(cluster, gone, [one for one in cluster.places if one != controller])
+                check_topics(cluster, topic, [one for one in cluster.places if one != controller])
                 cluster.places[controller].start()
-                until(lambda name=gone: name not in cluster.topics())  # type: ignore[misc]
+                until(lambda name=topic: name not in cluster.topics())  # type: ignore[misc]
                 cluster.await_in_sync()
         check_history(history, 2, SECONDS, NOT_PROMISED_BY[version])
         cluster.write_to_all()

@@ -192,7 +192,7 @@ def test_the_java_client_moves_a_partition(tmp_path: Path, broker: Serving) -> N
     command = ["java", "-cp", f"{jars()}/*", str(PROGRAM), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    looks = [line.split() for line in done.stdout.splitlines() if line.startswith("/")]
-    assert [str(tmp_path / first), str(tmp_path / target)] in [look[:2] for look in looks]
-    assert any(int(look[2]) > 0 for look in looks)
-    assert looks[-1][:2] == [str(tmp_path / target), "null"]
+    rows = [line.split() for line in done.stdout.splitlines() if line.startswith("/")]
+    assert [str(tmp_path / first), str(tmp_path / target)] in [row[:2] for row in rows]
+    assert any(int(row[2]) > 0 for row in rows)
+    assert rows[-1][:2] == [str(tmp_path / target), "null"]

@@ -84,10 +84,10 @@ def test_odradek_compacts_logs_that_kafka_compacted(tmp_path: Path, version: str
             send(broker.address, topic, [(b"k0", b"new", now), (b"n", b"new", now)])
             send(broker.address, topic, [(b"end", b"end", now + 5000)])
         expected = {topic: last_values(before.committed[f"{topic}-0"]) | NEW for topic in MOST}
-        wanted = [TopicPartition(topic, 0) for topic in MOST]
+        partitions = [TopicPartition(topic, 0) for topic in MOST]
 
         def is_clean() -> bool:
-            there = read(broker.address, wanted, "read_committed")
+            there = read(broker.address, partitions, "read_committed")
             assert {topic: last_values(there[f"{topic}-0"]) for topic in MOST} == expected
             return all(len({record[3] for record in some}) == len(some) for some in there.values())
 

@@ -127,15 +127,15 @@ def test_all_contents_are_served_and_writable(left: Left, state: str) -> None:
 
 def check_configs(ours: Serving, *, is_known: bool) -> None:
     """Check that configurations are kept if they are known; otherwise nothing is deleted."""
-    wanted = configs_for(VERSION)
+    expected = configs_for(VERSION)
     asking = admin(ours.address)
-    resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in wanted]
+    resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in expected]
     for resource, future in asking.describe_configs(resources).items():
-        told = {name: entry.value for name, entry in future.result(SECONDS_MAX).items()}
-        configs = wanted[resource.name][1]
+        described = {name: entry.value for name, entry in future.result(SECONDS_MAX).items()}
+        configs = expected[resource.name][1]
         if not is_known:
             configs = {"cleanup.policy": "delete", "retention.ms": "-1"}
-        assert {name: told[name] for name in configs} == configs, resource.name
+        assert {name: described[name] for name in configs} == configs, resource.name
 
 
 def check_transactions(port: int) -> None:
@@ -144,9 +144,9 @@ def check_transactions(port: int) -> None:
         listed = client.request(request, 0, ListTransactionsResponse).transaction_states
         states = {one.transactional_id: one.transaction_state for one in listed}
         assert states == {SENDER: "CompleteCommit", OPEN: "Ongoing"}
-        asked = DescribeTransactionsRequest(transactional_ids=[OPEN])
-        (told,) = client.request(asked, 0, DescribeTransactionsResponse).transaction_states
-        assert {topic.topic: topic.partitions for topic in told.topics} == {
+        describe = DescribeTransactionsRequest(transactional_ids=[OPEN])
+        (transaction,) = client.request(describe, 0, DescribeTransactionsResponse).transaction_states
+        assert {topic.topic: topic.partitions for topic in transaction.topics} == {
             "transactions": [0],
             "__consumer_offsets": [0],
         }
@@ -193,11 +193,11 @@ def test_the_tree_of_kafka_is_read(left: Left) -> None:
     tree = open_zookeeper(left.kafka.zookeeper_address)
     topics = Metadata(tree).topics()
     tree.close()
-    wanted = configs_for(left.version)
-    assert {name: topic.configs for name, topic in topics.items() if name in wanted} == {
-        name: configs for name, (_, configs) in wanted.items()
+    expected = configs_for(left.version)
+    assert {name: topic.configs for name, topic in topics.items() if name in expected} == {
+        name: configs for name, (_, configs) in expected.items()
     }
-    assert all(len(topics[name].partitions) == count for name, (count, _) in wanted.items())  # type: ignore[index]
+    assert all(len(topics[name].partitions) == count for name, (count, _) in expected.items())  # type: ignore[index]
     assert topics["__consumer_offsets"].configs["cleanup.policy"] == "compact"  # type: ignore[index]
 
 
@@ -258,7 +258,9 @@ def test_kafka_serves_our_folder(ours_stopped: tuple[Path, Found], tmp_path: Pat
     data, before = ours_stopped
     is_modern = version == VERSION
     if not is_modern:  # It ignores groups of the newer protocol.
-        before = before._replace(offsets={name: told for name, told in before.offsets.items() if name != MODERN})
+        before = before._replace(
+            offsets={name: committed for name, committed in before.offsets.items() if name != MODERN}
+        )
     with made(tmp_path, version, UNCLEANED) as kafka:
         create_topics(kafka.address, configs_for(version))
         transactional(kafka.address, "makes the topic")

@@ -33,7 +33,7 @@ def test_an_isolated_leader_acknowledges_nothing(tmp_path: Path) -> None:
         case.network.cut(cluster.hosts[deposed])
         assert "acknowledged" not in cluster.sent_in_vain(deposed, VAIN, led)
         cluster.until_deposed(deposed)
-        case.goes_on()
+        case.wait_for_progress()
         assert "acknowledged" not in cluster.sent_in_vain(deposed, VAIN, led)
 
 
@@ -49,7 +49,7 @@ def test_a_controller_without_zookeeper_changes_nothing(tmp_path: Path) -> None:
         assert "acknowledged" not in cluster.sent_in_vain(zombie, VAIN, led)
         with RawClient(PORT, host=cluster.hosts[zombie].address) as client:
             assert create(client, "of-the-zombie") != [ErrorCode.NONE]
-        case.goes_on()
+        case.wait_for_progress()
         assert "of-the-zombie" not in cluster.topics()
 
 
@@ -64,7 +64,7 @@ def test_a_follower_cut_off_from_its_leader_alone(tmp_path: Path) -> None:
         (follower,) = [broker for broker in two if broker != state.leader]
         case.network.cut(cluster.hosts[state.leader], cluster.hosts[follower])
         until(lambda: follower not in cluster.state(*busy).isr)
-        case.goes_on()
+        case.wait_for_progress()
         case.network.heal()
         until(lambda: follower in cluster.state(*busy).isr)
         assert cluster.state(*busy).leader_epoch == state.leader_epoch, "nobody else was elected"
@@ -78,4 +78,4 @@ def test_a_leader_that_receives_nothing_acknowledges_nothing(tmp_path: Path) -> 
         case.network.deafen(cluster.hosts[deaf])
         cluster.until_deposed(deaf)
         assert "acknowledged" not in cluster.sent_in_vain(deaf, VAIN, led)
-        case.goes_on()
+        case.wait_for_progress()

@@ -145,9 +145,9 @@ def test_planned_restarts_cause_no_client_errors(tmp_path: Path) -> None:
         reader.close()
         assert (writer.failures, writer.fatal, reader.failures) == ([], [], [])
         assert sorted(reader.found) == list(range(writer.sent))
-        said = java_writes.result()
-        assert "producer_send_error" not in said
-        lines = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+        output = java_writes.result()
+        assert "producer_send_error" not in output
+        lines = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
         assert sum(line["name"] == "producer_send_success" for line in lines) == count
         found = re.findall(r"^\d+$", java_reads.result(), re.MULTILINE)
         assert sorted(map(int, found)) == list(range(count))

@@ -84,12 +84,12 @@ def outcome(frame_of_answer: bytes) -> tuple[ErrorCode, int]:
     return ErrorCode(part.error_code), part.base_offset
 
 
-def ask(client: RawClient, request: ProduceRequest) -> tuple[ErrorCode, int]:
+def produce(client: RawClient, request: ProduceRequest) -> tuple[ErrorCode, int]:
     client.send(frame(request, PRODUCE))
     return outcome(client.read_frame())
 
 
-def told_to_stop(broker: Serving) -> threading.Thread:
+def stop_in_background(broker: Serving) -> threading.Thread:
     """Send the stop signal; return the thread that waits for the end."""
     thread = threading.Thread(target=broker.stop, daemon=True)
     thread.start()
@@ -107,13 +107,13 @@ def test_requests_in_flight_are_answered_once_durable(broker: Serving, faults: F
                 client.send(frame(producer.request(sequence), PRODUCE))
                 # Each round the stop finds another number of syncs under way.
                 time.sleep(number * SYNC_SECONDS / 12)
-            stopping = told_to_stop(broker)
+            stopping = stop_in_background(broker)
             answers = [outcome(client.read_frame()) for _ in range(IN_FLIGHT)]
             stopping.join()
         assert answers == [(ErrorCode.NONE, first + index) for index in range(IN_FLIGHT)]
         broker.start()
         with RawClient(broker.port) as client:
-            again = ask(client, producer.request(first + IN_FLIGHT - 1))
+            again = produce(client, producer.request(first + IN_FLIGHT - 1))
         assert again == (ErrorCode.NONE, first + IN_FLIGHT - 1), "the next start knows what it has"
     with RawClient(broker.port) as client:
         assert [int(value) for _, value in fetch_all(client, TOPIC)] == list(range(ROUNDS * IN_FLIGHT))
@@ -129,7 +129,7 @@ def test_parked_requests_are_answered_at_once(broker: Serving, faults: Faults) -
     writer.send(frame(producer.request(0), PRODUCE))
     maker.send(frame(create_request("new"), CREATE_TOPICS))
     time.sleep(SYNC_SECONDS / 2)
-    stopping = told_to_stop(broker)
+    stopping = stop_in_background(broker)
     while broker.is_listening():
         time.sleep(0.01)
     poller.send(frame(producer.request(1), PRODUCE))  # No client reads it.
@@ -158,7 +158,7 @@ def test_a_hanging_disk_does_not_block_the_stop_forever(tmp_path: Path, faults: 
         faults.slow_syncs(3600, f"/{TOPIC}-0/")
         client.send(frame(producer.request(0), PRODUCE))
         time.sleep(SYNC_SECONDS)
-        stopping = told_to_stop(broker)
+        stopping = stop_in_background(broker)
         assert outcome(client.read_frame()) == (ErrorCode.REQUEST_TIMED_OUT, -1)
     stopping.join()
     assert "failed to sync all writes within" in broker.errors()

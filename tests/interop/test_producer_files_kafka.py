@@ -49,11 +49,11 @@ OURS, OTHER, OPEN = ProducerId(5_000_000), ProducerId(5_000_001), ProducerId(5_0
 STABLE = Offset(37)  # 9 numbered records, and 4 times 5 of two transactions and their markers.
 
 States = list[tuple[int, int, int, int, int, int]]
-AbortedOnes = set[tuple[int, int]]
+AbortedTransactions = set[tuple[int, int]]
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[KafkaBroker, States, AbortedOnes]]:
+def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[KafkaBroker, States, AbortedTransactions]]:
     """Return a stopped Kafka with its producer state."""
     kafka = KafkaBroker(tmp_path_factory.mktemp("kafka"))
     with kafka:
@@ -65,11 +65,11 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[KafkaBro
             client.request(CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 5, CreateTopicsResponse)
         command = ["java", "-cp", f"{client_jars('4.4.0')}/*", str(PROGRAM), kafka.address, NAME.topic]
         subprocess.run(command, check=True, timeout=SECONDS_MAX)
-        states, aborted = asked(kafka)
+        states, aborted = describe_producers(kafka)
     yield kafka, states, aborted
 
 
-def asked(kafka: KafkaBroker) -> tuple[States, AbortedOnes]:
+def describe_producers(kafka: KafkaBroker) -> tuple[States, AbortedTransactions]:
     with RawClient(kafka.port) as client:
         request = DescribeProducersRequest(topics=[TopicRequest(name=NAME.topic, partition_indexes=[0])])
         (part,) = client.request(request, 0, DescribeProducersResponse).topics[0].partitions
@@ -85,12 +85,12 @@ def asked(kafka: KafkaBroker) -> tuple[States, AbortedOnes]:
             )
             for one in part.active_producers
         )
-        wanted = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
-        topic = FetchTopic(topic=NAME.topic, partitions=[wanted])
+        partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+        topic = FetchTopic(topic=NAME.topic, partitions=[partition])
         fetch = FetchRequest(max_wait_ms=0, min_bytes=0, isolation_level=1, session_epoch=-1, topics=[topic])
         found = client.request(fetch, 11, FetchResponse).responses[0].partitions[0]
-        told = {(one.producer_id, one.first_offset) for one in found.aborted_transactions or []}
-        return states, {one for one in told if one[1] < STABLE}
+        aborted_found = {(one.producer_id, one.first_offset) for one in found.aborted_transactions or []}
+        return states, {one for one in aborted_found if one[1] < STABLE}
 
 
 def opened(data: Path, cluster_id: str) -> LogDirectory:
@@ -108,7 +108,7 @@ def known(log: Log) -> States:
     )
 
 
-def aborted(log: Log) -> AbortedOnes:
+def aborted(log: Log) -> AbortedTransactions:
     """Return the aborted transactions below the last stable offset: one of the Java client stays open."""
     records = log.read(Offset(0), 1 << 30, log.end_offset)
     found = log.aborted(Offset(0), records, log.end_offset)
@@ -119,12 +119,12 @@ def aborted(log: Log) -> AbortedOnes:
 
 @pytest.mark.parametrize("state", ["stopped", "killed", "killed, without snapshots", "without a checkpoint"])
 def test_odradek_loads_kafkas_producer_state(
-    written: tuple[KafkaBroker, States, AbortedOnes], tmp_path: Path, state: str
+    written: tuple[KafkaBroker, States, AbortedTransactions], tmp_path: Path, state: str
 ) -> None:
-    kafka, states, aborted_ones = written
+    kafka, states, expected_aborted = written
     assert len(states) == 4
     assert [one[5] >= 0 for one in states].count(True) == 1, "one transaction is open"
-    assert len(aborted_ones) == 4
+    assert len(expected_aborted) == 4
     data = shutil.copytree(kafka.data, tmp_path / "data")
     if state != "stopped":
         (data / ".kafka_cleanshutdown").unlink()
@@ -136,7 +136,7 @@ def test_odradek_loads_kafkas_producer_state(
     directory = opened(data, kafka.cluster_id)
     log = directory.logs[NAME]
     assert known(log) == states
-    assert aborted(log) == aborted_ones
+    assert aborted(log) == expected_aborted
     directory.close(NOW)
 
 
@@ -168,9 +168,9 @@ def fill(log: Log) -> None:
 
 @pytest.mark.parametrize("is_killed", [False, True])
 def test_kafka_loads_our_producer_state(
-    written: tuple[KafkaBroker, States, AbortedOnes], tmp_path: Path, is_killed: bool
+    written: tuple[KafkaBroker, States, AbortedTransactions], tmp_path: Path, is_killed: bool
 ) -> None:
-    before, states, aborted_ones = written
+    before, states, expected_aborted = written
     kafka = KafkaBroker(tmp_path)
     shutil.copytree(before.data, kafka.data)
     directory = opened(kafka.data, before.cluster_id)
@@ -178,7 +178,7 @@ def test_kafka_loads_our_producer_state(
     fill(log)
     ours = known(log)
     assert len(ours) == len(states) + 3
-    assert aborted(log) == aborted_ones
+    assert aborted(log) == expected_aborted
     if is_killed:
         flush_now(log)
         directory.abandon()
@@ -186,12 +186,12 @@ def test_kafka_loads_our_producer_state(
         assert directory.close(NOW) == []
         check_dumps(tmp_path, kafka.data / str(NAME), log, ours)
     with kafka:
-        theirs, theirs_aborted = asked(kafka)
+        theirs, theirs_aborted = describe_producers(kafka)
         # Its coordinator has aborted open transactions by then, or will.
         assert [one for one in theirs if one[5] < 0 or one[0] == OPEN] == [
             one for one in ours if one[5] < 0 or one[0] == OPEN
         ]
-        assert theirs_aborted == aborted_ones
+        assert theirs_aborted == expected_aborted
         with RawClient(kafka.port) as client:
             again, following, gap = (produced(client, batch(OURS, sequence)) for sequence in (11, 12, 14))
         assert again == (0, log.end_offset - 4)
@@ -215,12 +215,12 @@ def check_dumps(folder: Path, partition: Path, log: Log, states: States) -> None
         r"lastTimestamp: (\d+)(?: firstSequence: \d+ lastSequence: (\d+))?",
         text,
     )
-    told = [
+    dumped = [
         (int(key), int(epoch), int(last or -1), int(at), int(coordinator), int(re.sub(r"\D", "", first) or -1))
         for key, epoch, coordinator, first, at, last in found
     ]
-    assert sorted({one[0]: one for one in told}.values()) == states, text  # The last of each producer counts.
-    assert [one[2] for one in told if one[0] == OURS] == [7, 8, 9, 10, 11], "its last five batches"
+    assert sorted({one[0]: one for one in dumped}.values()) == states, text  # The last of each producer counts.
+    assert [one[2] for one in dumped if one[0] == OURS] == [7, 8, 9, 10, 11], "its last five batches"
     indexes = [path for path in sorted(partition.glob("*.txnindex")) if path.stat().st_size]
     assert len(indexes) > 2
     text = dump_log(folder, *indexes, options=())

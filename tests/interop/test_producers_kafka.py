@@ -58,15 +58,15 @@ Answer = TypeVar("Answer")
 Seen = list[object]
 
 
-class Ask(Protocol):
+class SendRequest(Protocol):
     def __call__(self, message: object, version: int, answer: type[Answer], /) -> Answer: ...
 
 
 class Side:
     """One broker of the comparison."""
 
-    def __init__(self, ask: Ask) -> None:
-        self._ask = ask
+    def __init__(self, send: SendRequest) -> None:
+        self._send_request = send
 
     def create(self) -> None:
         topics = [
@@ -79,7 +79,7 @@ class Side:
             )
             for name, configs in TOPICS.items()
         ]
-        answer = self._ask(CreateTopicsRequest(topics=topics, timeout_ms=60_000), 5, CreateTopicsResponse)
+        answer = self._send_request(CreateTopicsRequest(topics=topics, timeout_ms=60_000), 5, CreateTopicsResponse)
         assert not any(topic.error_code for topic in answer.topics)
         until(self._is_there)
 
@@ -90,12 +90,12 @@ class Side:
     def produce(self, topic: str, records: bytes, version: int, transactional_id: str | None) -> Seen:
         data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=records)])
         request = ProduceRequest(transactional_id=transactional_id, acks=-1, timeout_ms=60_000, topic_data=[data])
-        part = self._ask(request, version, ProduceResponse).responses[0].partition_responses[0]
+        part = self._send_request(request, version, ProduceResponse).responses[0].partition_responses[0]
         return [ErrorCode(part.error_code).name, part.base_offset, _time(part.log_append_time_ms)]
 
     def end(self, topic: str, marker: WritableTxnMarker, version: int) -> str:
         marker.topics = [WritableTxnMarkerTopic(name=topic, partition_indexes=[0])]
-        answer = self._ask(WriteTxnMarkersRequest(markers=[marker]), version, WriteTxnMarkersResponse)
+        answer = self._send_request(WriteTxnMarkersRequest(markers=[marker]), version, WriteTxnMarkersResponse)
         return ErrorCode(answer.markers[0].topics[0].partitions[0].error_code).name
 
     def fetch(self, topic: str, offset: int, isolation_level: int, max_bytes: int) -> Seen:
@@ -107,7 +107,7 @@ class Side:
             session_epoch=-1,
             topics=[FetchTopic(topic=topic, partitions=[part])],
         )
-        found = self._ask(request, 11, FetchResponse).responses[0].partitions[0]
+        found = self._send_request(request, 11, FetchResponse).responses[0].partitions[0]
         offsets = [(batch.base_offset, batch.next_offset) for batch in iter_batches(found.records or b"")]
         end = offsets[-1][1] if offsets else 0
         aborted = found.aborted_transactions
@@ -127,14 +127,14 @@ class Side:
             isolation_level=isolation_level,
             topics=[ListOffsetsTopic(name=topic, partitions=[part])],
         )
-        found = self._ask(request, 7, ListOffsetsResponse).topics[0].partitions[0]
+        found = self._send_request(request, 7, ListOffsetsResponse).topics[0].partitions[0]
         time = _time(found.timestamp)
         is_chance = timestamp == MAX_TIMESTAMP and time == NOW  # Several of one millisecond: which comes first?
         return [ErrorCode(found.error_code).name, is_chance or found.offset, time]
 
     def producers(self, topic: str) -> list[tuple[int, ...]]:
         request = DescribeProducersRequest(topics=[TopicRequest(name=topic, partition_indexes=[0])])
-        (part,) = self._ask(request, 0, DescribeProducersResponse).topics[0].partitions
+        (part,) = self._send_request(request, 0, DescribeProducersResponse).topics[0].partitions
         assert part.error_code == ErrorCode.NONE
         return sorted(
             (
@@ -250,12 +250,12 @@ def test_all_responses_equal_kafkas(kafka: KafkaBroker, tmp_path: Path) -> None:
         theirs.create()
         harness = Harness(tmp_path, **{key.replace(".", "_"): value for key, value in SETTINGS.items()})
 
-        def ask(message: object, version: int, answer: type[Answer]) -> Answer:
+        def send(message: object, version: int, answer: type[Answer]) -> Answer:
             harness.pass_time(1)
             return harness.ask(message, version, answer)
 
-        ours = Side(ask)
+        ours = Side(send)
         ours.create()
         for seed in range(8):
-            for (asked, expected), (_, answered) in zip(history(seed, theirs), history(seed, ours), strict=True):
-                assert answered == expected, (seed, asked)
+            for (step, expected), (_, answered) in zip(history(seed, theirs), history(seed, ours), strict=True):
+                assert answered == expected, (seed, step)

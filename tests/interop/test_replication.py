@@ -142,9 +142,9 @@ def test_the_number_of_fetchers_changes_under_load(tmp_path: Path) -> None:
                 count += 3000
                 assert altered(client, BROKER, broker, ("num.replica.fetchers", SET, fetchers)) == (ErrorCode.NONE, "")
                 load.result(SECONDS_MAX)
-                wanted = {2: before[2] + more_at_2, 3: before[3] + more_at_3}
+                expected = {2: before[2] + more_at_2, 3: before[3] + more_at_3}
                 until(
-                    lambda: {one: connections(cluster.pids()[one], cluster.port) for one in (2, 3)} == wanted  # noqa: B023
+                    lambda: {one: connections(cluster.pids()[one], cluster.port) for one in (2, 3)} == expected  # noqa: B023
                 )
         until(lambda: [isr for _, isr in leaders_and_isrs(admin)] == [BROKERS] * PARTITIONS)
         until(lambda: are_equal(tmp_path))

@@ -131,8 +131,8 @@ def alter(cluster: Cluster, name: str, configs: Mapping[str, str]) -> None:
     changes = [AlterableConfig(name=key, config_operation=SET, value=value) for key, value in configs.items()]
     resource = AlterConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=name, configs=changes)
     request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
-    (told,) = cluster.controller().call(request, IncrementalAlterConfigsResponse).responses
-    assert told.error_code == ErrorCode.NONE, told.error_message
+    (response,) = cluster.controller().call(request, IncrementalAlterConfigsResponse).responses
+    assert response.error_code == ErrorCode.NONE, response.error_message
 
 
 def start_of(cluster: Cluster, name: str) -> int:
@@ -142,8 +142,8 @@ def start_of(cluster: Cluster, name: str) -> int:
 
 def starts_of(cluster: Cluster, name: str, partitions: int) -> set[int]:
     """Return the log starts of all partitions."""
-    asked = {TopicPartition(TopicName(name), one): EARLIEST for one in range(partitions)}
-    return {told.offset for told in list_offsets(cluster, asked).values()}
+    specs = {TopicPartition(TopicName(name), one): EARLIEST for one in range(partitions)}
+    return {found.offset for found in list_offsets(cluster, specs).values()}
 
 
 def left_of(running: Running, name: str) -> list[int]:

@@ -37,7 +37,7 @@ class Loaded:
         spark()
         console = Console(record=True, width=1000, file=StringIO())
         self.status = run(LoadOptions(broker.address, lake, topics, **options), console)  # type: ignore[arg-type]
-        self.said = console.export_text()
+        self.output = console.export_text()
 
 
 def numbers(lake: Path) -> list[int]:
@@ -56,9 +56,9 @@ def test_a_second_load_continues_the_first(kafka: Kafka, tmp_path: Path) -> None
     kafka.numbers(topics[1], 1_000, 100)
     lake = tmp_path / "lake"
     first = Loaded(kafka, lake, *topics, max_records_per_batch=400)
-    assert (first.status, numbers(lake)) == (0, list(range(1_100))), first.said
+    assert (first.status, numbers(lake)) == (0, list(range(1_100))), first.output
     assert DeltaTable(lake).version() == 3, "400, 400 and 300"
-    assert "Loaded 1,100 records" in first.said
+    assert "Loaded 1,100 records" in first.output
     assert Loaded(kafka, lake, *topics).status == 0
     assert DeltaTable(lake).version() == 3, "nothing new is no commit"
     kafka.numbers(topics[0], 1_100, 100, 3)
@@ -106,21 +106,21 @@ def test_refused_loads_get_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "holiday.jpg").touch()
     assert Loaded(kafka, tmp_path / "lake", topic).status == 0
-    nobody, ssl = Kafka("127.0.0.1:1", is_odradek=True), {"security.protocol": "SSL"}
-    for loaded, status, says in (
+    no_broker, ssl = Kafka("127.0.0.1:1", is_odradek=True), {"security.protocol": "SSL"}
+    for loaded, status, message in (
         (Loaded(kafka, tmp_path / "lake", other), 1, "is loaded from"),
         (Loaded(kafka, tmp_path / "full", topic), 1, "is not a Delta table"),
         (Loaded(kafka, tmp_path / "new", "no-such-topic"), 1, "topic 'no-such-topic' does not exist"),
-        (Loaded(nobody, tmp_path / "new", topic, patience_ms=1), 1, "cannot connect to 127.0.0.1:1"),
+        (Loaded(no_broker, tmp_path / "new", topic, patience_ms=1), 1, "cannot connect to 127.0.0.1:1"),
         (Loaded(kafka, tmp_path / "new"), 2, "choose what to load"),
         (Loaded(kafka, "dbfs:/new", topic), 2, "is not supported: use a local directory or s3://"),
         (Loaded(kafka, tmp_path / "new", pattern="("), 2, "invalid regular expression"),
         (Loaded(kafka, tmp_path / "new", topic, patience_ms=1, kafka=ssl), 1, "is it an SSL listener?"),
         (Loaded(kafka, tmp_path / "new", topic, kafka={"security.protocol": "SASL_SSL"}), 2, "PLAINTEXT and SSL"),
     ):
-        assert loaded.status == status, loaded.said
-        assert says in loaded.said
-        assert loaded.said.count("\n") == 1
+        assert loaded.status == status, loaded.output
+        assert message in loaded.output
+        assert loaded.output.count("\n") == 1
     assert not Path("dbfs:").exists()
     assert not (tmp_path / "new").exists(), "nothing is made before it is known to be right"
 
@@ -137,7 +137,7 @@ def test_a_recreated_topic_is_refused(kafka: Kafka, tmp_path: Path) -> None:
     kafka.numbers(topic, 100, 50)
     again = Loaded(kafka, tmp_path / "lake", topic)
     assert again.status == 1
-    assert "was deleted and recreated" in again.said
+    assert "was deleted and recreated" in again.output
     assert numbers(tmp_path / "lake") == list(range(10))
 
 
@@ -151,7 +151,7 @@ def test_records_removed_before_the_load_are_reported(tmp_path: Path) -> None:
         done.result(SECONDS_MAX)
     strict = Loaded(kafka, lake, topic)
     assert strict.status == 1
-    assert f"partition {topic}-0: 5 offsets (10 to 14) were deleted before they were loaded" in strict.said
+    assert f"partition {topic}-0: 5 offsets (10 to 14) were deleted before they were loaded" in strict.output
     assert Loaded(kafka, lake, topic, fail_on_data_loss=False).status == 0
     assert numbers(lake) == [*range(10), *range(15, 20)]
 
@@ -249,9 +249,9 @@ def test_one_of_two_drivers_gives_way(tmp_path: Path) -> None:
     kafka.numbers(topic, 0, count, 3)
     both = [Load(kafka.address, lake, topic, max_records_per_batch=1_500) for _ in range(2)]
     statuses = sorted(load.end() for load in both)
-    said = [load.log.read_text() for load in both]
-    assert statuses in ([0, 1], [0, 0]), said
+    output = [load.log.read_text() for load in both]
+    assert statuses in ([0, 1], [0, 0]), output
     if statuses == [0, 1]:
-        assert any("Another loader writes to" in text and "No records were loaded twice" in text for text in said)
+        assert any("Another loader writes to" in text and "No records were loaded twice" in text for text in output)
     assert numbers(lake) == list(range(count))
     assert no_offset_twice(lake)

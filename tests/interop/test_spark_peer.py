@@ -9,7 +9,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from spark_brokers import BROKERS, STARTERS
-from spark_support import Kafka, Message, connector_jars, spark, told_in_a_sentence, values
+from spark_support import Kafka, Message, connector_jars, raises_one_sentence, spark, values
 
 pytestmark = [
     pytest.mark.spark,
@@ -117,8 +117,8 @@ def test_a_stream_that_begins_beyond_the_end_behaves_alike(kafka: Kafka, tmp_pat
 
     with pytest.raises(PySparkException, match="1000 to 10"):
         run("kafka", "true")
-    says = f"startingOffsets starts partition {topic}-0 at offset 1000, but its log ends at 10"
-    with told_in_a_sentence(says):
+    message = f"startingOffsets starts partition {topic}-0 at offset 1000, but its log ends at 10"
+    with raises_one_sentence(message):
         run("odradek", "true")
     assert run("kafka", "false")[-1:] == run("odradek", "false")[-1:] == [10]
 

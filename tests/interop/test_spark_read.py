@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.types import StructType
 from spark_brokers import BROKERS, STARTERS, apache_kafka, odradek
-from spark_support import SECONDS_MAX, Kafka, Message, spark, told_in_a_sentence, values
+from spark_support import SECONDS_MAX, Kafka, Message, raises_one_sentence, spark, values
 
 from support.serving import Serving
 
@@ -131,11 +131,11 @@ def test_offsets_and_times_limit_a_batch(kafka: Kafka) -> None:
     assert read(endingTimestamp="99999") == list(range(20)), "no record so late: up to the end"
     assert read(startingOffsetsByTimestamp=json.dumps({topic: {"0": 1009, "1": 1005}})) == [11, 13, 15, 17, 18, 19]
     assert read(startingTimestamp="5000", startingOffsetsByTimestampStrategy="latest") == []
-    with told_in_a_sentence("has no record at or after time 5000"):
+    with raises_one_sentence("has no record at or after time 5000"):
         read(startingTimestamp="5000")
-    with told_in_a_sentence(f"{topic}-0: starting offset 100 is after the log end offset 10"):
+    with raises_one_sentence(f"{topic}-0: starting offset 100 is after the log end offset 10"):
         read(startingOffsets=json.dumps({topic: {"0": 100, "1": -2}}))
-    with told_in_a_sentence(f"{topic}-0: starting offset 8 is after the ending offset 2"):
+    with raises_one_sentence(f"{topic}-0: starting offset 8 is after the ending offset 2"):
         read(startingTimestamp="1008", endingTimestamp="1002")
 
 
@@ -152,7 +152,7 @@ def test_large_partitions_are_split_and_small_ones_combined() -> None:
 
 def test_refused_reads_get_one_sentence() -> None:
     kafka = odradek()
-    for options, says in (
+    for options, message in (
         ({"subscribe": "no-such-topic"}, "Topic 'no-such-topic' does not exist on these brokers."),
         ({}, "exactly one of the options assign, subscribe and subscribePattern; none is set"),
         ({"subscribe": "t", "startingOffsets": "latest"}, "startingOffsets must not be latest"),
@@ -163,12 +163,12 @@ def test_refused_reads_get_one_sentence() -> None:
         ({"subscribe": "a/b"}, "a/b"),
         ({"subscribe": "t", "kafka.security.protocol": "SASL_SSL"}, "Option kafka.security.protocol=SASL_SSL is not"),
     ):
-        with told_in_a_sentence(says):
+        with raises_one_sentence(message):
             kafka.read(**options).count()
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("options", "message"),
     [
         ({"subscribe": "no-such-topic"}, "Topic 'no-such-topic' does not exist on these brokers."),
         ({}, "exactly one of the options assign, subscribe and subscribePattern; none is set"),
@@ -180,8 +180,8 @@ def test_refused_reads_get_one_sentence() -> None:
         ),
     ],
 )
-def test_refused_streams_get_one_sentence(options: dict[str, str], says: str, tmp_path: Path) -> None:
-    with told_in_a_sentence(says):
+def test_refused_streams_get_one_sentence(options: dict[str, str], message: str, tmp_path: Path) -> None:
+    with raises_one_sentence(message):
         run(odradek().stream(**options), tmp_path)
 
 
@@ -194,9 +194,9 @@ def test_a_damaged_batch_is_reported_in_one_sentence(tmp_path: Path) -> None:
         with log.open("r+b") as file:
             file.seek(-1, os.SEEK_END)
             file.write(bytes([log.read_bytes()[-1] ^ 0xFF]))
-        with told_in_a_sentence("CORRUPT_MESSAGE"):
+        with raises_one_sentence("CORRUPT_MESSAGE"):
             kafka.read(subscribe=topic).collect()
-        with told_in_a_sentence("CORRUPT_MESSAGE"):
+        with raises_one_sentence("CORRUPT_MESSAGE"):
             run(kafka.stream(subscribe=topic), tmp_path)
 
 
@@ -338,7 +338,7 @@ def test_a_checkpoint_of_another_topic_is_refused(tmp_path: Path) -> None:
     kafka.numbers(first, 0, 10)
     kafka.numbers(second, 0, 10)
     run(kafka.stream(subscribe=first), tmp_path)
-    with told_in_a_sentence(f"contains offsets of {first}-0, which this query does not read"):
+    with raises_one_sentence(f"contains offsets of {first}-0, which this query does not read"):
         run(kafka.stream(subscribe=second), tmp_path)
 
 
@@ -350,7 +350,7 @@ def test_a_recreated_topic_is_handled(kafka: Kafka, tmp_path: Path) -> None:
     wait_for(lambda: topic not in kafka.admin.list_topics(timeout=SECONDS_MAX).topics)
     kafka.topic(1, topic)
     kafka.numbers(topic, 1_000, 30)
-    with told_in_a_sentence(f"{topic}-0 was read up to offset 100, but its log now ends at"):
+    with raises_one_sentence(f"{topic}-0 was read up to offset 100, but its log now ends at"):
         run(kafka.stream(subscribe=topic), tmp_path)
     run(kafka.stream(subscribe=topic, failOnDataLoss="false"), tmp_path)
     assert written(tmp_path) == [*range(100), *range(1_000, 1_030)]
@@ -364,7 +364,7 @@ def test_records_removed_before_the_read_are_reported(tmp_path: Path) -> None:
     reading = kafka.stream(subscribe=topic, startingOffsets=json.dumps({topic: {"0": 10}}))
     for done in kafka.admin.delete_records([TopicPartition(topic, 0, 60)]).values():
         done.result(SECONDS_MAX)
-    with told_in_a_sentence(rf"{topic}-0: 50 offsets \(10 to 59\) were removed before they were read"):
+    with raises_one_sentence(rf"{topic}-0: 50 offsets \(10 to 59\) were removed before they were read"):
         run(reading, tmp_path / "strict")
     run(
         kafka.stream(subscribe=topic, startingOffsets=json.dumps({topic: {"0": 10}}), failOnDataLoss="false"),

@@ -77,10 +77,10 @@ def run(folder: Path, how: str, python: str = sys.executable, **environment: str
     script = folder / "script.py"
     script.write_text(SCRIPT)
     soon_up()
-    told = {name: value for name, value in os.environ.items() if name in QUICK or not name.startswith(THEIRS)}
-    told |= {"JAVA_HOME": java, "PATH": f"{folder}:{told['PATH']}", "PYTHONPATH": str(SOURCE), **environment}
+    variables = {name: value for name, value in os.environ.items() if name in QUICK or not name.startswith(THEIRS)}
+    variables |= {"JAVA_HOME": java, "PATH": f"{folder}:{variables['PATH']}", "PYTHONPATH": str(SOURCE), **environment}
     arguments = [how, odradek().address, f"t-{uuid4().hex[:12]}", str(folder / "checkpoint")]
-    done = subprocess.run([python, script, *arguments], env=told, capture_output=True, text=True, check=False)
+    done = subprocess.run([python, script, *arguments], env=variables, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.split(), done.stderr
 
@@ -106,8 +106,8 @@ def test_our_session_finds_the_data_source(tmp_path: Path) -> None:
 @pytest.mark.soak
 def test_the_oldest_declared_pyspark_works(tmp_path: Path) -> None:
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
-    wanted = project["dependencies"] + project["optional-dependencies"]["spark"]
-    oldest = [name.replace(">=", "==") if name.startswith("pyspark") else name for name in wanted]
+    dependencies = project["dependencies"] + project["optional-dependencies"]["spark"]
+    oldest = [name.replace(">=", "==") if name.startswith("pyspark") else name for name in dependencies]
     assert sum("pyspark==" in name for name in oldest) == 1
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
     python = str(tmp_path / "venv" / "bin" / "python")

@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 from deltalake import DeltaTable
 from rich.console import Console
-from spark_support import spark, told_in_a_sentence
+from spark_support import raises_one_sentence, spark
 from tls_brokers import EXPIRED, MUTUAL, Secured, behind_proxies, keystore, trusting
 
 from odradek.spark.load import LoadOptions, run
@@ -79,5 +79,5 @@ def test_tasks_read_stores_from_their_own_files(secured: Secured, tmp_path: Path
 
 def test_a_rejected_certificate_is_reported_at_once(secured: Secured) -> None:
     given = options(secured) | {"kafka.bootstrap.servers": secured.addresses[EXPIRED]}
-    with told_in_a_sentence("the broker's certificate is not trusted: certificate has expired"):
+    with raises_one_sentence("the broker's certificate is not trusted: certificate has expired"):
         spark().read.format("odradek").options(**given, subscribe="any").load().count()

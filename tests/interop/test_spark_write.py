@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from pyspark.errors import PySparkException
 from spark_brokers import BROKERS, STARTERS, odradek
-from spark_support import SECONDS_MAX, Kafka, Message, spark, told_in_a_sentence, values
+from spark_support import SECONDS_MAX, Kafka, Message, raises_one_sentence, spark, values
 
 pytestmark = [pytest.mark.spark, pytest.mark.java]
 
@@ -86,7 +86,7 @@ def test_records_without_keys_go_to_every_partition() -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "options", "says"),
+    ("query", "options", "message"),
     [
         ("SELECT 'x' AS text", {"topic": "t"}, "Column value is required, but missing; the columns are: text"),
         ("SELECT 'x' AS value", {}, "set the option topic, or add a column topic"),
@@ -102,18 +102,18 @@ def test_records_without_keys_go_to_every_partition() -> None:
         ("SELECT 'x' AS value", {"topic": "t", "kafka.value.serializer": "x"}, "cannot be set"),
     ],
 )
-def test_refused_writes_get_one_sentence(query: str, options: dict[str, str], says: str) -> None:
+def test_refused_writes_get_one_sentence(query: str, options: dict[str, str], message: str) -> None:
     kafka = odradek()
     if options.get("topic") == "HERE":
         options = {"topic": kafka.topic()}
-    with told_in_a_sentence(says):
+    with raises_one_sentence(message):
         write(kafka, query, **options)
 
 
 def test_a_topic_is_never_overwritten() -> None:
     kafka = odradek()
     frame = spark().sql("SELECT 'x' AS value").write.format("odradek").mode("overwrite")
-    with told_in_a_sentence("Overwriting a topic is not supported"):
+    with raises_one_sentence("Overwriting a topic is not supported"):
         frame.options(**{"kafka.bootstrap.servers": kafka.address, "topic": "t"}).save()
 
 

@@ -326,9 +326,9 @@ def described(cluster: Cluster, topic: str) -> list[str]:
     """Return the topic's max.message.bytes on each broker."""
     found = []
     for broker in cluster:
-        asked = ConfigResource(ResourceType.TOPIC, topic)
+        resource = ConfigResource(ResourceType.TOPIC, topic)
         client = AdminClient({"bootstrap.servers": broker.address})
-        answered = client.describe_configs([asked], broker=int(broker.id))[asked].result(SECONDS_MAX)
+        answered = client.describe_configs([resource], broker=int(broker.id))[resource].result(SECONDS_MAX)
         found.append(str(answered["max.message.bytes"].value))
     return found
 
@@ -358,9 +358,9 @@ def test_the_default_broker_configuration_is_altered(cluster: Cluster) -> None:
 
 
 def message_bytes_max(broker: Member) -> str:
-    asked = ConfigResource(ResourceType.BROKER, str(broker.id))
+    resource = ConfigResource(ResourceType.BROKER, str(broker.id))
     client = AdminClient({"bootstrap.servers": broker.address})
-    return str(client.describe_configs([asked])[asked].result(SECONDS_MAX)["message.max.bytes"].value)
+    return str(client.describe_configs([resource])[resource].result(SECONDS_MAX)["message.max.bytes"].value)
 
 
 def test_a_fault_applies_to_one_broker(cluster: Cluster) -> None:

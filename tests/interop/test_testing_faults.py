@@ -252,8 +252,8 @@ def test_an_error_ends_a_long_poll(broker: Broker, client: RawClient) -> None:
 
 def test_metadata_keeps_its_brokers(broker: Broker, client: RawClient) -> None:
     broker.faults.answer("Metadata", error="LEADER_NOT_AVAILABLE", topic="orders")
-    asked = [MetadataRequestTopic(name="orders"), MetadataRequestTopic(name="other")]
-    answer = client.request(MetadataRequest(topics=asked), 12, MetadataResponse)
+    topics = [MetadataRequestTopic(name="orders"), MetadataRequestTopic(name="other")]
+    answer = client.request(MetadataRequest(topics=topics), 12, MetadataResponse)
     assert len(answer.brokers) == 1
     found = {topic.name: (topic.error_code, len(topic.partitions)) for topic in answer.topics}
     assert found == {"orders": (ErrorCode.LEADER_NOT_AVAILABLE, 0), "other": (0, 1)}
@@ -466,7 +466,7 @@ def test_faults_outlive_a_restart() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ask", "words"),
+    ("change", "words"),
     [
         (
             lambda faults: faults.answer("Produse", error="NOT_COORDINATOR"),
@@ -484,6 +484,6 @@ def test_faults_outlive_a_restart() -> None:
         (lambda faults: faults.drop("ApiVersions", topic="orders"), "contain no topics"),
     ],
 )
-def test_unknown_names_are_refused(broker: Broker, ask: object, words: str) -> None:
+def test_unknown_names_are_refused(broker: Broker, change: object, words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        ask(broker.faults)  # type: ignore[operator]
+        change(broker.faults)  # type: ignore[operator]

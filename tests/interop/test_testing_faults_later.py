@@ -45,7 +45,7 @@ DELAY_SECONDS = 0.2
 LARGE = (b"key", random.Random(7).randbytes(500_000), [], int(time.time() * 1000))
 LATEST, EARLIEST = -1, -2
 # Reasons for a thread to parse a batch: its records or keys are checked, or it is recompressed.
-LOOKED_INTO = {"records": {}, "keys": {"cleanup.policy": "compact"}, "packed": {"compression.type": "gzip"}}
+INSPECTED = {"records": {}, "keys": {"cleanup.policy": "compact"}, "packed": {"compression.type": "gzip"}}
 
 
 @pytest.fixture(scope="module")
@@ -54,9 +54,9 @@ def broker() -> Iterator[Broker]:
         yield running
 
 
-@pytest.fixture(params=LOOKED_INTO)
+@pytest.fixture(params=INSPECTED)
 def topic(request: pytest.FixtureRequest, broker: Broker) -> Iterator[str]:
-    broker.create_topic("orders", configs=LOOKED_INTO[request.param])
+    broker.create_topic("orders", configs=INSPECTED[request.param])
     yield "orders"
     broker.faults.clear()
     broker.delete_topic("orders")
@@ -188,12 +188,12 @@ def is_done(client: RawClient, api: str, topic: str) -> bool:
 
 @pytest.mark.parametrize("api", REQUESTS)
 def test_requests_that_wait_are_dropped(broker: Broker, client: RawClient, plain: str, api: str) -> None:
-    ask, version, answer = REQUESTS[api]
+    build, version, answer = REQUESTS[api]
     client.request(produce(plain), 9, ProduceResponse)
     for after in (False, True):
         fault = broker.faults.drop(api, after=after)
         with RawClient(broker.port) as admin, pytest.raises(Closed):
-            admin.request(ask(plain), version, answer)
+            admin.request(build(plain), version, answer)
         assert fault.count == 1
         assert is_done(client, api, plain) == after or api == "AlterReplicaLogDirs"
     client.ping()
@@ -201,11 +201,11 @@ def test_requests_that_wait_are_dropped(broker: Broker, client: RawClient, plain
 
 @pytest.mark.parametrize("api", REQUESTS)
 def test_requests_that_wait_are_delayed(broker: Broker, client: RawClient, plain: str, api: str) -> None:
-    ask, version, answer = REQUESTS[api]
+    build, version, answer = REQUESTS[api]
     client.request(produce(plain), 9, ProduceResponse)
     broker.faults.delay(api, seconds=DELAY_SECONDS)
     began = time.monotonic()
-    client.request(ask(plain), version, answer)
+    client.request(build(plain), version, answer)
     assert time.monotonic() - began >= DELAY_SECONDS
     assert is_done(client, api, plain)
 
@@ -214,8 +214,8 @@ def test_records_of_the_other_topic_are_deleted(broker: Broker, client: RawClien
     client.request(produce(plain, "other"), 9, ProduceResponse)
     broker.faults.answer("DeleteRecords", error="TOPIC_AUTHORIZATION_FAILED", topic=plain)
     answer = client.request(delete_records(plain, "other"), 2, DeleteRecordsResponse)
-    told = {topic.name: topic.partitions[0].error_code for topic in answer.topics}
-    assert told == {plain: ErrorCode.TOPIC_AUTHORIZATION_FAILED, "other": 0}
+    codes = {topic.name: topic.partitions[0].error_code for topic in answer.topics}
+    assert codes == {plain: ErrorCode.TOPIC_AUTHORIZATION_FAILED, "other": 0}
     assert (offset(client, plain, EARLIEST), offset(client, "other", EARLIEST)) == (0, 1)
 
 
@@ -223,6 +223,6 @@ def test_the_other_topic_is_altered(broker: Broker, client: RawClient, plain: st
     before = retention(client, plain)
     broker.faults.answer("IncrementalAlterConfigs", error="POLICY_VIOLATION", topic=plain)
     answer = client.request(alter(plain, "other"), 1, IncrementalAlterConfigsResponse)
-    told = {one.resource_name: one.error_code for one in answer.responses}
-    assert told == {plain: ErrorCode.POLICY_VIOLATION, "other": 0}
+    codes = {one.resource_name: one.error_code for one in answer.responses}
+    assert codes == {plain: ErrorCode.POLICY_VIOLATION, "other": 0}
     assert (retention(client, plain), retention(client, "other")) == (before, "77")

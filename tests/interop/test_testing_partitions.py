@@ -223,11 +223,11 @@ def test_a_one_way_partition_drops_one_direction(cluster: Cluster) -> None:
 def test_auto_creation_of_a_topic_waits_for_the_controller(cluster: Cluster) -> None:
     controller = cluster.controller
     other = others(cluster, controller)[0]
-    asked = MetadataRequest(topics=[MetadataRequestTopic(name="orders")], allow_auto_topic_creation=True)
+    request = MetadataRequest(topics=[MetadataRequestTopic(name="orders")], allow_auto_topic_creation=True)
     seen = other.faults.delay("Metadata", seconds=0)
     with RawClient(other.port) as client:  # A smarter client would try another broker.
         with cluster.partition(controller, other):
-            client.send(frame(asked, 4, 1))
+            client.send(frame(request, 4, 1))
             seen.wait()
             assert cluster.topics() == []
         until(lambda: cluster.topics() == ["orders"])
@@ -289,8 +289,8 @@ def stable(cluster: Cluster, partition: int) -> int:
     """Return the last stable offset of a partition of orders."""
     place = TopicPartition("orders", partition)
     client = admin(cluster)
-    asked = client.list_offsets({place: OffsetSpec.latest()}, isolation_level=IsolationLevel.READ_COMMITTED)
-    return asked[place].result(SECONDS_MAX).offset
+    offsets = client.list_offsets({place: OffsetSpec.latest()}, isolation_level=IsolationLevel.READ_COMMITTED)
+    return offsets[place].result(SECONDS_MAX).offset
 
 
 # Under load, and with starts and stops.

@@ -154,9 +154,9 @@ def test_the_plugin_can_be_disabled(tmp_path: Path) -> None:
 
 
 def test_fixtures_have_descriptions(tmp_path: Path) -> None:
-    told = run(tmp_path, "--fixtures", test_it_py="")
-    assert re.search(r"^kafka \[session scope\].*\n +Provide a broker in this process", told, re.MULTILINE)
-    assert re.search(r"^kafka_topic.*\n +Provide the name of a topic for this test", told, re.MULTILINE)
+    output = run(tmp_path, "--fixtures", test_it_py="")
+    assert re.search(r"^kafka \[session scope\].*\n +Provide a broker in this process", output, re.MULTILINE)
+    assert re.search(r"^kafka_topic.*\n +Provide the name of a topic for this test", output, re.MULTILINE)
 
 
 FAULTS_WITHOUT_A_TOPIC = """
@@ -275,13 +275,13 @@ CULPRITS = ("test_culprit[stop]", "test_culprit[kill]", "test_which_fails", "tes
 @pytest.mark.parametrize("workers", ["0", "2"])
 def test_a_test_that_stops_the_shared_broker_gets_an_error(tmp_path: Path, workers: str) -> None:
     """The broker restarts with its data, so that other tests do not fail."""
-    told = run(tmp_path, "-rEf", "-n", workers, "--dist=loadfile", status=1, test_it_py=STOPPING)
+    output = run(tmp_path, "-rEf", "-n", workers, "--dist=loadfile", status=1, test_it_py=STOPPING)
     for test in CULPRITS:
-        assert f"{test} stopped the shared broker: restart it before the test ends" in told
-    assert "the shared broker failed in test_the_broker_fails: AssertionError('an invariant" in told
-    assert set(re.findall(r"^ERROR \S+::(\S+)", told, re.MULTILINE)) == {*CULPRITS, "test_the_broker_fails"}
-    assert set(re.findall(r"^FAILED \S+::(\S+)", told, re.MULTILINE)) == {"test_which_fails"}
-    assert "1 failed, 8 passed, 5 errors" in told
+        assert f"{test} stopped the shared broker: restart it before the test ends" in output
+    assert "the shared broker failed in test_the_broker_fails: AssertionError('an invariant" in output
+    assert set(re.findall(r"^ERROR \S+::(\S+)", output, re.MULTILINE)) == {*CULPRITS, "test_the_broker_fails"}
+    assert set(re.findall(r"^FAILED \S+::(\S+)", output, re.MULTILINE)) == {"test_which_fails"}
+    assert "1 failed, 8 passed, 5 errors" in output
 
 
 @pytest.mark.nightly
@@ -313,10 +313,10 @@ def test_it(kafka, failing):
 def test_after_it(kafka):
     assert kafka.topics() == []
 """
-    told = run(tmp_path, status=1, test_it_py=test)
-    assert "2 passed, 1 error" in told
-    assert "ValueError: of the fixture" in told
-    assert "test_it stopped the shared broker" in told
+    output = run(tmp_path, status=1, test_it_py=test)
+    assert "2 passed, 1 error" in output
+    assert "ValueError: of the fixture" in output
+    assert "test_it stopped the shared broker" in output
 
 
 @pytest.mark.nightly

@@ -109,8 +109,8 @@ def test_invalid_leaders_are_refused(cluster: Cluster) -> None:
 @pytest.mark.parametrize("kill", [False, True])
 def test_a_follower_stops_and_returns(cluster: Cluster, kill: bool) -> None:
     follower = others(cluster, cluster[leader(cluster)])[0]
-    with cluster.away(follower, kill=kill) as gone:
-        assert gone is follower
+    with cluster.away(follower, kill=kill) as stopped:
+        assert stopped is follower
         assert not follower.is_running
         produce(cluster.address, "orders", b"without it")
         assert len(replicas(cluster)) == 2

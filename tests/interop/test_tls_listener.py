@@ -344,8 +344,8 @@ def test_doctor_checks_a_tls_listener(
     texts = {key: text for key, text in broker.texts().items() if mutual or "keystore" not in key}
     config = written(tmp_path / "client.properties", "\n".join(f"{k}={v}" for k, v in texts.items()))
     assert main(["doctor", address, "--command-config", config]) == 0
-    told = capfd.readouterr().out
-    assert "Kafka in TLSv1.3" in told and f"advertises {address}, and is reachable there" in told
+    output = capfd.readouterr().out
+    assert "Kafka in TLSv1.3" in output and f"advertises {address}, and is reachable there" in output
     config = written(tmp_path / "nobody.properties", "security.protocol=SSL\n")
     assert main(["doctor", address, "--command-config", config]) == 1
     assert "the broker's certificate is not trusted" in capfd.readouterr().out

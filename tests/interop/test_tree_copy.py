@@ -47,8 +47,8 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def copy(capfd: pytest.CaptureFixture[str], *places: str | Path) -> Run:
     status = main(["tree", "copy", *map(str, places)])
-    said = capfd.readouterr()
-    return status, said.out, own(said.err)
+    captured = capfd.readouterr()
+    return status, captured.out, own(captured.err)
 
 
 def send(address: str, topic: str, *values: str) -> None:

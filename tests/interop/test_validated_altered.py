@@ -75,24 +75,24 @@ def produce(client: RawClient, topic: str, size: int, codec: Codec, key: bytes |
     return ErrorCode(answer.error_code)
 
 
-def look_up(client: RawClient, topic: str) -> ErrorCode:
-    asked = ListOffsetsTopic(name=topic, partitions=[ListOffsetsPartition(partition_index=0, timestamp=1)])
-    answer = client.request(ListOffsetsRequest(replica_id=-1, topics=[asked]), 7, ListOffsetsResponse)
+def look_up_timestamp(client: RawClient, topic: str) -> ErrorCode:
+    topic_request = ListOffsetsTopic(name=topic, partitions=[ListOffsetsPartition(partition_index=0, timestamp=1)])
+    answer = client.request(ListOffsetsRequest(replica_id=-1, topics=[topic_request]), 7, ListOffsetsResponse)
     return ErrorCode(answer.topics[0].partitions[0].error_code)
 
 
 @pytest.mark.parametrize("codec", PACKING)
 def test_a_topic_limits_the_decompressed_size(client: RawClient, topic: str, codec: Codec) -> None:
     assert produce(client, topic, OVERSIZED, codec) == ErrorCode.NONE
-    assert look_up(client, topic) == ErrorCode.NONE
+    assert look_up_timestamp(client, topic) == ErrorCode.NONE
     assert alter(client, TOPIC, topic, BOUNDED) is None
     assert produce(client, topic, OVERSIZED, codec) == ErrorCode.INVALID_RECORD
-    assert look_up(client, topic) == ErrorCode.INVALID_RECORD
+    assert look_up_timestamp(client, topic) == ErrorCode.INVALID_RECORD
     assert produce(client, topic, UNDERSIZED, codec) == ErrorCode.NONE
     assert produce(client, topic, OVERSIZED, Codec.NONE) == ErrorCode.NONE, "it was not packed"
     assert alter(client, TOPIC, topic, dict.fromkeys(BOUNDED)) is None
     assert produce(client, topic, OVERSIZED, codec) == ErrorCode.NONE
-    assert look_up(client, topic) == ErrorCode.NONE
+    assert look_up_timestamp(client, topic) == ErrorCode.NONE
 
 
 @pytest.mark.parametrize("name", ["", "1"], ids=["all brokers", "this one"])
@@ -118,5 +118,5 @@ def test_a_topic_requires_keys_once_it_is_compacted(client: RawClient, topic: st
 
 
 def test_an_invalid_validation_mode_is_refused(client: RawClient, topic: str) -> None:
-    told = alter(client, TOPIC, topic, {"odradek.record.validation": "some"})
-    assert "odradek.record.validation: String must be one of: header, records" in (told or "")
+    message = alter(client, TOPIC, topic, {"odradek.record.validation": "some"})
+    assert "odradek.record.validation: String must be one of: header, records" in (message or "")

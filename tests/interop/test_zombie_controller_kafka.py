@@ -99,14 +99,14 @@ def epoch(cluster: MixedCluster) -> int:
 def check_present(zombie: Zombie, present: int) -> None:
     """Check that both brokers carry out the same requests with the present epoch."""
     for key, version in zombie.versions():
-        asked = zombie.request(key, version, present, zombie.registered, later=version)
-        for _, answer in zombie.answers(key, version, asked):
+        request = zombie.request(key, version, present, zombie.registered, later=version)
+        for _, answer in zombie.answers(key, version, request):
             assert answer.error_code == ErrorCode.NONE
             parts = [answer, *getattr(answer, "topics", ())]  # By topic from LeaderAndIsr 5 on.
             assert not any(one.error_code for part in parts for one in getattr(part, "partition_errors", ()))
     last = LATER + zombie.last(ApiKey.LEADER_AND_ISR)
-    for number, (told, names, _) in zombie.seen().items():
-        assert [(one.leader_id, list(one.isr_nodes)) for one in told[1]] == [(NOWHERE.id, [NOWHERE.id])] * 2
+    for number, (metadata, names, _) in zombie.seen().items():
+        assert [(one.leader_id, list(one.isr_nodes)) for one in metadata[1]] == [(NOWHERE.id, [NOWHERE.id])] * 2
         assert {name for name in names if re.fullmatch(r"(led|stopped)-\d", name)} == {f"{LED}-0", f"{LED}-1"}
         for index, known in enumerate(zombie.epochs):
             codes = [zombie.epoch_answer(number, index, one) for one in (known, known + last, known + last + 1)]
@@ -155,16 +155,16 @@ class Zombie:
 
     def refused(self, key: ApiKey, version: int, controller_epoch: int, broker_epoch: int) -> ErrorCode:
         """Send both brokers the same request; return the code of their responses, equal byte for byte."""
-        asked = self.request(key, version, controller_epoch, broker_epoch)
-        (ours, answer), (theirs, _) = self.answers(key, version, asked)
+        request = self.request(key, version, controller_epoch, broker_epoch)
+        (ours, answer), (theirs, _) = self.answers(key, version, request)
         assert ours == theirs, (key, version, answer)
         return ErrorCode(answer.error_code)
 
-    def answers(self, key: ApiKey, version: int, asked: Request) -> list[tuple[bytes, Any]]:
+    def answers(self, key: ApiKey, version: int, request: Request) -> list[tuple[bytes, Any]]:
         """Return each broker's response to the same bytes."""
         found = []
         for client in self._clients.values():
-            client.send(frame(asked, version))
+            client.send(frame(request, version))
             data = client.read_frame()
             found.append((data, decode_response(ANSWERS[key], version, memoryview(data))[1]))
         return found
@@ -207,11 +207,11 @@ class Zombie:
 
     def _metadata(self, number: int) -> tuple[object, Any]:
         topics = [MetadataRequestTopic(name=LED)]
-        asked = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
-        told = self._clients[number].request(asked, METADATA_VERSION, MetadataResponse)
-        brokers = sorted((one.node_id, one.host, one.port) for one in told.brokers)
-        (topic,) = told.topics
-        return (told.controller_id, brokers), sorted(topic.partitions, key=lambda one: one.partition_index)
+        metadata_request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+        response = self._clients[number].request(metadata_request, METADATA_VERSION, MetadataResponse)
+        brokers = sorted((one.node_id, one.host, one.port) for one in response.brokers)
+        (topic,) = response.topics
+        return (response.controller_id, brokers), sorted(topic.partitions, key=lambda one: one.partition_index)
 
     def _names(self, number: int) -> set[str]:
         return {path.name for path in self.cluster.places[number].data.iterdir() if path.is_dir()}
@@ -221,9 +221,9 @@ class Zombie:
 
     def epoch_answer(self, number: int, index: int, leader_epoch: int) -> ErrorCode:
         """Return the response to a request that takes the broker for the leader, or a follower, in this epoch."""
-        asked = ListOffsetsPartition(partition_index=index, current_leader_epoch=leader_epoch, timestamp=-1)
+        partition = ListOffsetsPartition(partition_index=index, current_leader_epoch=leader_epoch, timestamp=-1)
         request = ListOffsetsRequest(
-            replica_id=-1, isolation_level=0, topics=[ListOffsetsTopic(name=LED, partitions=[asked])]
+            replica_id=-1, isolation_level=0, topics=[ListOffsetsTopic(name=LED, partitions=[partition])]
         )
         answer = self._clients[number].request(request, OFFSETS_VERSION, ListOffsetsResponse)
         return ErrorCode(answer.topics[0].partitions[0].error_code)

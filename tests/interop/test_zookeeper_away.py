@@ -24,11 +24,11 @@ AWAY_SECONDS = [6, pytest.param(60, marks=pytest.mark.soak)]
 EXPIRIES = [3, pytest.param(12, marks=pytest.mark.soak)]
 
 
-def goes_on_for(case: Case, seconds: float) -> None:
+def check_progress_for(case: Case, seconds: float) -> None:
     """Check that leaders continue and answer acks=all."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        case.goes_on()
+        case.wait_for_progress()
 
 
 @pytest.mark.parametrize("seconds", AWAY_SECONDS)
@@ -37,7 +37,7 @@ def test_leaders_continue_while_zookeeper_is_paused(tmp_path: Path, seconds: int
         ensemble = case.cluster.ensemble
         os.kill(ensemble.pid, signal.SIGSTOP)
         try:
-            goes_on_for(case, seconds)
+            check_progress_for(case, seconds)
         finally:
             os.kill(ensemble.pid, signal.SIGCONT)
 
@@ -49,7 +49,7 @@ def test_leaders_continue_while_zookeeper_restarts(tmp_path: Path, seconds: int)
         cluster.create_topic(topic)
         states = cluster.states()
         cluster.ensemble.kill()
-        goes_on_for(case, seconds)
+        check_progress_for(case, seconds)
         # The ISR cannot change in this time: records that a follower in it lacks are not acknowledged.
         case.network.cut(cluster.hosts[1], cluster.hosts[2])
         assert "acknowledged" not in cluster.sent_in_vain(1, topic, [0])
@@ -71,4 +71,4 @@ def test_sessions_of_controllers_end_repeatedly(tmp_path: Path, times: int) -> N
             until(lambda: controller not in cluster.registered())  # noqa: B023  # It is called here alone.
             case.network.heal()
             until(lambda: cluster.registered() == set(BROKERS) and cluster.controller() in BROKERS)
-            case.goes_on()
+            case.wait_for_progress()

@@ -158,8 +158,8 @@ def test_tls_failures_name_the_reason(
 def test_a_plain_server_with_nio_is_reported(authority: Authority, tmp_path: Path) -> None:
     """The server uses its default I/O implementation, unlike the others here."""
     with ZooKeeper(tmp_path / "plain") as running:
-        said = no_tree(f"127.0.0.1:{running.port}", dict(tls_texts(tmp_path, authority)))
-    assert "the server closed the connection during the handshake" in said
+        output = no_tree(f"127.0.0.1:{running.port}", dict(tls_texts(tmp_path, authority)))
+    assert "the server closed the connection during the handshake" in output
 
 
 # Users and ACLs.
@@ -244,8 +244,8 @@ def test_a_sasl_user_is_authenticated(mutual: SecuredZooKeeper, elsewhere: Secur
 def test_a_server_without_sasl_is_reported(tmp_path: Path) -> None:
     known = {"java.security.auth.login.config": str(jaas(tmp_path)), "zookeeper.session.timeout.ms": "2000"}
     with ZooKeeper(tmp_path / "bare") as running:
-        said = no_tree(f"127.0.0.1:{running.port}", known)
-    assert said == f"ZooKeeper at 127.0.0.1:{running.port} failed to authenticate user {USER}."
+        output = no_tree(f"127.0.0.1:{running.port}", known)
+    assert output == f"ZooKeeper at 127.0.0.1:{running.port} failed to authenticate user {USER}."
 
 
 def test_a_session_without_access_to_the_root_works(tmp_path: Path, authority: Authority) -> None:
@@ -315,8 +315,8 @@ def test_tree_copy_uses_the_brokers_configuration(
 
     def copy(*arguments: object) -> tuple[int, str]:
         status = main(["tree", "copy", *map(str, arguments)])
-        said = capfd.readouterr()
-        return status, said.out + own(said.err)
+        captured = capfd.readouterr()
+        return status, captured.out + own(captured.err)
 
     assert copy(tmp_path / "from", ensemble, "--config", config)[0] == 0
     with super_user(mutual) as client:
@@ -325,14 +325,14 @@ def test_tree_copy_uses_the_brokers_configuration(
     assert WORLD_READS in found["/cluster/id"]
     assert copy(ensemble, tmp_path / "back", "--config", config)[0] == 0
 
-    status, said = copy(f"{mutual.plain}/copied", tmp_path / "without")
-    assert (status, said.count("\n")) == (1, 1)
-    assert said.startswith(
+    status, output = copy(f"{mutual.plain}/copied", tmp_path / "without")
+    assert (status, output.count("\n")) == (1, 1)
+    assert output.startswith(
         "odradek: /copied/config/users: the ACL of the znode or of its parent denies this session the permission"
     )
     written(tmp_path / "server.properties", "zookeeper.set.acl=true\n")
-    status, said = copy(ensemble, tmp_path / "without", "--config", config)
-    assert (status, said.count("\n")) == (2, 1)
-    assert "zookeeper.set.acl is true, but this broker does not authenticate" in said
-    status, said = copy(ensemble, tmp_path / "without", "--config", tmp_path / "none")
-    assert (status, said.count("\n")) == (2, 1) and "Cannot read the configuration file" in said
+    status, output = copy(ensemble, tmp_path / "without", "--config", config)
+    assert (status, output.count("\n")) == (2, 1)
+    assert "zookeeper.set.acl is true, but this broker does not authenticate" in output
+    status, output = copy(ensemble, tmp_path / "without", "--config", tmp_path / "none")
+    assert (status, output.count("\n")) == (2, 1) and "Cannot read the configuration file" in output
