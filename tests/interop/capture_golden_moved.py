@@ -57,10 +57,10 @@ def capture_metadata(folder: Path) -> None:
 
 
 def change_topics(address: str) -> None:
-    asking = admin(address)
-    for deleted in asking.delete_topics(["cut"]).values():
+    client = admin(address)
+    for deleted in client.delete_topics(["cut"]).values():
         deleted.result(SECONDS_MAX)
-    for grown in asking.create_partitions([NewPartitions("segments", 4)]).values():
+    for grown in client.create_partitions([NewPartitions("segments", 4)]).values():
         grown.result(SECONDS_MAX)
     changes = [
         (ConfigResource.Type.TOPIC, "stamped", "retention.ms", None),
@@ -71,7 +71,7 @@ def change_topics(address: str) -> None:
         operation = AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET
         entry = ConfigEntry(key, value, incremental_operation=operation)
         resource = ConfigResource(kind, name, incremental_configs=[entry])
-        for altered in asking.incremental_alter_configs([resource]).values():
+        for altered in client.incremental_alter_configs([resource]).values():
             altered.result(SECONDS_MAX)
     defaults = ["--entity-type", "brokers", "--entity-default", "--alter", "--add-config", "log.retention.ms=77"]
     ran(CONFIGS, "--bootstrap-server", address, *defaults)

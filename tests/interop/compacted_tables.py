@@ -107,8 +107,8 @@ def set_policies(address: str, policies: Mapping[str, str]) -> None:
         )
         for topic, policy in policies.items()
     ]
-    asking = admin(address)
-    for altered in asking.incremental_alter_configs(resources).values():
+    client = admin(address)
+    for altered in client.incremental_alter_configs(resources).values():
         altered.result(SECONDS_MAX)
 
 

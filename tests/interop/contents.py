@@ -203,9 +203,9 @@ def found(address: str, *, modern_group: bool = False) -> Found:
     # Before all reads, which wait for a leader.
     records = read(address, partitions(), "read_uncommitted")
     committed = read(address, partitions(), "read_committed")
-    asking = consumer(address, "nobody")
-    starts = {str_of(each): asking.get_watermark_offsets(each, SECONDS_MAX)[0] for each in partitions()}
-    asking.close()
+    reader = consumer(address, "nobody")
+    starts = {str_of(each): reader.get_watermark_offsets(each, SECONDS_MAX)[0] for each in partitions()}
+    reader.close()
     return Found(records, committed, starts, {group: group_offsets(address, group) for group in groups})
 
 
@@ -239,19 +239,19 @@ def read(address: str, partitions_read: Iterable[TopicPartition], isolation: str
 
 def group_offsets(address: str, group: str) -> dict[str, tuple[int, str]]:
     # With the other isolation level the consumer would wait for the commit.
-    asking = consumer(address, group, **{"isolation.level": "read_uncommitted"})
+    reader = consumer(address, group, **{"isolation.level": "read_uncommitted"})
     committed: list[TopicPartition] = []
 
     def has_response() -> bool:
         try:
-            committed.extend(asking.committed(list(partitions()), SECONDS_MAX))
+            committed.extend(reader.committed(list(partitions()), SECONDS_MAX))
         except KafkaException as failed:  # The coordinator was just created, or is loading.
             if failed.args[0].code() not in (KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS):
                 raise
         return bool(committed)
 
     until(has_response)
-    asking.close()
+    reader.close()
     return {str_of(each): (each.offset, each.metadata or "") for each in committed if each.offset >= 0}
 
 

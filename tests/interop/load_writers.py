@@ -122,13 +122,13 @@ class Transactor(Writer):
         producer: Producer | None = None
         while not is_over.wait(PAUSE_SECONDS) or producer is None:  # A new producer ends open transactions.
             try:
-                producer = producer or self._begin_anew()
+                producer = producer or self._restart()
                 if not is_over.is_set():
                     self._transaction(producer)
             except (KafkaException, SystemError, Hung):
                 producer = None
 
-    def _begin_anew(self) -> Producer:
+    def _restart(self) -> Producer:
         producer = Producer(self.clients.producer(f"{self.topic}-{self.name}"))
         bounded(producer.init_transactions)
         return producer

@@ -124,7 +124,7 @@ class ObjectStore:
     def pause(self) -> None:
         os.kill(self.pid, signal.SIGSTOP)
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         os.kill(self.pid, signal.SIGCONT)
 
     def _end(self, signal_number: int) -> None:

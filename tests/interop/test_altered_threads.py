@@ -11,7 +11,7 @@ import pytest
 from odradek.base.errors import ErrorCode
 from support.asking import created
 from support.configuring import BROKER, SET, TOPIC, altered
-from support.large_requests import Here, answer, can_store, here, large, values
+from support.large_requests import LocalBroker, answer, can_store, large, local_broker, values
 from support.raw_client import RawClient
 from support.waiting import until
 
@@ -20,14 +20,14 @@ SLOW, FAST = "1.0", "1.0E9"  # Of its rate: hours for a pass, and no time at all
 
 
 @pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Here]:
+def broker(tmp_path: Path) -> Iterator[LocalBroker]:
     slow = {"log.cleaner.io.max.bytes.per.second": SLOW, "log.cleaner.backoff.ms": "0"}
-    with here(tmp_path / "here", **slow) as running:
+    with local_broker(tmp_path / "here", **slow) as running:
         yield running
 
 
 @pytest.fixture
-def client(broker: Here) -> Iterator[RawClient]:
+def client(broker: LocalBroker) -> Iterator[RawClient]:
     with RawClient(broker.port) as connected:
         created(connected, "t")
         yield connected
@@ -38,7 +38,7 @@ def movers() -> set[threading.Thread]:
 
 
 @pytest.mark.skipif(not can_store(), reason="there is no mover here, or none that stores")
-def test_mover_threads_increase_with_their_setting(broker: Here, client: RawClient) -> None:
+def test_mover_threads_increase_with_their_setting(broker: LocalBroker, client: RawClient) -> None:
     others = movers()
 
     def moved(count: int) -> None:
@@ -58,7 +58,7 @@ def test_mover_threads_increase_with_their_setting(broker: Here, client: RawClie
     until(lambda: len(movers() - others) == len(first))
 
 
-def test_waiting_cleaner_resumes_when_its_rate_limit_is_raised(broker: Here, client: RawClient) -> None:
+def test_waiting_cleaner_resumes_when_its_rate_limit_is_raised(broker: LocalBroker, client: RawClient) -> None:
     compact = [("cleanup.policy", SET, "compact"), ("min.cleanable.dirty.ratio", SET, "0.01")]
     assert altered(client, TOPIC, "t", ("segment.bytes", SET, str(1 << 20))) == DONE
     for seed in range(3):

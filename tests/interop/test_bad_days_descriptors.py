@@ -68,7 +68,7 @@ def is_served(client: RawClient) -> bool:
     return True
 
 
-def let_in(broker: Serving) -> RawClient:
+def accepted(broker: Serving) -> RawClient:
     """Connect, with retries as in clients: the broker may not have closed former connections yet."""
     deadline = time.monotonic() + SECONDS_MAX
     while True:
@@ -220,7 +220,7 @@ def test_written_logs_leave_descriptors_for_connections(small: Serving) -> None:
         assert refused and len(served) >= 8, "idle logs let go for them"
         for one in served:
             one.close()
-        with let_in(small) as new:
+        with accepted(small) as new:
             for name in names:
                 assert produced(new, name, b"y") == 1
         until(lambda: is_in_checkpoint(small, names))
@@ -248,4 +248,4 @@ def test_logs_three_times_as_many_as_descriptors_can_be_written(small: Serving, 
                 time.sleep(0.01)
         until(lambda: is_in_checkpoint(small, names))
         assert "offline" not in small.errors()
-        let_in(small).close()
+        accepted(small).close()

@@ -70,7 +70,7 @@ def check_served(client: RawClient, records: dict[int, list[tuple[int, bytes]]],
             expected.append((offset, b"more"))
 
 
-def waits_until(happened: Callable[[], bool]) -> None:
+def wait_until(happened: Callable[[], bool]) -> None:
     end = time.monotonic() + WAIT_SECONDS_MAX
     while not happened():
         assert time.monotonic() < end
@@ -98,7 +98,7 @@ def removed(path: Path) -> Path:
     return aside
 
 
-def given_back(path: Path, aside: Path) -> None:
+def give_back(path: Path, aside: Path) -> None:
     if path.is_dir():
         path.rmdir()
     path.unlink(missing_ok=True)
@@ -129,7 +129,7 @@ def test_an_unusable_directory_is_offline_from_the_start(
     assert f"{len(bad)} partitions are offline" in broker.errors()
     assert "Traceback" not in broker.errors()
     assert (tmp_path / "a" / ".kafka_cleanshutdown").exists()
-    given_back(tmp_path / "b", aside)
+    give_back(tmp_path / "b", aside)
     with broker, RawClient(broker.port) as client:
         check_served(client, records, set())
 
@@ -145,13 +145,13 @@ def test_a_topic_is_deleted_once_all_its_directories_are_back(tmp_path: Path, re
         assert delete(client, "t") == ErrorCode.NONE
         assert delete(client, "t") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert create(client, "t") == [ErrorCode.TOPIC_ALREADY_EXISTS]
-        waits_until(lambda: held(tmp_path / "a") == set())
+        wait_until(lambda: held(tmp_path / "a") == set())
     if returns:
-        given_back(tmp_path / "b", aside)
+        give_back(tmp_path / "b", aside)
     broker.start({} if returns else {"log.dirs": str(tmp_path / "a")})
     try:
         with RawClient(broker.port) as client:
-            waits_until(lambda: create(client, "t") == [ErrorCode.NONE])
+            wait_until(lambda: create(client, "t") == [ErrorCode.NONE])
             assert produced(client, "t", b"x") == 0
     finally:
         broker.stop()
@@ -232,7 +232,7 @@ def test_a_directory_that_fails_later_goes_offline(
         bad = held(tmp_path / "b")
         faults.fail(operations, "/b/")
         assert produce(client, "t", b"x", partition=min(bad)) == (STORAGE_ERROR, -1)
-        waits_until(lambda: message in failing.errors())
+        wait_until(lambda: message in failing.errors())
         faults.repair()
         capfd.readouterr()
         assert main(["doctor", failing.address, "--json"]) == 1
@@ -269,7 +269,7 @@ def test_failure_of_the_last_directory_ends_the_process(tmp_path: Path, faults: 
             for name in names:
                 assert not broker.has_ended
                 lose(broker, client, faults, tmp_path / name)
-        waits_until(lambda: broker.has_ended)
+        wait_until(lambda: broker.has_ended)
         assert broker.stop() == 1
         (message,) = (line for line in broker.errors().splitlines() if " CRITICAL " in line)
         assert "All log directories (log.dirs) are offline: " in message and message.endswith(
@@ -287,7 +287,7 @@ def test_failure_of_the_last_directory_ends_the_process(tmp_path: Path, faults: 
 def lose(broker: Serving, client: RawClient, faults: Faults, directory: Path) -> None:
     faults.fail(Operations.WRITES | Operations.SYNCS, f"/{directory.name}/")
     assert produce(client, "t", b"x", partition=min(held(directory))) == (STORAGE_ERROR, -1)
-    waits_until(lambda: f"log directory {directory} is offline" in broker.errors())
+    wait_until(lambda: f"log directory {directory} is offline" in broker.errors())
 
 
 def test_failure_of_the_last_directory_stops_a_testing_broker(tmp_path: Path) -> None:
@@ -299,7 +299,7 @@ def test_failure_of_the_last_directory_stops_a_testing_broker(tmp_path: Path) ->
             produced(client, "t", b"x")
             pull(disk)
             assert produce(client, "t", b"x") == (STORAGE_ERROR, -1)
-        waits_until(lambda: has_failed(broker))
+        wait_until(lambda: has_failed(broker))
         with pytest.raises(BrokerFailed, match="All log directories"):
             broker.close()
 
@@ -317,11 +317,11 @@ def test_a_failing_checkpoint_takes_its_directory_offline(tmp_path: Path, failin
         records = filled(client)
         bad = held(tmp_path / "b")
         faults.fail(Operations.SYNCS, "/b/recovery-point")  # Only this fails: the directory works.
-        waits_until(lambda: faults.failures > 0)
+        wait_until(lambda: faults.failures > 0)
         check_served(client, records, set())
         faults.fail(Operations.SYNCS | Operations.WRITES, "/b/")
         produced(client, "t", b"y", partition=min(set(records) - bad))
-        waits_until(lambda: f"log directory {tmp_path}/b is offline" in failing.errors())
+        wait_until(lambda: f"log directory {tmp_path}/b is offline" in failing.errors())
         records[min(set(records) - bad)].append((4, b"y"))
         check_served(client, records, bad)
 
@@ -338,13 +338,13 @@ def test_groups_of_an_offline_directory_have_no_coordinator(tmp_path: Path, fail
     groups = [f"group-{number}" for number in range(20)]
     with RawClient(failing.port) as client:
         filled(client)
-        waits_until(lambda: find() == ErrorCode.NONE)
+        wait_until(lambda: find() == ErrorCode.NONE)
         assert {beat(group) for group in groups} == {ErrorCode.UNKNOWN_MEMBER_ID}
         offline = {int(path.name.rpartition("-")[2]) for path in (tmp_path / "b").glob("__consumer_offsets-*")}
         assert 0 < len(offline) < 4
         faults.fail(Operations.WRITES, "/b/")
         produce(client, "t", b"x", partition=min(held(tmp_path / "b")))
-        waits_until(lambda: f"log directory {tmp_path}/b is offline" in failing.errors())
+        wait_until(lambda: f"log directory {tmp_path}/b is offline" in failing.errors())
         for group in groups:
             is_offline = partition_for(group, 4) in offline
             assert beat(group) == (ErrorCode.NOT_COORDINATOR if is_offline else ErrorCode.UNKNOWN_MEMBER_ID)
@@ -366,7 +366,7 @@ def test_a_failing_device_takes_its_directory_offline(tmp_path: Path) -> None:
         del records[min(bad)]
         pull(disk)
         assert produce(client, "t", b"x", partition=min(bad)) == (STORAGE_ERROR, -1)
-        waits_until(lambda: f"log directory {disk} is offline" in broker.errors())
+        wait_until(lambda: f"log directory {disk} is offline" in broker.errors())
         check_served(client, records, bad)
         assert broker.stop() == 0
         with broker, RawClient(broker.port) as again:

@@ -88,7 +88,7 @@ def sent(own: int) -> tuple[int, ...]:
     return (-INT64_MAX - 1, -2, -1, 0, 1, own - 1, own, own + 1, 10**15, INT64_MAX)
 
 
-class Asking:
+class EpochRequests:
     """Connections to the controller and to another broker, which leads the topic."""
 
     def __init__(self, cluster: MixedCluster) -> None:
@@ -181,12 +181,12 @@ def test_broker_epochs_are_checked_as_in_kafka(tmp_path: Path, kind: str) -> Non
         cluster = MixedCluster(stack, tmp_path, V3, (kind, kind), {})
         cluster.create(TOPIC, [[LEADER, CONTROLLER]])
         cluster.await_in_sync()
-        asking = Asking(cluster)
-        stack.callback(asking.close)
-        assert asking.own > 2, "or 1 would be the epoch before"
+        requests = EpochRequests(cluster)
+        stack.callback(requests.close)
+        assert requests.own > 2, "or 1 would be the epoch before"
         if kind == OURS:  # Apache Kafka accepts them, and then ignores its real controller.
-            assert asking.of_later_controllers() == {ErrorCode.STALE_CONTROLLER_EPOCH}
-        found = asking.table()
+            assert requests.of_later_controllers() == {ErrorCode.STALE_CONTROLLER_EPOCH}
+        found = requests.table()
         assert cluster.leaders(TOPIC) == [CONTROLLER], "the broker has handed over"
     for name, versions in found.items():
         for version, codes in versions.items():

@@ -60,12 +60,12 @@ class Case:
         for number in numbers:
             admin = AdminClient({"bootstrap.servers": self.brokers[number].address, "log_level": 0})
 
-            def is_so(admin: AdminClient = admin) -> bool:
+            def condition(admin: AdminClient = admin) -> bool:
                 topics = admin.list_topics(timeout=SECONDS_MAX).topics
                 states = [one for name in self.kept for one in topics[name].partitions.values()]
                 return all(sorted(one.isrs) == sorted(numbers) and one.leader in numbers for one in states)
 
-            until(is_so)
+            until(condition)
 
     def check(self) -> None:
         """Check that all replicas are in sync and equal, and contain every acknowledged record once."""

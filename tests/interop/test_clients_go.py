@@ -47,8 +47,8 @@ def test_sarama_works_with_settings_for_older_brokers(tmp_path: Path, version: s
         client.produce(topic, codec, RECORDS)
         found = client.consume(topic, BEGINNING, len(RECORDS))
         assert [one.record for one in found] == list(RECORDS)
-        spoken = seen.spoken()
-        assert (*spoken["Produce"], *spoken["Fetch"]) == SARAMA_VERSIONS[version]
+        versions = seen.used_versions()
+        assert (*versions["Produce"], *versions["Fetch"]) == SARAMA_VERSIONS[version]
 
 
 def test_five_hundred_franz_go_clients_are_served(tmp_path: Path) -> None:

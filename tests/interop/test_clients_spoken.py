@@ -38,19 +38,19 @@ def test_clients_use_the_documented_versions(tmp_path: Path, name: str) -> None:
     with watched(tmp_path) as seen, closing(Opened(seen.address)) as clients:
         if clients[name].version.removeprefix("v").split()[0] != page.version_of(name):
             pytest.skip(f"the page tells of {page.version_of(name)}")
-        documented = page.spoken(name)
+        documented = page.api_versions(name)
         _write_and_read(clients[name], None if name in NEVER_IDEMPOTENT else True)
         _join(
             clients[name],
             {WAYS[name][0], WAYS[name][-1]},
-            lambda: documented.keys() & HEARTBEATS <= seen.spoken().keys(),
+            lambda: documented.keys() & HEARTBEATS <= seen.used_versions().keys(),
         )
         if name not in WITHOUT_TRANSACTIONS:
             _transact(clients.transactional(name))
         if name in ADMINISTRATORS:
             _administer(clients.administrator(name))
-        _wait(lambda: seen.spoken() == documented)
-        assert seen.spoken() == documented
+        _wait(lambda: seen.used_versions() == documented)
+        assert seen.used_versions() == documented
 
 
 def _write_and_read(client: Client, idempotent: bool | None) -> None:
@@ -86,8 +86,8 @@ def _administer(admin: Administrator) -> None:
     admin.delete_topic("made")
 
 
-def _wait(is_so: Callable[[], bool]) -> None:
+def _wait(condition: Callable[[], bool]) -> None:
     """Wait for the condition without failing: the comparison afterwards shows the difference."""
     until = time.monotonic() + SECONDS_MAX
-    while not is_so() and time.monotonic() < until:
+    while not condition() and time.monotonic() < until:
         time.sleep(PAUSE_SECONDS)

@@ -20,7 +20,7 @@ from odradek.record.records import decode
 from odradek.testing import Broker
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from support.asking import FETCH, MIB, created, produced
-from support.held_up import SECONDS_MAX, HeldUp
+from support.held_up import SECONDS_MAX, BlockedPool
 from support.raw_client import RawClient
 
 SMALL = {"log.segment.bytes": str(MIB), "log.index.interval.bytes": "16384"}
@@ -129,7 +129,7 @@ def test_only_the_fetch_that_needs_a_cold_index_waits(directory: Path, dropped: 
         assert 0 in expected_offsets, "the long transaction, which the last index tells of"
     with Broker(SMALL, directory=directory) as broker, RawClient(broker.port) as one, RawClient(broker.port) as other:
         drop(directory, dropped)
-        with ThreadPoolExecutor(1) as beside, HeldUp(broker, Pool.READS) as held:
+        with ThreadPoolExecutor(1) as beside, BlockedPool(broker, Pool.READS) as held:
             pending = beside.submit(one.request, fetch_of(0), FETCH, FetchResponse)
             for number in range(20):
                 assert produced(other, "other", b"served") == number

@@ -19,7 +19,7 @@ from odradek.record.record_batch import iter_batches
 from odradek.testing import Broker
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from support.asking import FETCH, MIB, created, produced
-from support.held_up import SECONDS_MAX, HeldUp
+from support.held_up import SECONDS_MAX, BlockedPool
 from support.raw_client import RawClient
 
 # Segments of which each has an index of some pages, and a walk from an entry of it goes to another page.
@@ -100,7 +100,7 @@ def test_only_the_fetch_of_cold_records_waits(tmp_path: Path, partitions: int, i
         created(other, "other")
         named = [BATCHES // 2] * min(partitions, FILLED_MAX) + [0] * (partitions - FILLED_MAX)
         drop(tmp_path)
-        with ThreadPoolExecutor(1) as beside, HeldUp(broker, Pool.READS) as held:
+        with ThreadPoolExecutor(1) as beside, BlockedPool(broker, Pool.READS) as held:
             pending = beside.submit(one.request, fetch_of(named, isolation=isolation), FETCH, FetchResponse)
             for number in range(20):
                 assert produced(other, "other", b"served") == number
@@ -155,7 +155,7 @@ def test_a_file_truncated_during_a_cold_read_is_an_error(tmp_path: Path) -> None
     with Broker(SMALL, directory=tmp_path) as broker, RawClient(broker.port) as client, RawClient(broker.port) as other:
         drop(tmp_path)
         first = min(tmp_path.glob("t-0/*.log"))
-        with ThreadPoolExecutor(1) as beside, HeldUp(broker, Pool.READS) as held:
+        with ThreadPoolExecutor(1) as beside, BlockedPool(broker, Pool.READS) as held:
             pending = beside.submit(client.request, fetch_of([50]), FETCH, FetchResponse)
             other.ping()
             os.truncate(first, 0)

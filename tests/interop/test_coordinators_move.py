@@ -85,12 +85,12 @@ def take(reader: Consumer, count: int) -> list[bytes]:
 
 
 def committed(cluster: ServingCluster, group: str) -> list[int]:
-    asking = Consumer({"bootstrap.servers": cluster.address, "group.id": group, "log_level": 0})
+    reader = Consumer({"bootstrap.servers": cluster.address, "group.id": group, "log_level": 0})
     try:
         partitions = [TopicPartition(SOURCE, index) for index in range(PARTITIONS)]
-        return [one.offset for one in asking.committed(partitions, SECONDS_MAX)]
+        return [one.offset for one in reader.committed(partitions, SECONDS_MAX)]
     finally:
-        asking.close()
+        reader.close()
 
 
 def test_a_group_resumes_at_its_committed_offsets(tmp_path: Path) -> None:

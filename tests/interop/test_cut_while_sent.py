@@ -10,7 +10,7 @@ from odradek.app.serve.building import RunningBroker
 from odradek.base.units import NO_EPOCH, BrokerId, LeaderEpoch, Offset, TopicName, TopicPartition
 from odradek.core.replication.follower_log import cut_log_at
 from support.asking import created, fetch_request, produced
-from support.large_requests import BIG, here
+from support.large_requests import BIG, local_broker
 from support.raw_client import Closed, RawClient, frame
 from support.waiting import until
 
@@ -22,7 +22,7 @@ RECORDS = 12
 @pytest.mark.parametrize("has_movers", [False, True])
 def test_truncation_during_a_send_closes_only_its_connection(tmp_path: Path, has_movers: bool) -> None:
     sent: list[object] = []
-    with here(tmp_path / "here", has_movers=has_movers) as broker:
+    with local_broker(tmp_path / "here", has_movers=has_movers) as broker:
         with RawClient(broker.port) as client, RawClient(broker.port, receive_buffer=4096) as slow:
             created(client, "t")
             for number in range(RECORDS):

@@ -80,11 +80,11 @@ class Cluster:
         return None if self.tree.exists(path) is None else layout.decode_partition_state(self.tree.get(path)[0])
 
     def until_state(self, leader: int, isr: Sequence[int], name: str, index: int = 0) -> None:
-        def is_so() -> bool:
+        def condition() -> bool:
             found = self.state(name, index)
             return found is not None and (found.leader, sorted(found.isr)) == (leader, sorted(isr))
 
-        until(is_so)
+        until(condition)
 
     def controls(self, broker: int) -> bool:
         return controller_in(self.tree) == broker

@@ -22,7 +22,7 @@ from odradek.wire.messages.produce import ProduceResponse
 from odradek.wire.request import Request
 from support.asking import PRODUCE, created, produce_request, produced
 from support.certificates import Authority, Known
-from support.large_requests import Here, Stalled, Ways, answer, can_store, here, large, values
+from support.large_requests import LocalBroker, Stalled, Ways, answer, can_store, large, local_broker, values
 from support.raw_client import RawClient, frame
 
 ADMITTED = Admission()
@@ -45,27 +45,27 @@ def ways(monkeypatch: pytest.MonkeyPatch) -> Ways:
 
 
 @pytest.fixture
-def broker(tmp_path: Path, ways: Ways) -> Iterator[Here]:
-    with here(tmp_path / "here") as running:
+def broker(tmp_path: Path, ways: Ways) -> Iterator[LocalBroker]:
+    with local_broker(tmp_path / "here") as running:
         yield running
 
 
 @pytest.fixture
-def gate(broker: Here) -> FixedAdmission:
+def gate(broker: LocalBroker) -> FixedAdmission:
     installed = FixedAdmission()
     broker.on_loop(lambda running: setattr(running.shell, "gate", installed))
     return installed
 
 
 @pytest.fixture
-def client(broker: Here) -> Iterator[RawClient]:
+def client(broker: LocalBroker) -> Iterator[RawClient]:
     with RawClient(broker.port) as made:
         created(made, "t")
         yield made
 
 
 def test_a_throttled_connection_is_muted_and_others_are_not(
-    broker: Here, gate: FixedAdmission, client: RawClient
+    broker: LocalBroker, gate: FixedAdmission, client: RawClient
 ) -> None:
     gate.admission = Admission(throttle_ms=THROTTLE_MS)
     began = time.monotonic()
@@ -91,7 +91,7 @@ def test_requests_to_a_muted_connection_are_answered_afterwards(gate: FixedAdmis
     assert time.monotonic() - began >= THROTTLE_MS / 1000 / 2, "the first of them waited"
 
 
-def test_a_closed_muted_connection_is_forgotten(broker: Here, gate: FixedAdmission, client: RawClient) -> None:
+def test_a_closed_muted_connection_is_forgotten(broker: LocalBroker, gate: FixedAdmission, client: RawClient) -> None:
     gate.admission = Admission(throttle_ms=60_000)
     client.ping()
     client.close()
@@ -126,7 +126,7 @@ def test_a_large_produce_is_checked_when_it_begins(
 @pytest.mark.skipif(not can_store(), reason="there is no mover here, or none that stores")
 @pytest.mark.parametrize("how", ["refused", "throttled", "other rules"])
 def test_a_large_produce_is_checked_again_when_complete(
-    broker: Here, gate: FixedAdmission, client: RawClient, ways: Ways, how: str
+    broker: LocalBroker, gate: FixedAdmission, client: RawClient, ways: Ways, how: str
 ) -> None:
     stalled = Stalled(client, broker.directory)
     assert ways.begun == 1
@@ -194,7 +194,7 @@ def test_the_gate_gets_the_principal_of_the_certificate(tmp_path: Path, version:
         "ssl.truststore.certificates": authority.pem,
     }
     gate = Seeing()
-    with here(tmp_path / "here", **configs) as broker:
+    with local_broker(tmp_path / "here", **configs) as broker:
         broker.on_loop(lambda running: setattr(running.shell, "gate", gate))
         for common_name in ("one, and only", None, "two"):
             known = None if common_name is None else authority.known("client", common_name=common_name)

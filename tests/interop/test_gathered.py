@@ -31,7 +31,7 @@ from odradek.wire.messages.api_versions import ApiVersionsRequest
 from odradek.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from odradek.wire.messages.produce import ProduceResponse
 from support.asking import ALL, DELETE_TOPICS, LEADER, PRODUCE, created, fetch_all, produce_request
-from support.large_requests import Here, here
+from support.large_requests import LocalBroker, local_broker
 from support.raw_client import SECONDS_MAX, Closed, RawClient, frame
 
 COUNT = 80
@@ -40,21 +40,21 @@ FRAME_OVERHEAD_MAX = 400
 
 
 @pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Here]:
-    with here(tmp_path / "here") as running:
+def broker(tmp_path: Path) -> Iterator[LocalBroker]:
+    with local_broker(tmp_path / "here") as running:
         created_one = RawClient(running.port)
         with created_one:
             created(created_one, "t", partitions=COUNT)
         yield running
 
 
-def read_directly(broker: Here) -> int:
+def read_directly(broker: LocalBroker) -> int:
     """Return the number of connections that the loop watches itself."""
     direct: int = broker.on_loop(lambda running: len(running.listeners[0]._readers._direct))
     return direct
 
 
-def test_a_connection_with_small_requests_is_read_directly(broker: Here) -> None:
+def test_a_connection_with_small_requests_is_read_directly(broker: LocalBroker) -> None:
     """Its total does not matter. The set costs one more system call per request, and sleeps between them."""
     request = frame(produce_request("t", b"x" * 5_000, acks=LEADER), PRODUCE)
     with RawClient(broker.port) as client:
@@ -68,7 +68,7 @@ def test_a_connection_with_small_requests_is_read_directly(broker: Here) -> None
 
 @pytest.mark.parametrize("is_one", [False, True])
 def test_connections_that_share_the_broker_have_shorter_turns(
-    broker: Here, is_one: bool, monkeypatch: pytest.MonkeyPatch
+    broker: LocalBroker, is_one: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A follower's fetch must not wait for all that a producer has sent."""
     reads: list[tuple[ClientConnection, int]] = []
@@ -88,7 +88,7 @@ def test_connections_that_share_the_broker_have_shorter_turns(
         other.ping()
         (first, _), (second, _) = reads[0], reads[-1]
         reads.clear()
-        with held_up(broker):
+        with blocked_loop(broker):
             busy.send(request * count)
             other.send(request)
         other.read_frame()
@@ -100,14 +100,14 @@ def test_connections_that_share_the_broker_have_shorter_turns(
     assert (longest > 64 << 10) == is_one
 
 
-def most_together(broker: Here) -> int:
+def most_together(broker: LocalBroker) -> int:
     """Record the largest number of requests written together."""
     most: int = broker.on_loop(lambda running: running.shell.gathered.most)
     return most
 
 
 @pytest.fixture
-def clients(broker: Here) -> Iterator[list[RawClient]]:
+def clients(broker: LocalBroker) -> Iterator[list[RawClient]]:
     with ExitStack() as stack:
         those = [stack.enter_context(RawClient(broker.port)) for _ in range(COUNT)]
         for one in those:
@@ -116,19 +116,19 @@ def clients(broker: Here) -> Iterator[list[RawClient]]:
 
 
 @contextmanager
-def held_up(broker: Here) -> Iterator[None]:
-    is_held, go_on = Event(), Event()
+def blocked_loop(broker: LocalBroker) -> Iterator[None]:
+    is_held, may_continue = Event(), Event()
 
     def hold() -> None:
         is_held.set()
-        go_on.wait(SECONDS_MAX)
+        may_continue.wait(SECONDS_MAX)
 
     broker.on_loop(lambda running: running.shell.loop.call_later(0.01, hold))
     assert is_held.wait(SECONDS_MAX)
     try:
         yield
     finally:
-        go_on.set()
+        may_continue.set()
 
 
 def request(number: int, *values: bytes, acks: int = ALL) -> bytes:
@@ -203,11 +203,11 @@ KINDS = (
 )
 
 
-def test_records_are_at_the_returned_offsets(broker: Here, clients: list[RawClient]) -> None:
+def test_records_are_at_the_returned_offsets(broker: LocalBroker, clients: list[RawClient]) -> None:
     returned: list[list[tuple[int, bytes]]] = [[] for _ in clients]
     for turn in range(ROUNDS):
         expected = []
-        with held_up(broker):
+        with blocked_loop(broker):
             for number, client in enumerate(clients):
                 kind = KINDS[number % len(KINDS)]
                 values, data = kind(number, b"%d/%d" % (number, turn))
@@ -227,10 +227,10 @@ def test_records_are_at_the_returned_offsets(broker: Here, clients: list[RawClie
         assert mine == fetch_all(clients[number], "t", partition=number)
 
 
-def test_requests_of_one_partition_have_one_order(broker: Here, clients: list[RawClient]) -> None:
+def test_requests_of_one_partition_have_one_order(broker: LocalBroker, clients: list[RawClient]) -> None:
     returned = []
     for turn in range(ROUNDS):
-        with held_up(broker):
+        with blocked_loop(broker):
             for number, client in enumerate(clients):
                 client.send(request(0, b"%d/%d" % (number, turn)))
         returned += [(offsets(client, 1)[0], b"%d/%d" % (number, turn)) for number, client in enumerate(clients)]
@@ -238,9 +238,9 @@ def test_requests_of_one_partition_have_one_order(broker: Here, clients: list[Ra
     assert sorted(returned) == fetch_all(clients[0], "t")
 
 
-def test_disconnects_cost_no_other_client_its_response(broker: Here, clients: list[RawClient]) -> None:
+def test_disconnects_cost_no_other_client_its_response(broker: LocalBroker, clients: list[RawClient]) -> None:
     leaving = clients[DIRECT_MAX::4]
-    with held_up(broker):
+    with blocked_loop(broker):
         for number, client in enumerate(clients):
             client.send(request(number, b"%d" % number))
             if client in leaving:  # It is reset at once.
@@ -254,8 +254,8 @@ def test_disconnects_cost_no_other_client_its_response(broker: Here, clients: li
         assert found in (([(0, b"%d" % number)], []) if client in leaving else ([(0, b"%d" % number)],))
 
 
-def test_a_request_before_invalid_bytes_is_answered(broker: Here, clients: list[RawClient]) -> None:
-    with held_up(broker):
+def test_a_request_before_invalid_bytes_is_answered(broker: LocalBroker, clients: list[RawClient]) -> None:
+    with blocked_loop(broker):
         for number, client in enumerate(clients):
             client.send(request(number, b"x", acks=LEADER) + (b"\xff" * 64 if number % 3 == 0 else b""))
     for number, client in enumerate(clients):
@@ -266,7 +266,7 @@ def test_a_request_before_invalid_bytes_is_answered(broker: Here, clients: list[
             client.ping()
 
 
-def test_a_failure_closes_only_its_own_connection(broker: Here, clients: list[RawClient]) -> None:
+def test_a_failure_closes_only_its_own_connection(broker: LocalBroker, clients: list[RawClient]) -> None:
     """The injected defect costs one connection."""
     unlucky = COUNT - 3
 
@@ -284,7 +284,7 @@ def test_a_failure_closes_only_its_own_connection(broker: Here, clients: list[Ra
         running.shell.dispatch = failing  # type: ignore[assignment]  # So that it fails.
 
     broker.on_loop(put_in)
-    with held_up(broker):
+    with blocked_loop(broker):
         for number, client in enumerate(clients):
             data = request(number, b"x")
             client.send(data if number != unlucky else renamed(data))
@@ -305,13 +305,13 @@ def renamed(data: bytes) -> bytes:
     return struct.pack(">i", len(front) + len(rest)) + front + rest
 
 
-def test_other_requests_in_between_are_answered(broker: Here, clients: list[RawClient]) -> None:
+def test_other_requests_in_between_are_answered(broker: LocalBroker, clients: list[RawClient]) -> None:
     """Neighbours send other requests, in between and on the same connection."""
-    with held_up(broker):
+    with blocked_loop(broker):
         for number, client in enumerate(clients):
-            asking = frame(ApiVersionsRequest(), 0)
+            versions_request = frame(ApiVersionsRequest(), 0)
             mine = request(number, b"x")
-            client.send((mine, asking, mine + asking, asking + mine)[number % 4])
+            client.send((mine, versions_request, mine + versions_request, versions_request + mine)[number % 4])
     for number, client in enumerate(clients):
         if number % 4 == 0:
             assert offsets(client, 1) == [0]
@@ -323,11 +323,11 @@ def test_other_requests_in_between_are_answered(broker: Here, clients: list[RawC
             assert client.read_frame() and offsets(client, 1) == [0]
 
 
-def test_a_topic_deleted_in_between_returns_an_error(broker: Here, clients: list[RawClient]) -> None:
+def test_a_topic_deleted_in_between_returns_an_error(broker: LocalBroker, clients: list[RawClient]) -> None:
     """One client deletes it after others staged records: they get an error, or were written before."""
     states = [DeleteTopicState(name="t", topic_id=ZERO_UUID)]
     deletion = frame(DeleteTopicsRequest(topics=states, timeout_ms=20_000), DELETE_TOPICS)
-    with held_up(broker):
+    with blocked_loop(broker):
         for number, client in enumerate(clients):
             client.send(deletion if number == COUNT // 2 else request(number, b"x"))
     for number, client in enumerate(clients):

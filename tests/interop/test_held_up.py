@@ -26,14 +26,14 @@ def test_a_heartbeat_pending_in_the_socket_renews_the_session() -> None:
         assert joined.error_code == member.request(syncing(joined), 3, SyncGroupResponse).error_code == ErrorCode.NONE
         heartbeat = HeartbeatRequest(group_id="g", generation_id=1, member_id=joined.member_id)
 
-        def hold_up() -> None:
+        def block() -> None:
             """Block the loop as one long request does: afterwards, timers are handled before sockets."""
             bell.recv(1)
             member.send(frame(heartbeat, 3))
             time.sleep(1.5 * SESSION_MS / 1000)
 
         async def begin(running: RunningBroker) -> None:
-            running.shell.loop.add_reader(bell, hold_up)
+            running.shell.loop.add_reader(bell, block)
 
         async def end(running: RunningBroker) -> None:
             running.shell.loop.remove_reader(bell)

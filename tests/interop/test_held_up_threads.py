@@ -13,7 +13,7 @@ from odradek.net.loop.pools import Pool
 from odradek.net.native import syncs
 from odradek.testing import Broker
 from support.asking import created, fetch_all, produced
-from support.held_up import SECONDS_MAX, HeldUp
+from support.held_up import SECONDS_MAX, BlockedPool
 from support.raw_client import RawClient
 
 
@@ -24,7 +24,7 @@ def test_acknowledgements_are_not_delayed_by_other_work(
 ) -> None:
     """An ordinary thread syncs the first write to a partition; without a compiler, every write."""
     monkeypatch.setattr(syncs, "HAS_SYNCER", has_syncer and syncs.HAS_SYNCER)
-    with Broker(directory=tmp_path) as broker, RawClient(broker.port) as client, HeldUp(broker, pool) as held:
+    with Broker(directory=tmp_path) as broker, RawClient(broker.port) as client, BlockedPool(broker, pool) as held:
         created(client, "t")
         assert [produced(client, "t", b"one"), produced(client, "t", b"two")] == [0, 1]
         assert [value for _, value in fetch_all(client, "t")] == [b"one", b"two"]
@@ -33,7 +33,7 @@ def test_acknowledgements_are_not_delayed_by_other_work(
 
 @pytest.mark.parametrize("pool", [Pool.SYNCS, Pool.CHORES, Pool.LOADS])
 def test_cold_reads_are_not_delayed_by_other_work(pool: Pool) -> None:
-    with Broker() as broker, HeldUp(broker, pool) as held:
+    with Broker() as broker, BlockedPool(broker, pool) as held:
         was_read = threading.Event()
 
         async def read(running: RunningBroker) -> None:

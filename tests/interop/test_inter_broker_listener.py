@@ -133,15 +133,15 @@ def test_clients_that_use_all_connections_keep_no_broker_out(cluster: TwoListene
     leader = controller(cluster)
     with ExitStack() as stack:
         outer = [stack.enter_context(cluster.client(leader)) for _ in range(2 * CONNECTIONS_MAX)]
-        assert 0 < sum(is_let_in(one) for one in outer) <= CONNECTIONS_MAX
+        assert 0 < sum(is_served(one) for one in outer) <= CONNECTIONS_MAX
         for one in [stack.enter_context(cluster.broker(leader)) for _ in range(CONNECTIONS_MAX // 2)]:
-            assert is_let_in(one)
+            assert is_served(one)
         with cluster.client(3 - leader) as other:  # This broker sends a request to the controller.
             request = MetadataRequest(topics=[MetadataRequestTopic(name="on-sight")], allow_auto_topic_creation=True)
             assert other.request(request, 4, MetadataResponse).topics[0].error_code == ErrorCode.NONE
 
 
-def is_let_in(client: RawClient) -> bool:
+def is_served(client: RawClient) -> bool:
     try:
         client.ping()
     except (Closed, ConnectionError):

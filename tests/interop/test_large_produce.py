@@ -46,14 +46,14 @@ from support.large_requests import (
     CONFIGS,
     NEVER_MS,
     WITH_COMPANY,
-    Here,
+    LocalBroker,
     Stalled,
     Ways,
     answer,
     can_store,
     fetched,
-    here,
     large,
+    local_broker,
     send_all,
     send_in_parts,
     value,
@@ -77,13 +77,13 @@ def ways(monkeypatch: pytest.MonkeyPatch) -> Ways:
 
 
 @pytest.fixture
-def broker(tmp_path: Path, ways: Ways) -> Iterator[Here]:
-    with here(tmp_path / "here") as running:
+def broker(tmp_path: Path, ways: Ways) -> Iterator[LocalBroker]:
+    with local_broker(tmp_path / "here") as running:
         yield running
 
 
 @pytest.fixture
-def client(broker: Here) -> Iterator[RawClient]:
+def client(broker: LocalBroker) -> Iterator[RawClient]:
     with RawClient(broker.port) as one:
         created(one, "t")
         yield one
@@ -159,7 +159,7 @@ def request(planned: Planned, version: int, topic: str, topic_id: Uuid) -> bytes
     return frame(ProduceRequest(acks=planned.acks, timeout_ms=20_000, topic_data=[topic_data]), version)
 
 
-def play(broker: Here, version: int) -> tuple[list[object], list[bytes]]:
+def play(broker: LocalBroker, version: int) -> tuple[list[object], list[bytes]]:
     """Return the responses to one producer's requests, and the contents of its partitions afterwards."""
     topic, random = f"version-{version}", Random(version)
     with RawClient(broker.port) as client:
@@ -192,7 +192,7 @@ def test_responses_and_logs_equal_those_without_movers(tmp_path: Path, ways: Way
     played = []
     for has_movers in (False, True):
         with (
-            here(tmp_path / str(has_movers), has_movers=has_movers, **segments) as broker,
+            local_broker(tmp_path / str(has_movers), has_movers=has_movers, **segments) as broker,
             ThreadPoolExecutor(2) as pool,
         ):
             played.append(list(pool.map(lambda version: play(broker, version), VERSIONS)))
@@ -204,7 +204,7 @@ def test_responses_and_logs_equal_those_without_movers(tmp_path: Path, ways: Way
     assert not ways.handed_back
 
 
-def test_movers_write_repeated_large_requests(broker: Here, client: RawClient, ways: Ways) -> None:
+def test_movers_write_repeated_large_requests(broker: LocalBroker, client: RawClient, ways: Ways) -> None:
     """The second request of a connection resembles the first."""
     for number in range(5):
         assert produced(client, "t", value(seed=number)) == number
@@ -213,7 +213,7 @@ def test_movers_write_repeated_large_requests(broker: Here, client: RawClient, w
 
 
 def test_the_loop_receives_requests_of_a_single_active_client(
-    broker: Here, client: RawClient, ways: Ways, monkeypatch: pytest.MonkeyPatch
+    broker: LocalBroker, client: RawClient, ways: Ways, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """That ends once another client is active, and excludes very large requests."""
     for number in range(2):
@@ -230,7 +230,7 @@ def test_the_loop_receives_requests_of_a_single_active_client(
     assert values(client)[2:] == [value(seed=2), value(3_000_000), value(seed=4)]
 
 
-def test_the_loop_tracks_the_active_connection(broker: Here, client: RawClient) -> None:
+def test_the_loop_tracks_the_active_connection(broker: LocalBroker, client: RawClient) -> None:
     with RawClient(broker.port) as other:
         seen = []
         for one in (client, other, other, client):
@@ -250,7 +250,7 @@ def test_the_loop_tracks_the_active_connection(broker: Here, client: RawClient) 
     until(lambda: broker.on_loop(lambda running: running.shell.active_connections.last) is None)
 
 
-def test_a_half_closed_client_gets_its_response(client: RawClient, broker: Here, ways: Ways) -> None:
+def test_a_half_closed_client_gets_its_response(client: RawClient, broker: LocalBroker, ways: Ways) -> None:
     produced(client, "t", b"first", acks=LEADER)
     client.send(large(acks=LEADER))
     client.end_of_sending()
@@ -259,7 +259,7 @@ def test_a_half_closed_client_gets_its_response(client: RawClient, broker: Here,
 
 
 @pytest.mark.parametrize("acks", [ALL, LEADER])
-def test_a_waiting_consumer_is_woken(broker: Here, client: RawClient, ways: Ways, acks: int) -> None:
+def test_a_waiting_consumer_is_woken(broker: LocalBroker, client: RawClient, ways: Ways, acks: int) -> None:
     """One consumer shares the producer's connection and is answered before it; the other has its own."""
     produced(client, "t", b"first", acks=acks)
     waiting = frame(fetch_request("t", 1, wait_ms=600_000), FETCH, 7)
@@ -280,7 +280,7 @@ class Outcome(NamedTuple):
     is_closed: bool
 
 
-def outcome(broker: Here, wrong: bytes, topic: str = "t") -> Outcome:
+def outcome(broker: LocalBroker, wrong: bytes, topic: str = "t") -> Outcome:
     """Return the outcome of a request and of its connection."""
     with RawClient(broker.port) as client:
         created(client, topic)
@@ -318,9 +318,9 @@ def flipped(data: bytes, at: int) -> bytes:
 def test_invalid_requests_are_answered_as_without_movers(name: str, tmp_path: Path, ways: Ways) -> None:
     spoil, error, is_begun = WRONG[name]
     sent = spoil(large())
-    with here(tmp_path / "without", has_movers=False) as broker:
+    with local_broker(tmp_path / "without", has_movers=False) as broker:
         expected = outcome(broker, sent)
-    with here(tmp_path / "with") as broker:
+    with local_broker(tmp_path / "with") as broker:
         assert outcome(broker, sent) == expected
     assert (ways.begun - ways.done, ways.handed_back) == ((1, 1) if is_begun else (0, 0))
     if error is None:
@@ -344,7 +344,7 @@ def test_a_request_that_the_mover_refuses_is_received_whole(
 # ---------------------------------------------------------------- others at the log's end
 
 
-def test_a_stalled_producer_delays_no_other(broker: Here, client: RawClient, ways: Ways) -> None:
+def test_a_stalled_producer_delays_no_other(broker: LocalBroker, client: RawClient, ways: Ways) -> None:
     stalled = Stalled(client, broker.directory)
     with RawClient(broker.port) as other:
         assert produced(other, "t", b"small") == 1
@@ -358,7 +358,7 @@ def test_a_stalled_producer_delays_no_other(broker: Here, client: RawClient, way
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.999])
 def test_a_second_large_request_overtakes_a_stalled_one(
-    broker: Here, client: RawClient, ways: Ways, share: float
+    broker: LocalBroker, client: RawClient, ways: Ways, share: float
 ) -> None:
     """The later request takes the earlier one's place in the log."""
     with RawClient(broker.port) as other:
@@ -370,7 +370,7 @@ def test_a_second_large_request_overtakes_a_stalled_one(
     assert values(client) == [b"other", b"first", value(seed=2), value()]
 
 
-def test_many_producers_share_a_partition(broker: Here, client: RawClient, ways: Ways) -> None:
+def test_many_producers_share_a_partition(broker: LocalBroker, client: RawClient, ways: Ways) -> None:
     """Each value is in the log once, at the returned offset."""
 
     def work(number: int) -> list[tuple[int, int]]:
@@ -394,7 +394,7 @@ def test_many_producers_share_a_partition(broker: Here, client: RawClient, ways:
 
 
 @pytest.mark.parametrize("what", ["roll", "retention", "truncation"])
-def test_housekeeping_during_a_large_request(broker: Here, client: RawClient, ways: Ways, what: str) -> None:
+def test_housekeeping_during_a_large_request(broker: LocalBroker, client: RawClient, ways: Ways, what: str) -> None:
     stalled = Stalled(client, broker.directory)
 
     def keep_house(running: Any) -> None:
@@ -413,7 +413,9 @@ def test_housekeeping_during_a_large_request(broker: Here, client: RawClient, wa
     assert fetch(client, "t", 1) == (NO_ERROR, [(1, value())])
 
 
-def test_a_topic_compacted_during_a_large_request_rejects_it(broker: Here, client: RawClient, ways: Ways) -> None:
+def test_a_topic_compacted_during_a_large_request_rejects_it(
+    broker: LocalBroker, client: RawClient, ways: Ways
+) -> None:
     """Its records have no keys, and needed no validation when the first of them arrived."""
     stalled = Stalled(client, broker.directory)
 
@@ -429,7 +431,7 @@ def test_a_topic_compacted_during_a_large_request_rejects_it(broker: Here, clien
 
 @pytest.mark.parametrize("is_made_again", [False, True])
 def test_a_topic_deleted_during_a_large_request(
-    broker: Here, client: RawClient, is_made_again: bool, caplog: pytest.LogCaptureFixture
+    broker: LocalBroker, client: RawClient, is_made_again: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     stalled = Stalled(client, broker.directory)
     with RawClient(broker.port) as other:
@@ -450,7 +452,7 @@ def test_a_topic_deleted_during_a_large_request(
 # ---------------------------------------------------------------- its connection ends
 
 
-def test_a_disconnect_during_a_large_request_leaves_no_data(broker: Here, client: RawClient, ways: Ways) -> None:
+def test_a_disconnect_during_a_large_request_leaves_no_data(broker: LocalBroker, client: RawClient, ways: Ways) -> None:
     for number in range(3):
         with RawClient(broker.port) as leaving:
             stalled = Stalled(leaving, broker.directory, share=(0.1, 0.5, 0.999)[number])
@@ -460,7 +462,9 @@ def test_a_disconnect_during_a_large_request_leaves_no_data(broker: Here, client
     assert ways.lost == 3
 
 
-def test_a_connection_lost_during_a_large_request_leaves_no_data(broker: Here, client: RawClient, ways: Ways) -> None:
+def test_a_connection_lost_during_a_large_request_leaves_no_data(
+    broker: LocalBroker, client: RawClient, ways: Ways
+) -> None:
     """The loop loses it, not the mover: the response to an earlier request could not be sent."""
     stalled = Stalled(client, broker.directory)
 
@@ -477,7 +481,7 @@ def test_a_connection_lost_during_a_large_request_leaves_no_data(broker: Here, c
 
 
 def test_an_idle_connection_is_closed_and_a_slow_one_is_not(tmp_path: Path, ways: Ways) -> None:
-    with here(tmp_path / "here", connections_max_idle_ms="3000") as broker, RawClient(broker.port) as client:
+    with local_broker(tmp_path / "here", connections_max_idle_ms="3000") as broker, RawClient(broker.port) as client:
         created(client, "t", "slow")
         stalled = Stalled(client, broker.directory)
         with RawClient(broker.port) as slow:

@@ -24,14 +24,14 @@ from support.faults import Faults, Operations
 from support.large_requests import (
     CONFIGS,
     WITH_COMPANY,
-    Here,
+    LocalBroker,
     Stalled,
     Ways,
     answer,
     can_store,
     fetched,
-    here,
     large,
+    local_broker,
     log_file,
     value,
     values,
@@ -56,13 +56,13 @@ def ways(monkeypatch: pytest.MonkeyPatch) -> Ways:
 
 
 @pytest.fixture
-def broker(tmp_path: Path, ways: Ways) -> Iterator[Here]:
-    with here(tmp_path / "here") as running:
+def broker(tmp_path: Path, ways: Ways) -> Iterator[LocalBroker]:
+    with local_broker(tmp_path / "here") as running:
         yield running
 
 
 @pytest.fixture
-def client(broker: Here) -> Iterator[RawClient]:
+def client(broker: LocalBroker) -> Iterator[RawClient]:
     with RawClient(broker.port) as one:
         created(one, "t")
         yield one
@@ -83,7 +83,7 @@ def process(tmp_path: Path) -> Iterator[Serving]:
 @pytest.mark.parametrize("is_idle", [True, False])
 def test_a_connection_in_a_mover_does_not_block_the_memory_queue(tmp_path: Path, ways: Ways, is_idle: bool) -> None:
     """A request as large as the whole budget is received once no other such request is in flight."""
-    with here(tmp_path / "here", **SMALL_BUDGET) as broker, ExitStack() as clients:
+    with local_broker(tmp_path / "here", **SMALL_BUDGET) as broker, ExitStack() as clients:
         first, second = (clients.enter_context(RawClient(broker.port)) for _ in range(2))
         created(first, "t", "u")
         stalled = Stalled(first, broker.directory)
@@ -98,7 +98,7 @@ def test_a_connection_in_a_mover_does_not_block_the_memory_queue(tmp_path: Path,
 
 def test_a_connection_in_a_mover_does_not_wait_for_memory(tmp_path: Path, ways: Ways) -> None:
     """Another request has taken the whole budget, and does not end."""
-    with here(tmp_path / "here", **SMALL_BUDGET) as broker, ExitStack() as clients:
+    with local_broker(tmp_path / "here", **SMALL_BUDGET) as broker, ExitStack() as clients:
         first, second = (clients.enter_context(RawClient(broker.port)) for _ in range(2))
         created(first, "t", "u")
         produced(first, "t", b"first")
@@ -201,7 +201,7 @@ def test_an_unreadable_large_slice_closes_its_connection(tmp_path: Path, failing
 
 
 @pytest.mark.parametrize("is_cold", [False, True])
-def test_a_stalled_consumer_delays_no_other(broker: Here, client: RawClient, ways: Ways, is_cold: bool) -> None:
+def test_a_stalled_consumer_delays_no_other(broker: LocalBroker, client: RawClient, ways: Ways, is_cold: bool) -> None:
     sent = [value(3_000_000, number) for number in range(4)]
     for one in sent:
         produced(client, "t", one)
@@ -221,7 +221,7 @@ def test_a_stalled_consumer_delays_no_other(broker: Here, client: RawClient, way
 
 def test_a_consumer_stalled_for_too_long_is_closed(tmp_path: Path, ways: Ways) -> None:
     """After its idle connection was closed, its place in the mover and its file are released."""
-    with here(tmp_path / "here", connections_max_idle_ms="1000", log_segment_delete_delay_ms="100") as broker:
+    with local_broker(tmp_path / "here", connections_max_idle_ms="1000", log_segment_delete_delay_ms="100") as broker:
         with RawClient(broker.port) as client:
             created(client, "stalled-topic")
             produced(client, "stalled-topic", value(9_000_000))

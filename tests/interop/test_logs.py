@@ -37,9 +37,9 @@ def requests(broker: Serving, api: str) -> list[Event]:
     return [event for event in events(broker) if event["logger"] == "odradek.request" and event["api"] == api]
 
 
-def until(is_so: Callable[[], object]) -> None:
+def until(condition: Callable[[], object]) -> None:
     end = time.monotonic() + SECONDS_MAX
-    while not is_so():
+    while not condition():
         assert time.monotonic() < end
         time.sleep(0.02)
 

@@ -73,9 +73,9 @@ def scrape(broker: Serving) -> Scrape:
     return Scrape(metrics_port(broker))
 
 
-def until(is_so: Callable[[], bool]) -> None:
+def until(condition: Callable[[], bool]) -> None:
     end = time.monotonic() + SECONDS_MAX
-    while not is_so():
+    while not condition():
         assert time.monotonic() < end
         time.sleep(0.02)
 

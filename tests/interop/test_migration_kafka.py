@@ -160,16 +160,16 @@ def _nodes(tree: Tree, path: str) -> Iterator[tuple[str, object]]:
 
 def check_configs(cluster: MixedCluster) -> None:
     """Check that Odradek brokers use the configurations set before."""
-    asking = AdminClient({"bootstrap.servers": cluster.address, "log_level": 0})
+    client = AdminClient({"bootstrap.servers": cluster.address, "log_level": 0})
     expected = configs_for(V3)
     resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in expected]
-    for resource, future in asking.describe_configs(resources).items():
+    for resource, future in client.describe_configs(resources).items():
         described = {name: entry.value for name, entry in future.result(SECONDS_MAX).items()}
         configs = expected[resource.name][1]
         assert {name: described[name] for name in configs} == configs
     if cluster.version == V3:
         resource = ConfigResource(ConfigResource.Type.BROKER, "2")
-        entry = asking.describe_configs([resource])[resource].result(SECONDS_MAX)[DYNAMIC[0]]
+        entry = client.describe_configs([resource])[resource].result(SECONDS_MAX)[DYNAMIC[0]]
         assert (entry.value, entry.source) == (DYNAMIC[1], ConfigSource.DYNAMIC_BROKER_CONFIG.value)
 
 

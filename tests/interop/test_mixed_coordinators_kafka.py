@@ -53,14 +53,14 @@ class RawMember:
         self.member_id, self.generation = "", -1
 
     @contextmanager
-    def _asking(self) -> Iterator[RawClient]:
+    def _connected(self) -> Iterator[RawClient]:
         with RawClient(self._cluster.places[coordinator(self._cluster)].port) as client:
             yield client
 
     def join(self) -> None:
         protocol = JoinGroupRequestProtocol(name="range", metadata=SUBSCRIPTION)
         fields = {"member_id": self.member_id, "protocol_type": "consumer", "protocols": [protocol]}
-        with self._asking() as client:
+        with self._connected() as client:
             joining = JoinGroupRequest(group_id=GROUP, **fields, **LASTING)  # type: ignore[arg-type]
             joined = client.request(joining, 2, JoinGroupResponse)
             assert joined.error_code == 0
@@ -73,13 +73,13 @@ class RawMember:
             assert (synced.error_code, bytes(synced.assignment)) == (0, b"all")
 
     def heartbeat(self) -> int:
-        with self._asking() as client:
+        with self._connected() as client:
             beat = HeartbeatRequest(group_id=GROUP, generation_id=self.generation, member_id=self.member_id)
             return client.request(beat, 1, HeartbeatResponse).error_code
 
     def commit(self, offset: int) -> int:
         at = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata="as of")
-        with self._asking() as client:
+        with self._connected() as client:
             request = OffsetCommitRequest(
                 group_id=GROUP,
                 generation_id_or_member_epoch=self.generation,

@@ -53,7 +53,7 @@ def where(tmp_path: Path, partition: int, topic: str = "t") -> str:
     return found.parent.name
 
 
-def waits_until(happened: Callable[[], bool]) -> None:
+def wait_until(happened: Callable[[], bool]) -> None:
     end = time.monotonic() + WAIT_SECONDS_MAX
     while not happened():
         assert time.monotonic() < end
@@ -75,8 +75,8 @@ def test_moved_partitions_stay_after_a_restart(tmp_path: Path, broker: Serving, 
         records = {partition: fetch_all(client, "t", partition=partition) for partition in range(PARTITIONS)}
         moved = alter(client, tmp_path / "c", *range(PARTITIONS), version=version)
         assert moved == [ErrorCode.NONE] * PARTITIONS
-        waits_until(lambda: all((tmp_path / "c" / f"t-{one}").is_dir() for one in range(PARTITIONS)))
-        waits_until(lambda: not [*tmp_path.glob("[ab]/t-?"), *tmp_path.glob("c/*-future")])
+        wait_until(lambda: all((tmp_path / "c" / f"t-{one}").is_dir() for one in range(PARTITIONS)))
+        wait_until(lambda: not [*tmp_path.glob("[ab]/t-?"), *tmp_path.glob("c/*-future")])
         assert all(fetch_all(client, "t", partition=one) == records[one] for one in range(PARTITIONS))
         for partition in range(PARTITIONS):
             records[partition].append((produced(client, "t", b"after", partition=partition), b"after"))
@@ -117,10 +117,10 @@ def test_moves_under_load_lose_no_record(tmp_path: Path, broker: Serving) -> Non
         writer.start()
         for name in ("a", "b", "c", "a", "b", "c"):
             assert alter(client, tmp_path / name, 0) == [ErrorCode.NONE]
-            waits_until(lambda name=name: (tmp_path / name / "t-0").is_dir())
-            waits_until(lambda: len(list(tmp_path.glob("[abc]/t-0"))) == 1)
+            wait_until(lambda name=name: (tmp_path / name / "t-0").is_dir())
+            wait_until(lambda: len(list(tmp_path.glob("[abc]/t-0"))) == 1)
             written = len(acknowledged)
-            waits_until(lambda written=written: len(acknowledged) > written)
+            wait_until(lambda written=written: len(acknowledged) > written)
         is_over.set()
         writer.join()
         found = fetch_all(client, "t")[90:]
@@ -143,24 +143,24 @@ def test_a_kill_during_a_move_restarts_it(tmp_path: Path, broker: Serving) -> No
         first = where(tmp_path, 0)
         target = next(name for name in "abc" if name != first)
         assert alter(client, tmp_path / target, 0) == [ErrorCode.NONE]
-        waits_until(lambda: bool(list(tmp_path.glob(f"{target}/t-0.*-future"))))
+        wait_until(lambda: bool(list(tmp_path.glob(f"{target}/t-0.*-future"))))
     broker.kill()
     broker.start({"replica.alter.log.dirs.io.max.bytes.per.second": "100000000"})
-    waits_until(lambda: (tmp_path / target / "t-0").is_dir() and where(tmp_path, 0) == target)
+    wait_until(lambda: (tmp_path / target / "t-0").is_dir() and where(tmp_path, 0) == target)
     with RawClient(broker.port) as client:
         assert fetch_all(client, "t") == records
     broker.stop()
     broker.start({"replica.alter.log.dirs.io.max.bytes.per.second": "1000"})
     with RawClient(broker.port) as client:
         assert alter(client, tmp_path / first, 0) == [ErrorCode.NONE]
-        waits_until(lambda: bool(list(tmp_path.glob(f"{first}/t-0.*-future"))))
+        wait_until(lambda: bool(list(tmp_path.glob(f"{first}/t-0.*-future"))))
         assert alter(client, tmp_path / target, 0) == [ErrorCode.NONE]  # Where it is.
-        waits_until(lambda: not list(tmp_path.glob("?/t-0.*-future")))
+        wait_until(lambda: not list(tmp_path.glob("?/t-0.*-future")))
         assert where(tmp_path, 0) == target
         assert alter(client, tmp_path / first, 0) == [ErrorCode.NONE]
-        waits_until(lambda: bool(list(tmp_path.glob(f"{first}/t-0.*-future"))))
+        wait_until(lambda: bool(list(tmp_path.glob(f"{first}/t-0.*-future"))))
         assert delete(client, "t") == ErrorCode.NONE
-        waits_until(lambda: not list(tmp_path.glob("?/t-0.*-future")))
+        wait_until(lambda: not list(tmp_path.glob("?/t-0.*-future")))
 
 
 def test_kafka_python_moves_a_partition(tmp_path: Path, broker: Serving) -> None:
@@ -171,7 +171,7 @@ def test_kafka_python_moves_a_partition(tmp_path: Path, broker: Serving) -> None
     try:
         target = next(name for name in "abc" if name != where(tmp_path, 0))
         admin.alter_replica_log_dirs({("t", 0, node_of(tmp_path)): str(tmp_path / target)})
-        waits_until(lambda: (tmp_path / target / "t-0").is_dir() and where(tmp_path, 0) == target)
+        wait_until(lambda: (tmp_path / target / "t-0").is_dir() and where(tmp_path, 0) == target)
     finally:
         admin.close()
 

@@ -128,9 +128,9 @@ def test_all_contents_are_served_and_writable(left: Left, state: str) -> None:
 def check_configs(ours: Serving, *, is_known: bool) -> None:
     """Check that configurations are kept if they are known; otherwise nothing is deleted."""
     expected = configs_for(VERSION)
-    asking = admin(ours.address)
+    client = admin(ours.address)
     resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in expected]
-    for resource, future in asking.describe_configs(resources).items():
+    for resource, future in client.describe_configs(resources).items():
         described = {name: entry.value for name, entry in future.result(SECONDS_MAX).items()}
         configs = expected[resource.name][1]
         if not is_known:

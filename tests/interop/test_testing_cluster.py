@@ -87,11 +87,11 @@ def consume(address: str, topic: str, count: int, group: str = "readers") -> lis
 def messages(consumer: Consumer, count: int) -> list[Message]:
     found: list[Message] = []
 
-    def are_there() -> bool:
+    def exist() -> bool:
         found.extend(one for one in consumer.consume(count - len(found), 1) if one.error() is None)
         return len(found) >= count
 
-    until(are_there)
+    until(exist)
     return found
 
 
@@ -411,29 +411,29 @@ def test_a_killed_controller_is_replaced(cluster: Cluster) -> None:
 
 def test_stops_of_each_broker_keep_each_acknowledged_record_once(cluster: Cluster) -> None:
     cluster.create_topic("orders", partitions=6)
-    going = Going(cluster.address, "orders")
+    writing = BackgroundProducer(cluster.address, "orders")
     for _ in range(2):
         for broker in cluster:
-            going.until_more()
+            writing.wait_for_progress()
             broker.stop()
             cluster.controller  # noqa: B018  # Waits for one.
-            going.until_more()
+            writing.wait_for_progress()
             broker.start()
-    going.until_more()
-    acknowledged = going.end()
+    writing.wait_for_progress()
+    acknowledged = writing.end()
     found = Counter(map(number, everything(cluster.address, "orders", 6)))
     assert not [value for value in acknowledged if found[value] != 1]
 
 
 def test_kills_of_each_broker_keep_each_acknowledged_record_once(cluster: Cluster) -> None:
     cluster.create_topic("orders", partitions=6)
-    going = Going(cluster.address, "orders")
+    writing = BackgroundProducer(cluster.address, "orders")
     for broker in cluster:
-        going.until_more()
+        writing.wait_for_progress()
         broker.kill()
-        going.until_more()
+        writing.wait_for_progress()
         broker.start()
-    acknowledged = going.end()
+    acknowledged = writing.end()
     found = Counter(map(number, everything(cluster.address, "orders", 6)))
     assert not [value for value in acknowledged if found[value] != 1]
 
@@ -455,7 +455,7 @@ def test_a_topic_is_deleted_while_a_broker_is_down() -> None:
         cluster.move_controller()  # The remaining work is in the tree.
         down.start()
         until(lambda: not folders(cluster, "orders"))
-        until(lambda: is_made_anew(cluster, "orders"))
+        until(lambda: is_recreated(cluster, "orders"))
         produce(cluster.address, "orders", b"new", partition=0)
         assert consume(cluster.address, "orders", 1) == [b"new"]
         assert len(folders(cluster, "orders")) == 2
@@ -517,7 +517,7 @@ def test_the_last_running_broker_becomes_the_controller(cluster: Cluster) -> Non
     assert sorted(consume(cluster.address, "orders", 3)) == [b"0", b"1", b"2"]
 
 
-def is_made_anew(cluster: Cluster, topic: str) -> bool:
+def is_recreated(cluster: Cluster, topic: str) -> bool:
     try:
         cluster.create_topic(topic, partitions=2)
     except Refused as refused:
@@ -538,7 +538,7 @@ def everything(address: str, topic: str, partitions: int) -> list[Message]:
     return found
 
 
-class Going:
+class BackgroundProducer:
     """An idempotent producer that keeps writing numbers in a thread, and its acknowledged ones."""
 
     def __init__(self, address: str, topic: str) -> None:
@@ -573,7 +573,7 @@ class Going:
         else:
             self._errors.append(error)
 
-    def until_more(self) -> None:
+    def wait_for_progress(self) -> None:
         """Wait until some more are acknowledged."""
         before = len(self._acknowledged)
         until(lambda: bool(self._errors) or len(self._acknowledged) >= before + 20)

@@ -368,12 +368,12 @@ def test_answers_keep_their_order(broker: Broker, client: RawClient) -> None:
 def test_delayed_responses_are_sent_when_the_broker_stops() -> None:
     with Broker() as broker, RawClient(broker.port) as client:
         fault = broker.faults.delay("ApiVersions", seconds=600)
-        asking = threading.Thread(target=client.ping)
-        asking.start()
+        pinging = threading.Thread(target=client.ping)
+        pinging.start()
         fault.wait()
         broker.stop()
-        asking.join(SECONDS_MAX)
-        assert not asking.is_alive()
+        pinging.join(SECONDS_MAX)
+        assert not pinging.is_alive()
 
 
 # Dropped connections.

@@ -11,7 +11,7 @@ from confluent_kafka.admin import NewTopic, OffsetSpec
 from test_testing_cluster import (
     NO_LEADER,
     SECONDS_MAX,
-    Going,
+    BackgroundProducer,
     admin,
     alter,
     consume,
@@ -299,14 +299,14 @@ def stable(cluster: Cluster, partition: int) -> int:
 @sessions_end
 def test_isolating_each_broker_keeps_acknowledged_records_once(cluster: Cluster) -> None:
     cluster.create_topic("orders", partitions=6)
-    going = Going(cluster.address, "orders")
+    writing = BackgroundProducer(cluster.address, "orders")
     for broker in cluster:
-        going.until_more()
+        writing.wait_for_progress()
         with cluster.partition(broker):
             until(lambda broker=broker: registered(cluster, broker) == -1)
-            going.until_more()
-    going.until_more()
-    acknowledged = going.end()
+            writing.wait_for_progress()
+    writing.wait_for_progress()
+    acknowledged = writing.end()
     found = Counter(map(number, everything(cluster.address, "orders", 6)))
     assert not [value for value in acknowledged if found[value] != 1]
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import Producer
-from test_testing_cluster import SECONDS_MAX, Going, everything, number, produce
+from test_testing_cluster import SECONDS_MAX, BackgroundProducer, everything, number, produce
 from test_testing_partitions import others
 
 from odradek.base.units import MIB
@@ -85,12 +85,12 @@ def test_delayed_messages_survive_a_partition(cluster: Cluster) -> None:
 
 
 def test_a_leader_is_moved_to_each_of_its_replicas_under_load(cluster: Cluster) -> None:
-    going = Going(cluster.address, "orders")
+    writing = BackgroundProducer(cluster.address, "orders")
     for broker in (*cluster, cluster[1], cluster[1]):
-        going.until_more()
+        writing.wait_for_progress()
         cluster.move_leader("orders", 0, broker)
         assert leaders(cluster[2].address, "orders") == {0: broker.id}
-    acknowledged = going.end()
+    acknowledged = writing.end()
     found = Counter(map(number, everything(cluster.address, "orders", 1)))
     assert not [value for value in acknowledged if found[value] != 1]
 

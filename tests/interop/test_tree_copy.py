@@ -71,11 +71,11 @@ def read_and_commit(address: str, topic: str, count: int) -> list[str]:
 
 
 def committed(address: str, topic: str) -> int:
-    asking = consumer(address, GROUP)
+    reader = consumer(address, GROUP)
     try:
-        return int(asking.committed([TopicPartition(topic, 0)], SECONDS_MAX)[0].offset)
+        return int(reader.committed([TopicPartition(topic, 0)], SECONDS_MAX)[0].offset)
     finally:
-        asking.close()
+        reader.close()
 
 
 def retention(address: str, topic: str) -> str:

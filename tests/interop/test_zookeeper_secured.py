@@ -92,23 +92,23 @@ def test_many_responses_arrive_over_tls(
     protocol: str, mutual: SecuredZooKeeper, authority: Authority, broker: Known, tmp_path: Path
 ) -> None:
     """One TLS record has many responses: none may wait in it for the next one."""
-    spoken = dict(tls_texts(tmp_path, authority, broker)) | {"zookeeper.ssl.protocol": protocol}
+    configs = dict(tls_texts(tmp_path, authority, broker)) | {"zookeeper.ssl.protocol": protocol}
     paths = [f"/{number}" for number in range(2_000)]
     for in_flight in ("1000", "10"):
         root = f"/many-{protocol}-{in_flight}"
-        with closing(opened(mutual.secure + root, spoken, {"zookeeper.max.in.flight.requests": in_flight})) as tree:
+        with closing(opened(mutual.secure + root, configs, {"zookeeper.max.in.flight.requests": in_flight})) as tree:
             tree.multi([Create(path, path.encode() * 20) for path in paths])
             read = tree.get_all([*paths, "/none"])
             assert [found and found[0] for found in read] == [*(path.encode() * 20 for path in paths), None]
 
 
 def test_pem_stores_are_used(mutual: SecuredZooKeeper, authority: Authority, broker: Known, tmp_path: Path) -> None:
-    spoken = {
+    configs = {
         "zookeeper.ssl.client.enable": "true",
         "zookeeper.ssl.keystore.location": written(tmp_path / "own.pem", broker.pem),
         "zookeeper.ssl.truststore.location": written(tmp_path / "trusted.pem", authority.pem),
     }
-    with closing(opened(f"{mutual.secure}/pem/chroot", spoken, SET_ACL)) as tree:
+    with closing(opened(f"{mutual.secure}/pem/chroot", configs, SET_ACL)) as tree:
         tree.create("/a")
     with super_user(mutual) as client:
         for path in ("/pem", "/pem/chroot", "/pem/chroot/a"):
@@ -211,10 +211,10 @@ def test_a_session_continues_as_the_same_user(authority: Authority, broker: Know
     """After a restart of the server kazoo repeats TLS and authentication."""
     own = authority.known()
     server = SecuredZooKeeper(tmp_path / "server", authority, own, client_auth="need", maxSessionTimeout="600000")
-    spoken, states = dict(tls_texts(tmp_path, authority, broker)), SimpleQueue[SessionState]()
+    configs, states = dict(tls_texts(tmp_path, authority, broker)), SimpleQueue[SessionState]()
     patient = {"zookeeper.session.timeout.ms": "600000"}
     with server:
-        tree = opened(f"{server.secure}/again", spoken, ONE, SET_ACL, patient)
+        tree = opened(f"{server.secure}/again", configs, ONE, SET_ACL, patient)
         tree.on_session(states.put)
         tree.create("/a", ephemeral=True)
     assert states.get(timeout=300) is SessionState.SUSPENDED

@@ -114,7 +114,7 @@ class CutLog(WrittenLog):
         with self.shortening():
             truncate_fully(self.log, start, self.now)
         self.add_event("start over", f"at {start}")
-        self.begin_anew(start)
+        self.recreate(start)
         if self.log.owes:
             self.versions, self.is_shortening = before, True
 

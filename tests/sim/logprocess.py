@@ -173,11 +173,11 @@ class LogProcess(FoundLog):
 
     def make(self) -> None:
         self.log = self.directory.create(NAME, None, self.config, self.now)
-        self.begin_anew(0)
+        self.recreate(0)
         self.noted_start = self.cleaned_end = 0
         self.add_event("made")
 
-    def begin_anew(self, start: int) -> None:
+    def recreate(self, start: int) -> None:
         self.model, self.versions = Model(start=start), []
         self.safe, self.high_watermark = 0, start
         self.noted_start = min(self.noted_start, start)

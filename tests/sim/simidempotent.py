@@ -160,7 +160,7 @@ class IdempotentProducer:
             if self._was_deposed(broker, at[1]):
                 return
             assert not self.acknowledged, f"{at[1]} is led by who does not know what comes before {batch.values}"
-            self._begin_anew()
+            self._restart()
         else:
             assert error in RETRIABLE or at not in clients.partitions(), f"{error}"
 
@@ -171,7 +171,7 @@ class IdempotentProducer:
         known = None if replica is None else replica.info.leader_epoch
         return state is None or (state.leader, state.leader_epoch) != (broker, known)
 
-    def _begin_anew(self) -> None:
+    def _restart(self) -> None:
         """Request a new producer id: the second batch was written although the first was refused.
 
         A leader that does not know a producer accepts any sequence, as in Apache Kafka.

@@ -147,10 +147,10 @@ class SimSender(SimSteps):
                 partition, code = TopicPartition(self.topic, response.index), ErrorCode(response.error_code)
                 first = request[partition].records[0].value
                 self.add_event("sent", f"{partition} {first} at {response.base_offset} {code.name}")
-                has_to_wait = code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and partition in behind
+                must_wait = code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and partition in behind
                 if code in DONE:
                     self._acknowledged(request.pop(partition).records, response.base_offset)
-                elif code not in RETRIABLE and not has_to_wait:
+                elif code not in RETRIABLE and not must_wait:
                     spoils = spoils or code
             behind.update(dict.fromkeys(request))
         if spoils is not None:

@@ -52,7 +52,7 @@ class TransactionClients(SimReplicaClients):
         if not self.are_done:
             Transactor(self, self.random.choice(("one", "two")))
 
-    def took_over(self, transactional_id: str, owner: Transactor, producer_id: int, epoch: int) -> None:
+    def on_takeover(self, transactional_id: str, owner: Transactor, producer_id: int, epoch: int) -> None:
         """Record the owner of the id: the producer with the greatest epoch, which must be unique."""
         producer, known = (producer_id, epoch), self._epochs.get(transactional_id, (-1, -1))
         assert producer != known, f"{transactional_id} gets {producer} twice"

@@ -114,7 +114,7 @@ class Transactor:
                 return False
             answer = yield from self._request(STATE, request, InitProducerIdResponse, 4)
             if answer is not None and not answer.error_code:
-                self._clients.took_over(self._transactional_id, self, answer.producer_id, answer.producer_epoch)
+                self._clients.on_takeover(self._transactional_id, self, answer.producer_id, answer.producer_epoch)
                 self._producer = answer.producer_id, answer.producer_epoch
                 self._sequences.clear()
                 return True

@@ -129,7 +129,7 @@ class World:
             self.requests += 1
             assert fetcher.next_request() is None, "one at a time"
             if loses:
-                self._meanwhile(0.2, 0.1)
+                self._change_partitions(0.2, 0.1)
             leader = self._leader_of(fetcher)
             answer = leader.fetch(request) if isinstance(request, ReplicaFetch) else []
             if loses and self.random.random() < 0.1:
@@ -139,7 +139,7 @@ class World:
             elif isinstance(request, ReplicaFetch):
                 for _ in fetcher.fetched(request, leader.session_id, answer, self.now):
                     if loses:
-                        self._meanwhile(0.1, 0.05)
+                        self._change_partitions(0.1, 0.05)
             else:
                 assert isinstance(request, LeaderEpochsRequest)
                 for _ in fetcher.epochs_ended(
@@ -157,7 +157,7 @@ class World:
             self.leaders[fetcher] = Leader(self.random, self.leader)
         return self.leaders[fetcher]
 
-    def _meanwhile(self, toggles: float, resizes: float) -> None:
+    def _change_partitions(self, toggles: float, resizes: float) -> None:
         while self.random.random() < toggles:
             self.toggle(self.random.choice(NAMES))
         if self.random.random() < resizes:

@@ -150,7 +150,7 @@ class ReplicatedHistory(History):
                 return True
         return False
 
-    def _others_have(self, partition: TopicPartition, broker: BrokerId) -> bool:
+    def _is_held_by_others(self, partition: TopicPartition, broker: BrokerId) -> bool:
         state = self.cluster.state(*partition)
         others = [one for one in self.cluster.alive if one.id != broker and partition not in one.failed]
         return state is not None and any(one.id in state.isr for one in others)
@@ -163,8 +163,8 @@ class ReplicatedHistory(History):
         victim = self._member()
         if not isinstance(victim, SimReplicated) or victim.failed:
             return
-        if others_have := [one for one in victim.broker.partitions if self._others_have(one, victim.id)]:
-            victim.lose_log(self.random.choice(others_have))
+        if held_by_others := [one for one in victim.broker.partitions if self._is_held_by_others(one, victim.id)]:
+            victim.lose_log(self.random.choice(held_by_others))
             if self.random.random() < 0.8:
                 self.cluster.run(self.random.choice((0.0, 0.3)))
                 victim.start()

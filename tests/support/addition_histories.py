@@ -91,7 +91,7 @@ class AdditionHistory:
         if producer.version == 1 and self.random.random() < 0.9:
             codes = producer.add(*names)
             if any(codes):
-                self._go_on(producer)
+                self._continue(producer)
                 return
         version = ADDS if producer.version == 2 else VERIFIES
         talk = self.brokers.produces(producer, *[name.partition for name in names], version=version)
@@ -123,7 +123,7 @@ class AdditionHistory:
         commit = producer.id not in self.broken and self.random.random() < 0.7
         self.brokers.coordinator.send(producer.end_request(commit=commit), EPOCHS if producer.version == 2 else SHARED)
         self.brokers.coordinator.settle()
-        self._go_on(producer)
+        self._continue(producer)
 
     def begin(self) -> None:
         """Request a new identity with InitProducerId, unless a transaction is open."""
@@ -142,7 +142,7 @@ class AdditionHistory:
             coordinator.settle()
             self.broken.add(producer.id)
 
-    def _go_on(self, producer: Transactional) -> None:
+    def _continue(self, producer: Transactional) -> None:
         if producer.version == 2:
             self.brokers.next_epoch(producer)
 

@@ -11,7 +11,7 @@ from odradek.testing import Broker
 SECONDS_MAX = 60
 
 
-class HeldUp:
+class BlockedPool:
     """A block of all threads of one pool, which queues further work, until `gate` is set."""
 
     def __init__(self, broker: Broker, pool: Pool) -> None:
@@ -31,7 +31,7 @@ class HeldUp:
         for _ in range(THREADS_MAX[pool]):
             assert began.acquire(timeout=SECONDS_MAX)
 
-    def __enter__(self) -> HeldUp:
+    def __enter__(self) -> BlockedPool:
         return self
 
     def __exit__(self, *_: object) -> None:

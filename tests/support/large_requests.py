@@ -72,7 +72,7 @@ class Ways:
         return self.counts[way]
 
 
-class Here:
+class LocalBroker:
     """A broker in this process without inspection of requests, which odradek.testing would do for each."""
 
     def __init__(self, directory: Path, *, has_movers: bool = True, **configs: str) -> None:
@@ -110,9 +110,9 @@ class Here:
 
 
 @contextmanager
-def here(directory: Path, *, has_movers: bool = True, **configs: str) -> Iterator[Here]:
+def local_broker(directory: Path, *, has_movers: bool = True, **configs: str) -> Iterator[LocalBroker]:
     directory.mkdir(parents=True, exist_ok=True)
-    broker = Here(directory, has_movers=has_movers, **configs)
+    broker = LocalBroker(directory, has_movers=has_movers, **configs)
     try:
         yield broker
     finally:

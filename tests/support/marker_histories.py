@@ -119,7 +119,7 @@ class MarkerHistory:
         producer = self._producer()
         if producer is None or producer.state.is_decided:
             return
-        self._go_on(producer)
+        self._continue(producer)
         decision = self.open.setdefault(producer.id, Decision(producer.version))
         if self.random.random() < 0.2:
             self._write_here(producer)
@@ -135,7 +135,7 @@ class MarkerHistory:
             assert producer.add(("t", 0)) == [ErrorCode.NONE]
         assert producer.write("t", b"a") == ErrorCode.NONE
 
-    def _go_on(self, producer: Transactional) -> None:
+    def _continue(self, producer: Transactional) -> None:
         client = producer.state.client
         if client != producer.producer:
             producer.producer = client

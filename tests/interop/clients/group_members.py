@@ -106,8 +106,8 @@ def _is_shared(members: Sequence[Member], partitions: set[str]) -> bool:
     return all(member.assigned for member in members) and sorted(assigned) == sorted(partitions)
 
 
-def until(is_so: Callable[[], bool], otherwise: Callable[[], object]) -> None:
+def until(condition: Callable[[], bool], otherwise: Callable[[], object]) -> None:
     deadline = time.monotonic() + SECONDS_MAX
-    while not is_so():
+    while not condition():
         assert time.monotonic() < deadline, otherwise()
         time.sleep(STEP_SECONDS)

@@ -27,7 +27,7 @@ def groups() -> dict[str, list[str]]:
     return {name: rest for name, *rest in body}
 
 
-def spoken(name: str) -> Versions:
+def api_versions(name: str) -> Versions:
     """Return the versions of each API that the client uses."""
     (_, *names), *body = _table("Protocol versions")
     column = names.index(name)

@@ -22,7 +22,7 @@ class Watched:
         self.address = address
         self._metrics = metrics
 
-    def spoken(self) -> Mapping[str, list[int]]:
+    def used_versions(self) -> Mapping[str, list[int]]:
         """Return the used versions of each API, in ascending order."""
         with urlopen(f"http://{self._metrics}/metrics") as page:
             text = page.read().decode()
