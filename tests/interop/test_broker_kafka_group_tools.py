@@ -117,12 +117,12 @@ def test_offsets_are_reset(address: str) -> None:
     topic, group = filled(address), new_name("group")
     reset = (CONSUMER_GROUPS, "--bootstrap-server", address, "--reset-offsets", "--group", group, "--topic", topic)
     at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(NOW_MS // 1000 + 4)) + f".{NOW_MS % 1000:03d}"
-    for how, offset_expected, offset in (
+    for how, new_offset, offset in (
         (("--to-datetime", at, "--execute"), 4, 4),
         (("--shift-by", "3", "--dry-run"), 7, 4),
         (("--to-offset", "6", "--execute"), 6, 6),
     ):
-        assert [one["NEW-OFFSET"] for one in rows(ran(*reset, *how))] == [str(offset_expected)]
+        assert [one["NEW-OFFSET"] for one in rows(ran(*reset, *how))] == [str(new_offset)]
         assert Librdkafka(address).committed(group, topic)[0].offset == offset
 
 

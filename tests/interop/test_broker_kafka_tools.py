@@ -133,14 +133,14 @@ def test_get_offsets_finds_offsets_by_time(broker: Serving, tmp_path: Path) -> N
     Librdkafka(broker.address).produce(topic, "none", [Record(b"k", b"v", (), at) for at in times])
     expected = {"earliest": "0", "latest": "3", "max-timestamp": "1", str(times[0] + 1): "1", str(times[1] + 1): None}
 
-    def offset_printed(question: str) -> str:
+    def print_offset(question: str) -> str:
         folder = tmp_path / question
         folder.mkdir()
         return run_tool(folder, GET_OFFSETS, *at, "--topic", topic, "--time", question)
 
     at = ("--bootstrap-server", broker.address)
     with ThreadPoolExecutor(JAVAS_AT_ONCE) as javas:
-        for answer, offset in zip(javas.map(offset_printed, expected), expected.values(), strict=True):
+        for answer, offset in zip(javas.map(print_offset, expected), expected.values(), strict=True):
             assert answer.splitlines() == ([] if offset is None else [f"{topic}:0:{offset}"])
 
 

@@ -96,7 +96,7 @@ def beginning(cluster: Cluster, partitions: Sequence[TopicPartition]) -> dict[To
     return {at: found.offset for at, found in list_offsets(cluster, dict.fromkeys(partitions, EARLIEST)).items()}
 
 
-def replace_members(addresses: str, is_over: threading.Event) -> int:
+def create_and_delete_topics(addresses: str, is_over: threading.Event) -> int:
     """Create and delete topics while the controller changes; return their number."""
     count = 0
     with Cluster(quick_config(addresses)) as cluster:
@@ -122,7 +122,7 @@ def test_every_record_once_while_brokers_are_killed(kafka: KafkaCluster) -> None
     with ThreadPoolExecutor(4) as threads:
         written = threads.submit(numbers.write)
         copied = [threads.submit(copy, kafka.addresses, "source", "sink", f"c{n}", is_over) for n in range(2)]
-        passed = threads.submit(replace_members, kafka.addresses, is_over)
+        passed = threads.submit(create_and_delete_topics, kafka.addresses, is_over)
         running: list[Future[Any]] = [written, passed, *copied]
         try:
             for node in NODES[:2]:  # More often than not, one of them is or was the controller.

@@ -194,12 +194,12 @@ class Attacker:
         for broker in self._cluster:
             for version in VERSIONS[kind]:
                 base = self.message(kind, broker, version)
-                answered += sum(self._sends(broker, one, version) for one in extremes_of(base, version))
+                answered += sum(self._try_request(broker, one, version) for one in extremes_of(base, version))
                 if kind is UpdateMetadataRequest:
-                    assert self._sends(broker, base, version), "what an impostor said of brokers is over"
+                    assert self._try_request(broker, base, version), "what an impostor said of brokers is over"
         return answered
 
-    def _sends(self, broker: Member, message: object, version: int) -> bool:
+    def _try_request(self, broker: Member, message: object, version: int) -> bool:
         if is_patient(message):
             return False
         key = schema_of(type(message)).api_key

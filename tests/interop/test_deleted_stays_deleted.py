@@ -131,7 +131,7 @@ def crash(directory: Path, rounds: int, seed: int) -> None:
                 if number % 3:
                     time.sleep(random_.uniform(0.0, 0.4))
                 else:
-                    starts_seen = starts_after_start(broker)
+                    starts_seen = starts_after_deletion(broker)
                 broker.kill()
                 broker.start()
                 with RawClient(broker.port) as client:
@@ -146,7 +146,7 @@ def crash(directory: Path, rounds: int, seed: int) -> None:
         assert "Traceback" not in broker.errors()
 
 
-def starts_after_start(broker: Serving) -> list[int]:
+def starts_after_deletion(broker: Serving) -> list[int]:
     """Wait until retention deletes something, and return the log starts at once."""
     deadline = time.monotonic() + SECONDS_MAX
     with RawClient(broker.port) as client:

@@ -73,16 +73,16 @@ func (f *franz) DescribeConfigs(ctx context.Context, order Order) (map[string]*s
 }
 
 func (f *franz) DescribeCluster(ctx context.Context) (*Cluster, error) {
-	var told Cluster
+	var cluster Cluster
 	err := f.asAdmin(func(admin *kadm.Client) error {
 		found, err := admin.BrokerMetadata(ctx)
-		told = Cluster{found.Cluster, found.Controller, map[int32]string{}}
+		cluster = Cluster{found.Cluster, found.Controller, map[int32]string{}}
 		for _, broker := range found.Brokers {
-			told.Brokers[broker.NodeID] = fmt.Sprintf("%s:%d", broker.Host, broker.Port)
+			cluster.Brokers[broker.NodeID] = fmt.Sprintf("%s:%d", broker.Host, broker.Port)
 		}
 		return err
 	})
-	return &told, err
+	return &cluster, err
 }
 
 func (f *franz) ListOffsets(ctx context.Context, order Order) (int64, error) {

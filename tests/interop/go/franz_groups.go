@@ -92,16 +92,16 @@ func (m *franzMember) Leave() error {
 func (f *franz) Committed(ctx context.Context, order Order) (map[int32]Committed, error) {
 	found := map[int32]Committed{}
 	err := f.asAdmin(func(admin *kadm.Client) error {
-		told, err := admin.FetchOffsets(ctx, order.Group)
+		responses, err := admin.FetchOffsets(ctx, order.Group)
 		if err != nil {
 			return err
 		}
-		told.Each(func(one kadm.OffsetResponse) {
+		responses.Each(func(one kadm.OffsetResponse) {
 			if one.Topic == order.Topic {
 				found[one.Partition] = Committed{one.At, one.Metadata}
 			}
 		})
-		return told.Error()
+		return responses.Error()
 	})
 	return found, err
 }

@@ -67,7 +67,7 @@ func (s *ibm) DescribeConfigs(_ context.Context, order Order) (map[string]*strin
 
 // DescribeCluster asks the broker itself, since ClusterAdmin leaves the cluster's id out.
 func (s *ibm) DescribeCluster(_ context.Context) (*Cluster, error) {
-	told := Cluster{Brokers: map[int32]string{}}
+	cluster := Cluster{Brokers: map[int32]string{}}
 	err := s.asAdmin(func(admin sarama.ClusterAdmin) error {
 		broker, err := admin.Controller()
 		if err != nil {
@@ -77,13 +77,13 @@ func (s *ibm) DescribeCluster(_ context.Context) (*Cluster, error) {
 		if err != nil {
 			return err
 		}
-		told.ID, told.Controller = *found.ClusterID, found.ControllerID
+		cluster.ID, cluster.Controller = *found.ClusterID, found.ControllerID
 		for _, broker := range found.Brokers {
-			told.Brokers[broker.ID()] = broker.Addr()
+			cluster.Brokers[broker.ID()] = broker.Addr()
 		}
 		return nil
 	})
-	return &told, err
+	return &cluster, err
 }
 
 func (s *ibm) ListOffsets(_ context.Context, order Order) (int64, error) {

@@ -78,11 +78,11 @@ func (m *saramaMember) Leave() error {
 func (s *ibm) Committed(_ context.Context, order Order) (map[int32]Committed, error) {
 	found := map[int32]Committed{}
 	err := s.asAdmin(func(admin sarama.ClusterAdmin) error {
-		told, err := admin.ListConsumerGroupOffsets(order.Group, nil)
+		response, err := admin.ListConsumerGroupOffsets(order.Group, nil)
 		if err != nil {
 			return err
 		}
-		for number, one := range told.Blocks[order.Topic] {
+		for number, one := range response.Blocks[order.Topic] {
 			found[number] = Committed{one.Offset, one.Metadata}
 		}
 		return nil

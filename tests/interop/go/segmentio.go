@@ -177,11 +177,11 @@ func (s *segmentio) DescribeCluster(ctx context.Context) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	told := Cluster{found.ClusterID, int32(found.Controller.ID), map[int32]string{}}
+	cluster := Cluster{found.ClusterID, int32(found.Controller.ID), map[int32]string{}}
 	for _, broker := range found.Brokers {
-		told.Brokers[int32(broker.ID)] = fmt.Sprintf("%s:%d", broker.Host, broker.Port)
+		cluster.Brokers[int32(broker.ID)] = fmt.Sprintf("%s:%d", broker.Host, broker.Port)
 	}
-	return &told, nil
+	return &cluster, nil
 }
 
 func (s *segmentio) ListOffsets(ctx context.Context, order Order) (int64, error) {
@@ -227,11 +227,11 @@ func (s *segmentio) listed(
 }
 
 func (s *segmentio) DeleteTopic(ctx context.Context, order Order) error {
-	gone, err := s.client.DeleteTopics(ctx, &kafka.DeleteTopicsRequest{Topics: []string{order.Topic}})
+	response, err := s.client.DeleteTopics(ctx, &kafka.DeleteTopicsRequest{Topics: []string{order.Topic}})
 	if err != nil {
 		return err
 	}
-	return gone.Errors[order.Topic]
+	return response.Errors[order.Topic]
 }
 
 func (s *segmentio) Hold(context.Context, Order) error { return errNotCovered }

@@ -66,12 +66,12 @@ func (s *segmentio) Committed(ctx context.Context, order Order) (map[int32]Commi
 		partitions = append(partitions, int(number))
 	}
 	topics := map[string][]int{order.Topic: partitions}
-	told, err := s.client.OffsetFetch(ctx, &kafka.OffsetFetchRequest{GroupID: order.Group, Topics: topics})
+	response, err := s.client.OffsetFetch(ctx, &kafka.OffsetFetchRequest{GroupID: order.Group, Topics: topics})
 	if err != nil {
 		return nil, err
 	}
 	found := map[int32]Committed{}
-	for _, one := range told.Topics[order.Topic] {
+	for _, one := range response.Topics[order.Topic] {
 		if one.Error != nil {
 			return nil, one.Error
 		}
@@ -79,7 +79,7 @@ func (s *segmentio) Committed(ctx context.Context, order Order) (map[int32]Commi
 			found[int32(one.Partition)] = Committed{one.CommittedOffset, one.Metadata}
 		}
 	}
-	return found, told.Error
+	return found, response.Error
 }
 
 func (s *segmentio) Transactor(context.Context, Order) (Transactor, error) { return nil, errNotCovered }

@@ -119,11 +119,11 @@ final class Dialogue {
 
     private List<String> produce(String topic, String codec, int recordBytesMax, String idempotence, int count)
             throws IOException, ExecutionException, InterruptedException {
-        List<ProducerRecord<byte[], byte[]>> wanted = new ArrayList<>();
+        List<ProducerRecord<byte[], byte[]>> toSend = new ArrayList<>();
         for (int number = 0; number < count; number++) {
-            wanted.add(Wire.record(topic, in.readLine()));
+            toSend.add(Wire.record(topic, in.readLine()));
         }
-        records.produce(topic, codec, recordBytesMax, idempotence, wanted);
+        records.produce(topic, codec, recordBytesMax, idempotence, toSend);
         return List.of();
     }
 
@@ -142,8 +142,8 @@ final class Dialogue {
             String[] pair = setting.split("=", 2);
             configs.put(pair[0], pair[1]);
         }
-        NewTopic wanted = new NewTopic(topic, partitions, (short) 1).configs(configs);
-        admin.createTopics(List.of(wanted)).all().get();
+        NewTopic newTopic = new NewTopic(topic, partitions, (short) 1).configs(configs);
+        admin.createTopics(List.of(newTopic)).all().get();
         return List.of();
     }
 

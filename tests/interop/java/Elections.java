@@ -43,7 +43,7 @@ public class Elections {
         return CollectionConverters.asScala(List.of(one)).toList();
     }
 
-    static String told(scala.collection.Seq<ElectionResult> results) {
+    static String lineOf(scala.collection.Seq<ElectionResult> results) {
         Option<LeaderAndIsr> found = results.head().leaderAndIsr();
         if (found.isEmpty()) {
             return "-";
@@ -72,11 +72,11 @@ public class Elections {
                 LeaderAndIsr.apply(LEADER, EPOCH, list(numbers(fields[2])), LeaderRecoveryState.RECOVERED, 0);
             List<String> found = new ArrayList<>();
             for (boolean unclean : new boolean[] {false, true}) {
-                found.add(told(Election.leaderForOffline(
+                found.add(lineOf(Election.leaderForOffline(
                     context, true, alone(new Tuple3<>(PARTITION, Option.apply(now), (Object) unclean)))));
             }
-            found.add(told(Election.leaderForPreferredReplica(context, alone(new Tuple2<>(PARTITION, now)))));
-            found.add(told(Election.leaderForControlledShutdown(context, alone(new Tuple2<>(PARTITION, now)))));
+            found.add(lineOf(Election.leaderForPreferredReplica(context, alone(new Tuple2<>(PARTITION, now)))));
+            found.add(lineOf(Election.leaderForControlledShutdown(context, alone(new Tuple2<>(PARTITION, now)))));
             List<Object> added = new ArrayList<>(targets);
             added.removeAll(replicas);
             List<Object> removed = new ArrayList<>(replicas);
@@ -85,7 +85,7 @@ public class Elections {
             all.addAll(removed);
             context.updatePartitionFullReplicaAssignment(
                 PARTITION, ReplicaAssignment.apply(list(all), list(added), list(removed)));
-            found.add(told(Election.leaderForReassign(context, alone(new Tuple2<>(PARTITION, now)))));
+            found.add(lineOf(Election.leaderForReassign(context, alone(new Tuple2<>(PARTITION, now)))));
             out.append(String.join("|", found)).append('\n');
         }
         System.out.print(out);

@@ -47,9 +47,9 @@ final class Member {
 
     private static void subscribe(KafkaConsumer<String, String> consumer, String subscription) {
         if (subscription.startsWith("^")) {
-            consumer.subscribe(new SubscriptionPattern(subscription), new Told());
+            consumer.subscribe(new SubscriptionPattern(subscription), new Listener());
         } else {
-            consumer.subscribe(List.of(subscription.split(",")), new Told());
+            consumer.subscribe(List.of(subscription.split(",")), new Listener());
         }
     }
 
@@ -62,23 +62,23 @@ final class Member {
         }
     }
 
-    private static final class Told implements ConsumerRebalanceListener {
+    private static final class Listener implements ConsumerRebalanceListener {
         @Override
         public void onPartitionsAssigned(Collection<TopicPartition> partitions) {
-            say("assigned", partitions);
+            report("assigned", partitions);
         }
 
         @Override
         public void onPartitionsRevoked(Collection<TopicPartition> partitions) {
-            say("revoked", partitions);
+            report("revoked", partitions);
         }
 
         @Override
         public void onPartitionsLost(Collection<TopicPartition> partitions) {
-            say("revoked", partitions);
+            report("revoked", partitions);
         }
 
-        private static void say(String what, Collection<TopicPartition> partitions) {
+        private static void report(String what, Collection<TopicPartition> partitions) {
             String listed = partitions.stream().map(TopicPartition::toString).collect(Collectors.joining(" "));
             System.out.println(what + " " + listed);
         }

@@ -68,7 +68,7 @@ final class Members {
         private final String topic;
         private final String metadata;
         private final List<String> places = new ArrayList<>();
-        private volatile boolean goesOn = true;
+        private volatile boolean isRunning = true;
         private volatile RuntimeException failure;
 
         Member(KafkaConsumer<byte[], byte[]> consumer, String topic, String metadata) {
@@ -82,7 +82,7 @@ final class Members {
         public void run() {
             try (consumer) {
                 consumer.subscribe(List.of(topic));
-                while (goesOn) {
+                while (isRunning) {
                     commit(read());
                 }
             } catch (RuntimeException failed) {
@@ -123,7 +123,7 @@ final class Members {
         }
 
         void leave() throws InterruptedException {
-            goesOn = false;
+            isRunning = false;
             join();
         }
     }

@@ -14,7 +14,7 @@ public class MoveLogs {
         properties.put("bootstrap.servers", arguments[0]);
         try (Admin admin = Admin.create(properties)) {
             admin.alterReplicaLogDirs(Map.of(replica, arguments[4])).all().get();
-            for (int look = 0; look < 200; look++) {
+            for (int attempt = 0; attempt < 200; attempt++) {
                 var info = admin.describeReplicaLogDirs(List.of(replica)).all().get().get(replica);
                 System.out.println(info.getCurrentReplicaLogDir() + " " + info.getFutureReplicaLogDir()
                     + " " + info.getFutureReplicaOffsetLag());

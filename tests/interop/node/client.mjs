@@ -153,9 +153,9 @@ const describeConfigs = (order) =>
 
 const describeCluster = () =>
   asAdmin(async (admin) => {
-    const told = await admin.describeCluster();
-    const brokers = told.brokers.map((broker) => [broker.nodeId, `${broker.host}:${broker.port}`]);
-    return { id: told.clusterId, controller: told.controller, brokers: Object.fromEntries(brokers) };
+    const cluster = await admin.describeCluster();
+    const brokers = cluster.brokers.map((broker) => [broker.nodeId, `${broker.host}:${broker.port}`]);
+    return { id: cluster.clusterId, controller: cluster.controller, brokers: Object.fromEntries(brokers) };
   });
 
 const listOffsets = (order) =>

@@ -80,8 +80,8 @@ func copySome(session *kgo.GroupTransactSession, fetches kgo.Fetches, sink strin
 		session.Produce(ctx, copied, promise.Promise())
 	})
 	time.Sleep(pause)
-	wanted := kgo.TransactionEndTry(promise.Err() == nil)
-	if _, err := session.End(ctx, wanted); err != nil {
+	outcome := kgo.TransactionEndTry(promise.Err() == nil)
+	if _, err := session.End(ctx, outcome); err != nil {
 		return err
 	}
 	return nil

@@ -53,11 +53,11 @@ func (h *history) invoke(process int, kind, group string, planned []*send) {
 func (h *history) commit(process int) { h.write(event{Type: "commit", Process: process}) }
 
 func (h *history) complete(process int, outcome string, steps []step, wrong error) {
-	told := event{Type: outcome, Process: process, Steps: steps}
+	completed := event{Type: outcome, Process: process, Steps: steps}
 	if wrong != nil {
-		told.Error = wrong.Error()
+		completed.Error = wrong.Error()
 	}
-	h.write(told)
+	h.write(completed)
 }
 
 func (h *history) write(one event) {

@@ -25,8 +25,8 @@ func main() {
 		seed:    must(strconv.ParseInt(os.Args[3], 10, 64)),
 		newest:  os.Args[4],
 	}
-	for _, told := range os.Args[5:] {
-		name, count, _ := strings.Cut(told, ":")
+	for _, argument := range os.Args[5:] {
+		name, count, _ := strings.Cut(argument, ":")
 		those.topics = append(those.topics, name)
 		for number := range must(strconv.Atoi(count)) {
 			those.partitions = append(those.partitions, partition{name, int32(number)})

@@ -30,8 +30,8 @@ func (w *worker) transact() {
 			var zero int64
 			return []step{reset(w.partitions, &zero)}, nil
 		})
-		for goesOn := true; goesOn && !w.isOver.Load(); {
-			goesOn = w.transaction("", func(planned []*send) ([]step, string, error) {
+		for isKnown := true; isKnown && !w.isOver.Load(); {
+			isKnown = w.transaction("", func(planned []*send) ([]step, string, error) {
 				if err := producer.BeginTransaction(); err != nil {
 					return nil, "info", err
 				}
@@ -62,8 +62,8 @@ func (w *worker) transactAsMember(protocol string) {
 		}
 		w.note("subscribe", func() ([]step, error) { return []step{reset(w.partitions, nil)}, nil })
 		until := w.memberUntil()
-		for goesOn := true; goesOn && !w.isOver.Load() && time.Now().Before(until); {
-			goesOn = w.transaction(group+"-"+protocol, func(planned []*send) ([]step, string, error) {
+		for isKnown := true; isKnown && !w.isOver.Load() && time.Now().Before(until); {
+			isKnown = w.transaction(group+"-"+protocol, func(planned []*send) ([]step, string, error) {
 				if err := session.Begin(); err != nil {
 					return nil, "info", err
 				}

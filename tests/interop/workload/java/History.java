@@ -56,12 +56,12 @@ final class History {
 
     /** Of one poll. */
     static String polled(ConsumerRecords<byte[], byte[]> records) {
-        List<String> told = new ArrayList<>();
+        List<String> read = new ArrayList<>();
         for (ConsumerRecord<byte[], byte[]> one : records) {
             String key = key(new TopicPartition(one.topic(), one.partition()));
-            told.add("[" + key + ", " + one.offset() + ", " + new String(one.value()) + "]");
+            read.add("[" + key + ", " + one.offset() + ", " + new String(one.value()) + "]");
         }
-        return "[\"poll\", " + told + ", " + System.nanoTime() + "]";
+        return "[\"poll\", " + read + ", " + System.nanoTime() + "]";
     }
 
     /** A position that is null is one that nobody knows. */

@@ -24,7 +24,7 @@ class Transactor extends Worker {
     private KafkaProducer<byte[], byte[]> producer;
     private KafkaProducer<byte[], byte[]> zombie; // It left its transaction open.
     private final Map<TopicPartition, Long> positions = new HashMap<>();
-    private boolean isCommitAsked;
+    private boolean isCommitRequested;
     private boolean mustRewind = true;
 
     Transactor(Setting setting, int process) {
@@ -100,7 +100,7 @@ class Transactor extends Worker {
         List<History.Send> planned = plan();
         List<Object> steps = new ArrayList<>();
         Map<TopicPartition, Long> next = new HashMap<>();
-        isCommitAsked = false;
+        isCommitRequested = false;
         setting.history.invoke(process, "txn", planned, group);
         String[] ended = transact(planned, steps, next);
         steps.addAll(planned);
@@ -144,7 +144,7 @@ class Transactor extends Worker {
             if (chance < 0.15) {
                 return abort("on purpose");
             }
-            isCommitAsked = true;
+            isCommitRequested = true;
             setting.history.commit(process);
             try {
                 producer.commitTransaction();
@@ -153,7 +153,7 @@ class Transactor extends Worker {
             }
             return new String[] {"ok", ""};
         } catch (TimeoutException failed) {
-            return isCommitAsked ? given(name(failed)) : abort(name(failed));
+            return isCommitRequested ? given(name(failed)) : abort(name(failed));
         } catch (KafkaException failed) {
             return abort(name(failed));
         }
