@@ -95,7 +95,7 @@ class History:
     def refresh(self, replica: Replica) -> None:
         self.cluster.refresh(replica)
 
-    def tell_again(self, replica: Replica) -> None:
+    def resend_updates(self, replica: Replica) -> None:
         self.cluster.announce()
 
     def elect(self, replica: Replica) -> None:
@@ -171,7 +171,7 @@ WEIGHTS = {
     "propose_again": 3,
     "shrink": 6,
     "refresh": 4,
-    "tell_again": 1,
+    "resend_updates": 1,
     "elect": 2,
     "shut_down": 1,
     "lose_session": 1,

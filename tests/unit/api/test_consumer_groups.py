@@ -29,7 +29,7 @@ def broker(tmp_path: Path) -> Consumers:
 
 
 @pytest.mark.parametrize(
-    ("member_id", "epoch", "said", "code"),
+    ("member_id", "epoch", "fields", "code"),
     [
         ("", 0, JOINS, INVALID),
         (" ", 0, JOINS, INVALID),
@@ -53,9 +53,9 @@ def broker(tmp_path: Path) -> Consumers:
     ],
 )
 def test_refused_heartbeat_creates_no_group(
-    broker: Consumers, member_id: str, epoch: int, said: dict[str, object], code: ErrorCode
+    broker: Consumers, member_id: str, epoch: int, fields: dict[str, object], code: ErrorCode
 ) -> None:
-    answer = broker.beat(member_id, epoch, **said)  # type: ignore[arg-type]
+    answer = broker.beat(member_id, epoch, **fields)  # type: ignore[arg-type]
     assert answer.error_code == code
     assert answer.error_message
     assert (answer.member_id, answer.member_epoch, answer.heartbeat_interval_ms) == (None, 0, 0)

@@ -114,7 +114,7 @@ def test_with_acks_0_an_error_closes_the_connection(elsewhere: CoordinatedElsewh
 
 
 @pytest.mark.parametrize(
-    ("code", "version", "told"),
+    ("code", "version", "expected"),
     [
         (ErrorCode.TRANSACTION_ABORTABLE, VERIFIES, ErrorCode.INVALID_TXN_STATE),
         (ErrorCode.TRANSACTION_ABORTABLE, ABORTABLE, ErrorCode.TRANSACTION_ABORTABLE),
@@ -128,11 +128,11 @@ def test_with_acks_0_an_error_closes_the_connection(elsewhere: CoordinatedElsewh
     ],
 )
 def test_error_codes_depend_on_the_client_version(
-    elsewhere: CoordinatedElsewhere, code: ErrorCode, version: int, told: ErrorCode
+    elsewhere: CoordinatedElsewhere, code: ErrorCode, version: int, expected: ErrorCode
 ) -> None:
     talk = elsewhere.produces(elsewhere.begun(), 0, version=version)
     elsewhere.hears(elsewhere.asked_alone(), code)
-    assert elsewhere.codes(talk, version) == [told]
+    assert elsewhere.codes(talk, version) == [expected]
     assert elsewhere.end(T0) == 0
 
 
@@ -291,7 +291,7 @@ def test_offsets_are_written_after_the_groups_partition_joined(elsewhere: Coordi
 
 
 @pytest.mark.parametrize(
-    ("code", "version", "told"),
+    ("code", "version", "expected"),
     [
         (ErrorCode.NETWORK_EXCEPTION, 5, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
         (ErrorCode.NETWORK_EXCEPTION, 1, ErrorCode.COORDINATOR_NOT_AVAILABLE),
@@ -303,11 +303,11 @@ def test_offsets_are_written_after_the_groups_partition_joined(elsewhere: Coordi
     ],
 )
 def test_error_codes_of_offset_commits_depend_on_the_client_version(
-    elsewhere: CoordinatedElsewhere, code: ErrorCode, version: int, told: ErrorCode
+    elsewhere: CoordinatedElsewhere, code: ErrorCode, version: int, expected: ErrorCode
 ) -> None:
     talk = elsewhere.commits(elsewhere.begun(), version)
     elsewhere.hears(elsewhere.asked_alone(), code)
-    assert elsewhere.committed(talk, version) is told
+    assert elsewhere.committed(talk, version) is expected
     assert elsewhere.end(OFFSETS) == 0
 
 

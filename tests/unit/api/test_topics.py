@@ -81,7 +81,7 @@ def test_create_topics_works_in_every_version(harness: Harness, version: int) ->
 
 
 @pytest.mark.parametrize(
-    ("wanted", "code"),
+    ("new_topic", "code"),
     [
         (topic("a/b"), ErrorCode.INVALID_TOPIC_EXCEPTION),
         (topic("there"), ErrorCode.TOPIC_ALREADY_EXISTS),
@@ -92,9 +92,9 @@ def test_create_topics_works_in_every_version(harness: Harness, version: int) ->
         (topic("a", retention_ms=None), ErrorCode.INVALID_CONFIG),
     ],
 )
-def test_invalid_topics_are_refused(harness: Harness, wanted: CreatableTopic, code: ErrorCode) -> None:
+def test_invalid_topics_are_refused(harness: Harness, new_topic: CreatableTopic, code: ErrorCode) -> None:
     create(harness, topic("there"))
-    bad, good = create(harness, wanted, topic("good"))
+    bad, good = create(harness, new_topic, topic("good"))
     assert (bad.error_code, good.error_code) == (code, ErrorCode.NONE)
     assert bad.error_message
 
@@ -286,8 +286,8 @@ def test_software_names_are_checked(harness: Harness, name: str, version: str) -
     assert harness.ask(request, 3, ApiVersionsResponse).error_code == ErrorCode.INVALID_REQUEST
 
 
-@pytest.mark.parametrize("comes", [True, False])
-def test_metadata_waits_for_the_first_update_after_the_start(harness: Harness, comes: bool) -> None:
+@pytest.mark.parametrize("is_updated", [True, False])
+def test_metadata_waits_for_the_first_update_after_the_start(harness: Harness, is_updated: bool) -> None:
     """Without a controller, the broker responds after a while with its own view."""
     controller, began = Controlling(harness), harness.now
     assert controller.leads("flights") == {}
@@ -295,8 +295,8 @@ def test_metadata_waits_for_the_first_update_after_the_start(harness: Harness, c
     message = MetadataRequest(topics=[MetadataRequestTopic(name="flights")], allow_auto_topic_creation=False)
     waiting = harness.send(message, 8)
     assert isinstance(waiting, ParkedRequest)
-    if comes:
+    if is_updated:
         controller.tells({"flights": 1}, is_full=True)
     (found,) = harness.decoded(harness.finished(waiting), 8, MetadataResponse).topics
-    expected = ErrorCode.NONE if comes else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert (found.error_code, len(found.partitions), harness.now == began) == (expected, int(comes), comes)
+    expected = ErrorCode.NONE if is_updated else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert (found.error_code, len(found.partitions), harness.now == began) == (expected, int(is_updated), is_updated)

@@ -10,7 +10,7 @@ from odradek.log.files.volume import UNKNOWN, Volume
 
 
 @pytest.mark.parametrize(
-    ("volume", "said"),
+    ("volume", "text"),
     [
         (Volume(100 * GIB, 0), "is full (0 B of 100.0 GiB free)"),
         (Volume(100 * GIB, 1 * MIB - 1), "is full"),
@@ -23,10 +23,10 @@ from odradek.log.files.volume import UNKNOWN, Volume
         (UNKNOWN, ""),
     ],
 )
-def test_low_disk_space_is_reported(volume: Volume, said: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_low_disk_space_is_reported(volume: Volume, text: str, caplog: pytest.LogCaptureFixture) -> None:
     report_room("/data", volume)
-    if said:
-        assert f"the disk of /data {said}" in caplog.text
+    if text:
+        assert f"the disk of /data {text}" in caplog.text
         assert "lower retention.ms or retention.bytes" in caplog.text
     else:
         assert not caplog.text

@@ -45,7 +45,7 @@ def test_contradicting_epochs_are_removed(assigned: tuple[int, int], expected: l
 
 
 @pytest.mark.parametrize(
-    ("asked", "expected"),
+    ("epoch", "expected"),
     [
         (-2, (-2, 5)),
         (-1, (-1, -1)),
@@ -58,9 +58,9 @@ def test_contradicting_epochs_are_removed(assigned: tuple[int, int], expected: l
         (7, (-1, -1)),
     ],
 )
-def test_end_offset_of_an_epoch(asked: int, expected: tuple[int, int]) -> None:
+def test_end_offset_of_an_epoch(epoch: int, expected: tuple[int, int]) -> None:
     cache = epochs((1, 5), (3, 10), (6, 30))
-    assert cache.end_offset_for(LeaderEpoch(asked), Offset(99)) == expected
+    assert cache.end_offset_for(LeaderEpoch(epoch), Offset(99)) == expected
 
 
 def test_empty_cache_returns_undefined() -> None:

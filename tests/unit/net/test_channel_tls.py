@@ -174,9 +174,9 @@ def test_mismatch_of_plain_text_and_tls_is_reported(authority: Authority, tmp_pa
     run(work)
 
 
-@pytest.mark.parametrize("says", [b"", b"\x16"])
+@pytest.mark.parametrize("data", [b"", b"\x16"])
 def test_peer_stalled_in_the_handshake_is_closed(
-    authority: Authority, tmp_path: Path, says: bytes, caplog: pytest.LogCaptureFixture
+    authority: Authority, tmp_path: Path, data: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "odradek.net.channels.channel")
 
@@ -185,7 +185,7 @@ def test_peer_stalled_in_the_handshake_is_closed(
 
         async def stop(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             nonlocal closed
-            writer.write(says)
+            writer.write(data)
             try:
                 await reader.read()
             finally:

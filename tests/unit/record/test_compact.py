@@ -327,15 +327,15 @@ def test_invalid_headers_are_refused(compact: ModuleType, tail: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "told"),
+    ("count", "message"),
     [(4, "record 3 of 4"), (2, "after the last of 2"), (0, "after the last of 0"), (-1, "record 0 of -1")],
 )
-def test_wrong_record_count_is_refused(compact: ModuleType, count: int, told: str) -> None:
+def test_wrong_record_count_is_refused(compact: ModuleType, count: int, message: str) -> None:
     payload = batch_of(b"a", b"b", b"c").payload
     offsets = compact.OffsetMap(100 * SLOT_BYTES, SEED)
-    with pytest.raises(compact.BadRecords, match=told):
+    with pytest.raises(compact.BadRecords, match=message):
         offsets.put_records(payload, count, 0, 0, 100)
-    with pytest.raises(compact.BadRecords, match=told):
+    with pytest.raises(compact.BadRecords, match=message):
         compact.Filter(offsets).run(payload, count, 0, 0, 100, True)
 
 

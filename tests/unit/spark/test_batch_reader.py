@@ -38,7 +38,7 @@ def test_start_at_the_end_gives_no_range():
 
 @pytest.mark.parametrize("loss", ["true", "false"])
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("options", "message"),
     [
         (
             {"startingOffsets": '{"t":{"0":-2,"1":8}}', "endingOffsets": '{"t":{"0":7,"1":6}}'},
@@ -58,7 +58,7 @@ def test_start_at_the_end_gives_no_range():
         ),
     ],
 )
-def test_start_after_the_end_is_refused(loss, options, says):
+def test_start_after_the_end_is_refused(loss, options, message):
     with pytest.raises(BadOption) as refused:
         ranges(failOnDataLoss=loss, **options)
-    assert str(refused.value) == says
+    assert str(refused.value) == message

@@ -52,7 +52,7 @@ def test_special_offsets_are_accepted_only_on_request():
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ("latests", "not JSON"),
         ("[1]", "must be an object"),
@@ -66,8 +66,8 @@ def test_special_offsets_are_accepted_only_on_request():
         ('{"t":{"0":9223372036854775808}}', "invalid offset"),
     ],
 )
-def test_invalid_text_is_refused_with_one_sentence(text, says):
-    with pytest.raises(BadOffsets, match=says):
+def test_invalid_text_is_refused_with_one_sentence(text, message):
+    with pytest.raises(BadOffsets, match=message):
         from_text(text)
 
 

@@ -87,7 +87,7 @@ def test_other_options_are_parsed():
 
 
 @pytest.mark.parametrize(
-    ("given", "says"),
+    ("given", "message"),
     [
         ({"subscribe": "t"}, "kafka.bootstrap.servers is missing"),
         (BASE, "exactly one of the options assign, subscribe and subscribePattern; none is set"),
@@ -135,8 +135,8 @@ def test_other_options_are_parsed():
         ),
     ],
 )
-def test_invalid_option_is_refused_with_one_sentence(given, says):
-    with pytest.raises(BadOption, match=says) as refused:
+def test_invalid_option_is_refused_with_one_sentence(given, message):
+    with pytest.raises(BadOption, match=message) as refused:
         read_options(given, Mode.BATCH)
     assert "\n" not in str(refused.value)
 

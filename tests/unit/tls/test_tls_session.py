@@ -178,12 +178,12 @@ def test_untrusted_broker_certificate_is_refused(broker: Known, authority: Autho
 
 
 @pytest.mark.parametrize(
-    "said", [b"\x00\x00\x00\x23\x00\x12\x00\x03", b"GET / HTTP/1.1\r\n", b"\x00", b"SSH-2.0-OpenSSH\r\n"]
+    "data", [b"\x00\x00\x00\x23\x00\x12\x00\x03", b"GET / HTTP/1.1\r\n", b"\x00", b"SSH-2.0-OpenSSH\r\n"]
 )
-def test_plain_text_is_detected(broker: Known, authority: Authority, said: bytes) -> None:
+def test_plain_text_is_detected(broker: Known, authority: Authority, data: bytes) -> None:
     session = Session(server_context(server_config(broker, authority)))
     with pytest.raises(TlsFailed, match="the client does not use TLS, but this listener requires it"):
-        session.receive(said)
+        session.receive(data)
     with pytest.raises(TlsFailed, match="does not use TLS"):
         session.receive(b"more")
     assert session.data_to_send() == b""

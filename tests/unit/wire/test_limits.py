@@ -154,11 +154,11 @@ def test_tagged_field_beyond_the_data_is_refused(size: int) -> None:
     )
 
 
-@pytest.mark.parametrize(("said", "there"), [(7, 8), (9, 9), (0, 8)])
-def test_tagged_field_with_a_wrong_size_is_refused(said: int, there: int) -> None:
+@pytest.mark.parametrize(("announced", "there"), [(7, 8), (9, 9), (0, 8)])
+def test_tagged_field_with_a_wrong_size_is_refused(announced: int, there: int) -> None:
     """Tag 1 of ApiVersionsResponse is an int64. Apache Kafka does not check its size."""
     front = pack(">h", 0) + uvarint(1) + pack(">i", 0)
-    data = front + uvarint(1) + uvarint(1) + uvarint(said) + bytes(there)
+    data = front + uvarint(1) + uvarint(1) + uvarint(announced) + bytes(there)
     assert "finalized_features_epoch" in refused(ApiVersionsResponse, 3, data)
 
 

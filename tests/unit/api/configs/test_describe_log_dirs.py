@@ -70,7 +70,7 @@ def test_all_logs_are_described_with_their_size(harness: Harness, version: int, 
 
 
 @pytest.mark.parametrize(
-    ("asked", "expected"),
+    ("requested", "expected"),
     [
         ([("a", [1, 2])], {("a", 1), ("a", 2)}),
         ([("a", [1, 1, 9]), ("nowhere", [0])], {("a", 1)}),
@@ -80,9 +80,9 @@ def test_all_logs_are_described_with_their_size(harness: Harness, version: int, 
     ],
 )
 def test_only_requested_partitions_are_described(
-    harness: Harness, asked: list[RequestedTopic], expected: set[tuple[str, int]]
+    harness: Harness, requested: list[RequestedTopic], expected: set[tuple[str, int]]
 ) -> None:
-    assert set(sizes(describe(harness, *asked))) == expected
+    assert set(sizes(describe(harness, *requested))) == expected
 
 
 def test_empty_topic_list_describes_no_topics(harness: Harness) -> None:

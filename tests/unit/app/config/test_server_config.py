@@ -351,7 +351,7 @@ def test_former_key_name_is_refused_with_its_successor(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "meant"),
+    ("name", "expected"),
     [
         ("num.partitons", "num.partitions"),
         ("log.retention.sm", "log.retention.ms"),
@@ -368,8 +368,8 @@ def test_former_key_name_is_refused_with_its_successor(name: str) -> None:
         ("auto.createtopics.enable", "auto.create.topics.enable"),
     ],
 )
-def test_suggested_key_never_has_another_meaning(name: str, meant: str | None) -> None:
-    assert nearest(name) == meant
+def test_suggested_key_never_has_another_meaning(name: str, expected: str | None) -> None:
+    assert nearest(name) == expected
 
 
 def test_topic_level_key_is_refused() -> None:

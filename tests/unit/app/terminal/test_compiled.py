@@ -18,7 +18,7 @@ SOURCE = Path(odradek.__file__).parent
 
 
 @pytest.mark.parametrize(
-    ("missing", "told"),
+    ("missing", "text"),
     [
         ([], "compiled"),
         (["rooms"], "rooms not compiled"),
@@ -27,10 +27,10 @@ SOURCE = Path(odradek.__file__).parent
     ],
 )
 def test_version_lists_parts_that_are_not_compiled(
-    missing: list[str], told: str, monkeypatch: pytest.MonkeyPatch
+    missing: list[str], text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compiled, "are_compiled", lambda: {part: part not in missing for part in compiled.PARTS})
-    assert compiled.version_line() == f"odradek {__version__} ({told})"
+    assert compiled.version_line() == f"odradek {__version__} ({text})"
 
 
 def modules(part: str) -> list[str]:

@@ -178,16 +178,16 @@ def test_undecodable_member_metadata_is_accepted(broker: ScriptedBroker, cluster
 
 
 @pytest.mark.parametrize(
-    "told",
+    "described",
     [
         a_group(state="Dead", protocol="", members=[]),
         a_group(code=ErrorCode.GROUP_ID_NOT_FOUND, message="Group g not found.", state="Dead", members=[]),
     ],
 )
-def test_missing_group_is_reported(broker: ScriptedBroker, cluster: Cluster, told: classic.DescribedGroup) -> None:
+def test_missing_group_is_reported(broker: ScriptedBroker, cluster: Cluster, described: classic.DescribedGroup) -> None:
     """Before version 6 its state is Dead."""
     has_no_consumer_group(broker)
-    describes_classic(broker, told)
+    describes_classic(broker, described)
     outcome = describe_groups(cluster, ["g"])["g"]
     assert str(outcome) == "group g: the group does not exist (GROUP_ID_NOT_FOUND)"
 

@@ -121,14 +121,14 @@ def test_configuration_altered_while_logs_open_applies_to_them(harness: Harness)
     assert harness.broker.partitions[name_of("t")].log.config.segment_bytes == 20_000
 
 
-@pytest.mark.parametrize("is_told_first", [True, False])
+@pytest.mark.parametrize("is_updated_first", [True, False])
 def test_recreated_topic_gets_its_own_configuration_after_missed_deletion(
-    harness: Harness, is_told_first: bool
+    harness: Harness, is_updated_first: bool
 ) -> None:
     controller = Controlling(harness)
     controller.makes("t")
     controller.overrides[TopicName("t")] = {"max.message.bytes": "100"}
-    if is_told_first:
+    if is_updated_first:
         controller.tells({"t": 1}, generation=1, is_full=True)
         controller.leads("t", generation=1, is_new=True)
     else:

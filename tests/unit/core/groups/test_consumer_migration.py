@@ -121,9 +121,9 @@ def test_group_of_another_type_is_not_upgraded(broker: Consumers) -> None:
 
 
 @pytest.mark.parametrize(
-    ("policy", "goes_up"), [("Upgrade", True), ("bidirectional", True), ("DOWNGRADE", False), ("disabled", False)]
+    ("policy", "is_upgraded"), [("Upgrade", True), ("bidirectional", True), ("DOWNGRADE", False), ("disabled", False)]
 )
-def test_migration_policy_decides_on_upgrade_and_downgrade(tmp_path: Path, policy: str, goes_up: bool) -> None:
+def test_migration_policy_decides_on_upgrade_and_downgrade(tmp_path: Path, policy: str, is_upgraded: bool) -> None:
     settings = {"group_initial_rebalance_delay_ms": "0", "group_consumer_migration_policy": policy}
     broker = Consumers(tmp_path, **settings)
     broker.create("t", 2)
@@ -131,8 +131,8 @@ def test_migration_policy_decides_on_upgrade_and_downgrade(tmp_path: Path, polic
     old.join()
     old.sync(assigned(0, 1))
     joined = broker.join("n", "t").error_code
-    assert joined == (ErrorCode.NONE if goes_up else ErrorCode.GROUP_ID_NOT_FOUND)
-    if goes_up:
+    assert joined == (ErrorCode.NONE if is_upgraded else ErrorCode.GROUP_ID_NOT_FOUND)
+    if is_upgraded:
         broker.beat("n", -1)
         is_classic = broker.describe().error_code == ErrorCode.GROUP_ID_NOT_FOUND
         assert is_classic == (policy == "bidirectional")

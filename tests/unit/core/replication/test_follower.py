@@ -385,7 +385,7 @@ def test_epoch_end_is_requested_from_a_leader_before_kafka_2_7() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "offset", "epoch"),
+    ("epoch_end", "offset", "epoch"),
     [
         (end(5, 6), 6, 5),
         (end(3, 4), 4, 3),
@@ -394,9 +394,9 @@ def test_epoch_end_is_requested_from_a_leader_before_kafka_2_7() -> None:
         (UNDEFINED, 3, 3),
     ],
 )
-def test_log_is_truncated_to_the_leaders_epoch_end(told: EpochEnd, offset: int, epoch: int) -> None:
+def test_log_is_truncated_to_the_leaders_epoch_end(epoch_end: EpochEnd, offset: int, epoch: int) -> None:
     case = Case([(3, 4), (5, 4)], high_watermark=3, diverging_in_fetch=False)
-    case.epoch_ended(told)
+    case.epoch_ended(epoch_end)
     assert case.following.next == fetch(offset, epoch)
     assert case.high_watermark == min(3, offset)
 

@@ -142,7 +142,7 @@ def test_second_completion_of_a_request_does_nothing(elsewhere: CoordinatedElsew
 
 
 @pytest.mark.parametrize(
-    ("refused", "adds", "told"),
+    ("refused", "adds", "expected"),
     [
         (ErrorCode.NETWORK_EXCEPTION, True, ErrorCode.NETWORK_EXCEPTION),
         (ErrorCode.REQUEST_TIMED_OUT, True, ErrorCode.NETWORK_EXCEPTION),
@@ -152,11 +152,11 @@ def test_second_completion_of_a_request_does_nothing(elsewhere: CoordinatedElsew
     ],
 )
 def test_failed_request_returns_the_error_code_of_apache_kafka(
-    elsewhere: CoordinatedElsewhere, refused: ErrorCode, adds: bool, told: ErrorCode
+    elsewhere: CoordinatedElsewhere, refused: ErrorCode, adds: bool, expected: ErrorCode
 ) -> None:
     promise = add_partitions(elsewhere, question(adds=adds))
     elsewhere.hears(elsewhere.asked_alone(), Refused(refused, "why"))
-    assert promise.value == {T0: told}
+    assert promise.value == {T0: expected}
 
 
 def test_each_change_of_a_coordinators_failure_is_logged_once(

@@ -24,7 +24,7 @@ def elsewhere(tmp_path: Path) -> Elsewhere:
     return first_of_four_here(tmp_path)
 
 
-def lose_addition(elsewhere: Elsewhere, *, keeps_house: bool) -> Transactional:
+def lose_addition(elsewhere: Elsewhere, *, runs_housekeeping: bool) -> Transactional:
     """Return a producer whose first batch is written, while the coordinator's record of its partition is lost."""
     producer = elsewhere.begun()
     harness = elsewhere.harness
@@ -34,7 +34,7 @@ def lose_addition(elsewhere: Elsewhere, *, keeps_house: bool) -> Transactional:
     answer = harness.decoded(harness.finished(waiting), ADDS, ProduceResponse)
     assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NOT_ENOUGH_REPLICAS
     elsewhere.tells(TRANSACTION_STATE, TWO)
-    if keeps_house:
+    if runs_housekeeping:
         harness.keep_house()
     else:
         assert producer.write("t", b"a") is ErrorCode.NOT_ENOUGH_REPLICAS, "it is found out by this"
@@ -54,9 +54,9 @@ def resend(elsewhere: Elsewhere, producer: Transactional, code: ErrorCode) -> tu
     return effect, ErrorCode(answer.responses[0].partition_responses[0].error_code)
 
 
-@pytest.mark.parametrize("keeps_house", [False, True])
-def test_next_coordinator_is_queried_about_existing_records(elsewhere: Elsewhere, keeps_house: bool) -> None:
-    producer = lose_addition(elsewhere, keeps_house=keeps_house)
+@pytest.mark.parametrize("runs_housekeeping", [False, True])
+def test_next_coordinator_is_queried_about_existing_records(elsewhere: Elsewhere, runs_housekeeping: bool) -> None:
+    producer = lose_addition(elsewhere, runs_housekeeping=runs_housekeeping)
     effect, code = resend(elsewhere, producer, ErrorCode.NONE)
     assert [names for _, names in effect.transactions] == [[T0]]
     assert code is ErrorCode.NONE
@@ -66,7 +66,7 @@ def test_next_coordinator_is_queried_about_existing_records(elsewhere: Elsewhere
 
 
 def test_records_unknown_to_the_next_coordinator_are_not_acknowledged(elsewhere: Elsewhere) -> None:
-    producer = lose_addition(elsewhere, keeps_house=True)
+    producer = lose_addition(elsewhere, runs_housekeeping=True)
     for _ in range(2):
         _, code = resend(elsewhere, producer, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
         assert code is ErrorCode.INVALID_PRODUCER_ID_MAPPING
@@ -75,13 +75,13 @@ def test_records_unknown_to_the_next_coordinator_are_not_acknowledged(elsewhere:
 def test_other_transactions_are_not_in_doubt(elsewhere: Elsewhere) -> None:
     other = elsewhere.begun("other")
     assert other.write("t", b"a") is ErrorCode.NONE
-    lose_addition(elsewhere, keeps_house=True)
+    lose_addition(elsewhere, runs_housekeeping=True)
     assert other.write("t", b"b") is ErrorCode.NONE
     assert elsewhere.harness.broker.take_additions() == []
 
 
 def test_loss_is_forgotten_after_the_maximum_transaction_timeout(elsewhere: Elsewhere) -> None:
-    lose_addition(elsewhere, keeps_house=True)
+    lose_addition(elsewhere, runs_housekeeping=True)
     harness = elsewhere.harness
     joins = harness.broker.transactions.joins
     assert joins.lost

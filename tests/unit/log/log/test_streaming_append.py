@@ -308,8 +308,8 @@ def test_streaming_append_rolls_at_its_start_not_its_end() -> None:
 PIECES = [0, 1, 439, 440, 3000]
 
 
-@pytest.mark.parametrize("come", [0, 1, 500, 2_000, 100_000])
-def test_withdrawn_append_leaves_no_trace(come: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("size", [0, 1, 500, 2_000, 100_000])
+def test_withdrawn_append_leaves_no_trace(size: int, tmp_path: Path) -> None:
     for disk in (SimDisk(), RealDisk()):
         directory = DIRECTORY if isinstance(disk, SimDisk) else str(tmp_path)
         disk.make_directory(directory)
@@ -317,7 +317,7 @@ def test_withdrawn_append_leaves_no_trace(come: int, tmp_path: Path) -> None:
         put(log, b"before")
         state = (log.end_offset, log.size, log.appended_bytes, log.epochs.entries.copy(), files(disk, directory))
         incoming = Incoming(log, raw(b"x" * 3000), 100, epoch=7)
-        incoming.receive(come).forget()
+        incoming.receive(size).forget()
         entries = log.epochs.entries
         assert (log.end_offset, log.size, log.appended_bytes, entries, files(disk, directory)) == state
         assert not incoming.was_withdrawn
@@ -344,9 +344,9 @@ def stamped(log: Log, value: bytes) -> Batch:
     return made
 
 
-@pytest.mark.parametrize("come", PIECES)
+@pytest.mark.parametrize("size", PIECES)
 @pytest.mark.parametrize("name", INTERRUPTIONS)
-def test_any_change_of_the_log_end_withdraws_the_append_once(name: str, come: int) -> None:
+def test_any_change_of_the_log_end_withdraws_the_append_once(name: str, size: int) -> None:
     interrupt = INTERRUPTIONS[name]
     disks = SimDisk(), SimDisk()
     config = LogConfig(retention_ms=1000)
@@ -354,7 +354,7 @@ def test_any_change_of_the_log_end_withdraws_the_append_once(name: str, come: in
     for log in logs:
         put(log, b"one")
         put(log, b"two")
-    incoming = Incoming(logs[1], raw(b"x" * 3000), 300).receive(come)
+    incoming = Incoming(logs[1], raw(b"x" * 3000), 300).receive(size)
     for log in logs:
         interrupt(log)
     assert incoming.was_withdrawn
@@ -506,8 +506,8 @@ def test_failed_truncation_of_a_withdrawn_append_is_repaired(
 
 
 @pytest.mark.parametrize("is_front_durable", [False, True])
-@pytest.mark.parametrize("come", [*range(0, 2940, 420), 2940])
-def test_kill_during_a_streaming_append_recovers_the_log(come: int, is_front_durable: bool) -> None:
+@pytest.mark.parametrize("size", [*range(0, 2940, 420), 2940])
+def test_kill_during_a_streaming_append_recovers_the_log(size: int, is_front_durable: bool) -> None:
     """All written data is present. Recovery ends the log before the batch, unless the batch is complete."""
     disk = SimDisk()
     log = new_log(disk=disk)
@@ -516,11 +516,11 @@ def test_kill_during_a_streaming_append_recovers_the_log(come: int, is_front_dur
     incoming = Incoming(log, data, len(data) - 2940)
     if is_front_durable:
         flush_now(log)
-    incoming.receive(come)
+    incoming.receive(size)
     survivor = disk.kill()
     again = Log.open(survivor, DIRECTORY, CONFIG, T0, recovery_point=log.recovery_point)
-    assert stored(again) == ([(0, 0)] if come < 2940 else [(0, 0), (1, 1)])
-    assert again.lost_bytes == (len(data) - 2940 + come if come < 2940 else 0)
+    assert stored(again) == ([(0, 0)] if size < 2940 else [(0, 0), (1, 1)])
+    assert again.lost_bytes == (len(data) - 2940 + size if size < 2940 else 0)
     put(again, b"after")
     assert stored(again)[-1] == (again.end_offset - 1, again.end_offset - 1)
     assert stored(Log.open(survivor, DIRECTORY, CONFIG, T0)) == stored(again)

@@ -136,7 +136,7 @@ def test_newest_valid_snapshot_is_used() -> None:
 
 
 @pytest.mark.parametrize(
-    ("offsets", "bases", "end", "gone"),
+    ("offsets", "bases", "end", "removed"),
     [
         ([], {0}, 9, []),
         ([9], {0}, 9, []),
@@ -149,7 +149,7 @@ def test_newest_valid_snapshot_is_used() -> None:
     ],
 )
 def test_snapshots_of_segments_and_the_newest_are_kept(
-    offsets: list[int], bases: set[int], end: int, gone: list[int]
+    offsets: list[int], bases: set[int], end: int, removed: list[int]
 ) -> None:
     disk = SimDisk()
     disk.make_directory(DIRECTORY)
@@ -157,7 +157,7 @@ def test_snapshots_of_segments_and_the_newest_are_kept(
     for offset in offsets:
         snapshots.write(Offset(offset), [])
     snapshots.delete_strays({Offset(each) for each in bases}, Offset(end))
-    assert snapshots.offsets == [offset for offset in offsets if offset not in gone] == there(disk).offsets
+    assert snapshots.offsets == [offset for offset in offsets if offset not in removed] == there(disk).offsets
 
 
 # ---------------------------------------------------------------- in a log

@@ -62,7 +62,7 @@ def test_end_of_a_chunk_has_no_next_batch(size: int) -> None:
 class Counted:
     """Runs that count their requests."""
 
-    asked = 0
+    runs = 0
 
     def __init__(self, *arguments: Any) -> None:
         self._runs = KeyRuns(*arguments)
@@ -71,14 +71,14 @@ class Counted:
         return getattr(self._runs, name)
 
     def run(self, *arguments: int) -> int:
-        Counted.asked += 1
+        Counted.runs += 1
         return int(self._runs.run(*arguments))
 
 
 def test_no_run_is_requested_without_plain_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """A request takes about a microsecond, a sixth of the time for a small transactional batch."""
     monkeypatch.setattr(cleaner, "KeyRuns", Counted)
-    monkeypatch.setattr(Counted, "asked", 0)
+    monkeypatch.setattr(Counted, "runs", 0)
     disk = SimDisk()
     disk.make_directory("t-0")
     log = Log.open(disk, "t-0", LogConfig(cleanup_compact=True), NOW)
@@ -91,4 +91,4 @@ def test_no_run_is_requested_without_plain_batches(monkeypatch: pytest.MonkeyPat
     cleaning = Cleaning(log, cleanable(log, NOW, log.end_offset), Options(1 << 20, 1 << 18, 0.9, bytes(16), rules))
     cleaning.build_map(lambda _: None)
     assert cleaning.end == 50
-    assert Counted.asked == 1, "for the one that is not compressed"
+    assert Counted.runs == 1, "for the one that is not compressed"

@@ -152,13 +152,13 @@ def test_refused_topic_does_not_affect_others(us: TreeMember) -> None:
     assert us.metadata.topics()[TopicName("a")].id == topic("a").id
 
 
-@pytest.mark.parametrize(("wanted", "found"), [(2, None), (3, None), (5, 5)])
-def test_concurrent_growth_creates_no_extra_partitions(us: TreeMember, wanted: int, found: int | None) -> None:
+@pytest.mark.parametrize(("count", "found"), [(2, None), (3, None), (5, 5)])
+def test_concurrent_growth_creates_no_extra_partitions(us: TreeMember, count: int, found: int | None) -> None:
     """Both plans start from one partition: the first makes three, the second only up to its own count."""
     assert us.is_elected()
     us.change(CreateTopics(1, (topic(partitions=1),)))
     us.change(CreatePartitions(2, {T: NewPartitions(1, topic(partitions=1).partitions * 2)}))
-    changed = us.change(CreatePartitions(3, {T: NewPartitions(1, topic(partitions=1).partitions * (wanted - 1))}))
+    changed = us.change(CreatePartitions(3, {T: NewPartitions(1, topic(partitions=1).partitions * (count - 1))}))
     if found is None:
         assert changed.refused[T].code == ErrorCode.INVALID_PARTITIONS
     assert len(us.metadata.topics()[T].partitions) == (found or 3)

@@ -257,17 +257,17 @@ class Other(asyncio.Protocol):
 @pytest.mark.skipif(not HAS_MOVER, reason="the mover was built without a compiler")
 @pytest.mark.parametrize("head", [(), (b"head",)])
 @pytest.mark.parametrize("runner", [uvloop.run, asyncio.run])
-@pytest.mark.parametrize("who", ["one of many", "alone", "a follower"])
+@pytest.mark.parametrize("kind", ["one of many", "alone", "a follower"])
 def test_large_send_gives_way_to_requests_of_others(
     file: File,
     head: tuple[bytes, ...],
     runner: Callable[[Coroutine[Any, Any, None]], None],
-    who: str,
+    kind: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     events: list[str] = []
     send = Movers.send
-    at_once = who != "one of many"
+    at_once = kind != "one of many"
 
     def begun(*arguments: Any, **keywords: Any) -> Any:
         events.append("begun")
@@ -280,9 +280,9 @@ def test_large_send_gives_way_to_requests_of_others(
         ours.setblocking(False)
         await asyncio.get_running_loop().connect_accepted_socket(lambda: Other(events), ours)
         await asyncio.sleep(0.05)
-        if who != "alone":
+        if kind != "alone":
             protocol.loop.record_others()
-        protocol.outbox.must_yield = who != "a follower"
+        protocol.outbox.must_yield = kind != "a follower"
         other.sendall(b"?")
         size = MOVED_BYTES_MIN
         protocol.outbox.put([*head, FileSlice(file, 3, size), b"end"])

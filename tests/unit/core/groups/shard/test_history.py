@@ -21,11 +21,11 @@ def test_latest_rebalances_are_kept_and_all_are_logged(caplog: pytest.LogCapture
 
 
 @pytest.mark.parametrize(
-    ("reason", "said"),
+    ("reason", "expected"),
     [("", "left"), ("closed", "left (closed)"), ("a\nb\x1b[31m", "left (a b [31m)"), ("\n", "left")],
 )
-def test_client_reason_stays_on_one_line(reason: str, said: str) -> None:
-    assert because("left", reason) == said
+def test_client_reason_stays_on_one_line(reason: str, expected: str) -> None:
+    assert because("left", reason) == expected
 
 
 def test_client_reason_is_shortened() -> None:
