@@ -95,14 +95,14 @@ class CoordinatedElsewhere:
         """Send a request on the connection, or on a new one."""
         talk = talk or self.leader.talk()
         talk.receive_data(frame_of(message, version, next(self._numbers), "tests"))
-        self.leader.go_on(talk)
+        self.leader.resume(talk)
         return talk
 
     def sends_all(self, requests: Sequence[ProduceRequest], talk: Conversation) -> None:
         """Pipeline requests on one connection."""
         frames = [frame_of(one, ADDS, next(self._numbers), "tests") for one in requests]
         talk.receive_data(b"".join(frames))
-        self.leader.go_on(talk)
+        self.leader.resume(talk)
 
     def request(self, producer: Transactional, *partitions: int) -> ProduceRequest:
         """Return a Produce request with one record for each partition, with the producer's next sequences."""
@@ -197,7 +197,7 @@ class CoordinatedElsewhere:
             talk = parked.owner
             assert isinstance(talk, Conversation)
             talk.answer_parked(parked, self.leader.now)
-            self.leader.go_on(talk)
+            self.leader.resume(talk)
         return bool(completed)
 
     # The coordinator.
@@ -205,7 +205,7 @@ class CoordinatedElsewhere:
     def carried_out(self, effect: AddPartitions, version: int = 5) -> AdditionsOutcome:
         """Let the coordinator execute the request now, and return its response."""
         request = add_partitions_ask.to_message(effect, version)
-        answer = self.coordinator.ask(request, version, AddPartitionsToTxnResponse)
+        answer = self.coordinator.request(request, version, AddPartitionsToTxnResponse)
         return add_partitions_ask.errors(effect, answer)
 
     def answers(self, version: int = 5) -> AddPartitions:

@@ -91,7 +91,7 @@ class Led:
         for _ in range(ms // 1000):
             self.harness.pass_time(1000)
             self.fetches(*followers)
-            self.harness.keep_house()
+            self.harness.run_housekeeping()
 
     def proposed(self) -> ProposedIsr:
         (proposal,) = self.harness.broker.alter_partition.take_proposals()

@@ -331,10 +331,10 @@ def test_unnamed_session_partitions_stay_in_sync(tmp_path: Path) -> None:
         led.harness.pass_time(1000)
         assert [follower.told(one) for follower, one in zip(followers, waiting, strict=True)] == [{}, {}]
     led.produce(acks=LEADER)
-    led.harness.keep_house()
+    led.harness.run_housekeeping()
     assert led.harness.broker.alter_partition.take_proposals() == []
     led.harness.pass_time(LAG_MS_MAX + 1000)
-    led.harness.keep_house()
+    led.harness.run_housekeeping()
     assert led.proposed().proposal.isr == (US,), "but those that do not come any more"
 
 
@@ -351,7 +351,7 @@ def test_change_without_a_record_causes_no_lag(tmp_path: Path) -> None:
             follower.fetch({})
     led.leading.partition.advance_start(Offset(1))
     led.produce(acks=LEADER)
-    led.harness.keep_house()
+    led.harness.run_housekeeping()
     assert led.harness.broker.alter_partition.take_proposals() == []
 
 
@@ -401,7 +401,7 @@ def test_follower_removed_by_an_impersonator_rejoins(led: Led, other: FetchingFo
     for _ in range(LAG_MS_MAX // 1000 + 2):
         led.harness.pass_time(1000)
         impostor.fetch({0: 0})
-        led.harness.keep_house()
+        led.harness.run_housekeeping()
     pending = led.proposed()
     assert pending.proposal.isr == (US, THIRD)
     led.answers(pending)

@@ -230,7 +230,7 @@ def test_only_debugging_clients_get_the_log_end_of_a_follower(
     followed.says(batch(0), batch(1), batch(2), high_watermark=1)
     parts = [ListOffsetsPartition(partition_index=0, timestamp=-1)]
     request = ListOffsetsRequest(replica_id=replica_id, topics=[ListOffsetsTopic(name="t", partitions=parts)])
-    answer = followed.harness.ask(request, 7, ListOffsetsResponse)
+    answer = followed.harness.request(request, 7, ListOffsetsResponse)
     (part,) = answer.topics[0].partitions
     assert (part.error_code, part.offset) == expected
 
@@ -239,5 +239,5 @@ def test_epoch_end_request_is_sent_to_the_leader(followed: Followed) -> None:
     followed.says(batch(0), high_watermark=1)
     parts = [OffsetForLeaderPartition(partition=0, current_leader_epoch=-1, leader_epoch=0)]
     topics = [OffsetForLeaderTopic(topic="t", partitions=parts)]
-    answer = followed.harness.ask(OffsetForLeaderEpochRequest(topics=topics), 4, OffsetForLeaderEpochResponse)
+    answer = followed.harness.request(OffsetForLeaderEpochRequest(topics=topics), 4, OffsetForLeaderEpochResponse)
     assert answer.topics[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER

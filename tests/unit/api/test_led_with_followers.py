@@ -84,7 +84,7 @@ def test_min_isr_can_be_raised_at_run_time(led: Led) -> None:
     assert led.state.isr == (US,)
     assert led.produced(led.produce()) == (ErrorCode.NONE, 0)
     request = alter((BROKER, "", [("min.insync.replicas", SET, "2")]))
-    (result,) = led.harness.ask(request, 1, IncrementalAlterConfigsResponse).responses
+    (result,) = led.harness.request(request, 1, IncrementalAlterConfigsResponse).responses
     assert result.error_code == ErrorCode.NONE
     assert led.produced(led.produce()) == (ErrorCode.NOT_ENOUGH_REPLICAS, -1)
 
@@ -185,7 +185,7 @@ def test_write_does_not_wait_for_a_replica_removed_by_the_controller(led: Led, o
 def list_offset(led: Led, timestamp: int, *, broker: int = -1, version: int = 5) -> tuple[ErrorCode, int]:
     part = ListOffsetsPartition(partition_index=0, current_leader_epoch=-1, timestamp=timestamp)
     request = ListOffsetsRequest(replica_id=broker, topics=[ListOffsetsTopic(name="t", partitions=[part])])
-    (partition,) = led.harness.ask(request, version, ListOffsetsResponse).topics[0].partitions
+    (partition,) = led.harness.request(request, version, ListOffsetsResponse).topics[0].partitions
     return ErrorCode(partition.error_code), partition.offset
 
 
@@ -218,10 +218,10 @@ def test_epoch_end_requires_cluster_action_or_describe(led: Led, broker: int) ->
     request = OffsetForLeaderEpochRequest(replica_id=broker, topics=[OffsetForLeaderTopic(topic="t", partitions=parts)])
     for rules in (on_cluster(Operation.CLUSTER_ACTION), on(ResourceType.TOPIC, "t", may=[Operation.DESCRIBE])):
         led.harness.peer.admission = Admission(ANONYMOUS, Granted([*rules]))
-        (part,) = led.harness.ask(request, 4, OffsetForLeaderEpochResponse).topics[0].partitions
+        (part,) = led.harness.request(request, 4, OffsetForLeaderEpochResponse).topics[0].partitions
         assert (part.error_code, part.leader_epoch, part.end_offset) == (ErrorCode.NONE, 0, 1)
     led.harness.peer.admission = Admission(ANONYMOUS, Granted())
-    (part,) = led.harness.ask(request, 4, OffsetForLeaderEpochResponse).topics[0].partitions
+    (part,) = led.harness.request(request, 4, OffsetForLeaderEpochResponse).topics[0].partitions
     assert part.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 

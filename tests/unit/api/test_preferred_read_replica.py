@@ -184,9 +184,9 @@ def test_session_fetch_is_redirected_immediately(tmp_path: Path) -> None:
         rack_id="b",
     )
     harness = racks.led.harness
-    session = harness.ask(request, VERSION, FetchResponse).session_id
+    session = harness.request(request, VERSION, FetchResponse).session_id
     assert session
     racks.set_racks()
     request.session_id, request.session_epoch = session, 1
-    redirected = harness.ask(request, VERSION, FetchResponse).responses[0].partitions[0]
+    redirected = harness.request(request, VERSION, FetchResponse).responses[0].partitions[0]
     assert redirected.preferred_read_replica == THIRD

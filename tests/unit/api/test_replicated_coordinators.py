@@ -82,7 +82,7 @@ class Replicated:
     def sends(self, message: object, version: int) -> Conversation:
         talk = self.harness.talk()
         talk.receive_data(frame_of(message, version, next(self._numbers), "tests"))
-        self.harness.go_on(talk)
+        self.harness.resume(talk)
         self.wake()
         return talk
 
@@ -94,7 +94,7 @@ class Replicated:
                 talk = parked.owner
                 assert isinstance(talk, Conversation)
                 talk.answer_parked(parked, self.harness.now)
-                self.harness.go_on(talk)
+                self.harness.resume(talk)
             self.harness.settle()
 
     def response_frame(self, talk: Conversation) -> bytes:

@@ -66,7 +66,7 @@ def make_topic(harness: Harness) -> None:
         CreatableTopicConfig(name="message.timestamp.after.max.ms", value="9223372036854775807"),
     ]
     topic = CreatableTopic(name="t", num_partitions=2, replication_factor=1, assignments=[], configs=configs)
-    harness.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1_000), 5, CreateTopicsResponse)
+    harness.request(CreateTopicsRequest(topics=[topic], timeout_ms=1_000), 5, CreateTopicsResponse)
 
 
 def batch(*ats: int, codec: Codec = Codec.NONE, value: bytes = b"v") -> bytes:
@@ -315,7 +315,7 @@ def test_topic_deleted_during_the_lookup_returns_an_error(harness: Harness) -> N
         produce_raw(harness, batch(T0))
         parked = parked_request(harness, T0)
         (lookup,) = lookups(harness)
-        harness.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1_000), 5, DeleteTopicsResponse)
+        harness.request(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1_000), 5, DeleteTopicsResponse)
         if is_made_again:
             make_topic(harness)
         harness.broker.on_event(lookup.run(), harness.now)

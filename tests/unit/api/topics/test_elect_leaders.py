@@ -78,11 +78,11 @@ def ends(**by_name: ElectionEnd) -> Any:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_lone_broker_needs_no_elections(harness: Harness, version: int) -> None:
-    answer = harness.ask(request({"t": [1, 0, 1, 2], "no": [0]}), version, ElectLeadersResponse)
+    answer = harness.request(request({"t": [1, 0, 1, 2], "no": [0]}), version, ElectLeadersResponse)
     assert answer.error_code == NONE
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert results_of(answer) == [("t", 1, NOT_NEEDED), ("t", 0, NOT_NEEDED), ("t", 2, unknown), ("no", 0, unknown)]
-    assert results_of(harness.ask(request(None), version, ElectLeadersResponse)) == []
+    assert results_of(harness.request(request(None), version, ElectLeadersResponse)) == []
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_lone_broker_cannot_elect_another_leader(harness: Harness, kind: Electio
     Controlling(harness).tells({"u": 1}, leader=BrokerId(-1), epoch=1)
     harness.broker.view.controller = US
     for named in (None, {"u": [0]}):
-        assert results_of(harness.ask(request(named, kind), 2, ElectLeadersResponse)) == [("u", 0, code)]
+        assert results_of(harness.request(request(named, kind), 2, ElectLeadersResponse)) == [("u", 0, code)]
 
 
 # In a cluster.

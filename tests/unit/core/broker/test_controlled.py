@@ -78,7 +78,7 @@ def values(harness: Harness, topic: str = "t") -> list[bytes | None]:
 
 def metadata(harness: Harness, topic: str = "t") -> MetadataResponseTopic:
     request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
-    return harness.ask(request, METADATA, MetadataResponse).topics[0]
+    return harness.request(request, METADATA, MetadataResponse).topics[0]
 
 
 # Topics are created and deleted.

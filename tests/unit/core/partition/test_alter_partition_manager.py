@@ -42,7 +42,7 @@ def test_lagging_follower_is_proposed_for_removal_soon(tmp_path: Path, lag_ms_ma
     while not manager.has_proposals:
         harness.pass_time(SECOND_MS)
         passed += SECOND_MS
-        harness.keep_house()
+        harness.run_housekeeping()
         assert passed <= lag_ms_max + lag_ms_max // CHECKS_PER_LAG + 2 * SECOND_MS
     assert passed > lag_ms_max
     assert [one.proposal.isr for one in manager.take_proposals()] == [(US,)] * PARTITIONS

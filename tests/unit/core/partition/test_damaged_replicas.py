@@ -75,7 +75,7 @@ def rounds(led: Led, count: int = 2) -> int:
     before = led.harness.broker.replicas.changes
     for _ in range(count):
         led.harness.pass_time(1000)
-        led.harness.keep_house()
+        led.harness.run_housekeeping()
     return led.harness.broker.replicas.changes - before
 
 

@@ -49,7 +49,7 @@ def rounds(led: Led) -> int:
     before = led.harness.broker.replicas.changes
     for _ in range(2):
         led.harness.pass_time(1000)
-        led.harness.keep_house()
+        led.harness.run_housekeeping()
     return led.harness.broker.replicas.changes - before
 
 

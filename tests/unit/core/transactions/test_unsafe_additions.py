@@ -35,7 +35,7 @@ def lose_addition(elsewhere: Elsewhere, *, keeps_house: bool) -> Transactional:
     assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NOT_ENOUGH_REPLICAS
     elsewhere.tells(TRANSACTION_STATE, TWO)
     if keeps_house:
-        harness.keep_house()
+        harness.run_housekeeping()
     else:
         assert producer.write("t", b"a") is ErrorCode.NOT_ENOUGH_REPLICAS, "it is found out by this"
     assert harness.broker.partitions[T0].has_open_transactions()
@@ -86,5 +86,5 @@ def test_loss_is_forgotten_after_the_maximum_transaction_timeout(elsewhere: Else
     joins = harness.broker.transactions.joins
     assert joins.lost
     harness.pass_time(harness.broker.transactions.timeout_ms_max)
-    harness.keep_house()
+    harness.run_housekeeping()
     assert not joins.lost

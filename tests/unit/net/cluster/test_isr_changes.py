@@ -259,7 +259,7 @@ class World:
         for index in indexes or (0,):
             self.produce(index)
         self.time_passes(LAG_MS_MAX + 1000)
-        self.harness.keep_house()
+        self.harness.run_housekeeping()
         self.settle()
 
     async def becomes(self, *isr: BrokerId) -> None:
@@ -363,7 +363,7 @@ def test_proposals_during_a_request_are_batched_into_the_next(tmp_path: Path) ->
         for index in (1, 2):
             world.produce(index)
         world.time_passes(LAG_MS_MAX + 1000)
-        world.harness.keep_house()
+        world.harness.run_housekeeping()
         world.settle()
         assert world.broker.alter_partition.has_proposals
         world.may_answer.set()
