@@ -157,7 +157,9 @@ def test_random_controller_requests_leave_the_broker_working(
             data = frame(make_mostly_valid(random, body, harness.broker.controlled.controller_epoch), version)
             harness.pass_time(1)  # Two logs of one name are never set aside in the same millisecond.
             outcome = harness.send_frame(data)
-            while isinstance(outcome, ParkedRequest) and between.take_in(lambda sent: apply(between, sent, taken)):
+            while isinstance(outcome, ParkedRequest) and between.handle_requests(
+                lambda sent: apply(between, sent, taken)
+            ):
                 pass
             harness.decoded(harness.finished(outcome), version, APIS[key][1])
             if not number % 50:
