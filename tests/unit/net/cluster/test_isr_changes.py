@@ -42,7 +42,7 @@ from odradek.wire.messages.alter_partition import (
     ResponseTopicData,
 )
 from odradek.wire.schema.compile import decode, encode
-from support.channel_peer import Asked, Peer, Writer, framed, run, until
+from support.channel_peer import Peer, ReceivedRequest, Writer, framed, run, until
 from support.in_memory import NOW_MS, US, Harness
 from support.logs import batch
 
@@ -155,7 +155,7 @@ class World:
     def controller_id(self) -> BrokerId:
         return self.broker.view.controller
 
-    async def answer(self, received: Asked, writer: Writer) -> None:
+    async def answer(self, received: ReceivedRequest, writer: Writer) -> None:
         """Serve a connection of the other broker."""
         assert received.api_key == 56
         self.versions.append(received.version)
