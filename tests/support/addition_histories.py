@@ -240,7 +240,7 @@ class AdditionHistory:
         self.epoch += 1
         self.led[name] = is_led
         leader = US if is_led else NO_BROKER
-        assert self.brokers.controller.leads("t", name.partition, leader=leader, epoch=self.epoch) == {}
+        assert self.brokers.controller.send_leader_and_isr("t", name.partition, leader=leader, epoch=self.epoch) == {}
 
     def pass_time(self) -> None:
         ms = self.random.choice((1, 20, 20, 500, 1000))

@@ -53,7 +53,7 @@ def update_metadata(
         for index in range(partitions.get(topic, 1)):
             states[name_of(topic, index)] = PartitionMetadata(state, (leader,), ())
     ids = {TopicName(topic): topic_id(topic) for topic in leaders}
-    assert controller.says(UpdateMetadata(states, ids, brokers, False)) == {}
+    assert controller.send(UpdateMetadata(states, ids, brokers, False)) == {}
 
 
 class CoordinatedElsewhere:
@@ -65,7 +65,7 @@ class CoordinatedElsewhere:
         self.leader = Harness(directory / "leader", **configs)
         self.controller = Controlling(self.leader)
         for topic, count in (("t", PARTITIONS), (CONSUMER_OFFSETS, 1)):
-            assert self.controller.leads(topic, *range(count), is_new=True) == {}
+            assert self.controller.send_leader_and_isr(topic, *range(count), is_new=True) == {}
         update_metadata(self.leader, self.controller, (US, TWO, THREE), {"t": US, CONSUMER_OFFSETS: US})
         self.is_coordinated_by(TWO)
         self.coordinator = Harness(directory / "coordinator", transaction_state_log_num_partitions="1")
@@ -80,7 +80,7 @@ class CoordinatedElsewhere:
 
     def makes_wide(self, topic: str, count: int) -> None:
         """Create another topic with this number of partitions."""
-        assert self.controller.leads(topic, *range(count), is_new=True) == {}
+        assert self.controller.send_leader_and_isr(topic, *range(count), is_new=True) == {}
         update_metadata(self.leader, self.controller, (US, TWO, THREE), {topic: US}, {topic: count})
         update_metadata(self.coordinator, self.there, (US, TWO), {topic: TWO}, {topic: count})
 

@@ -53,13 +53,13 @@ class Followed:
         self.partitions = range(partitions)
         self.epoch = -1
         self.is_led_anew()
-        self.controller.tells({"t": partitions}, leader=OTHER, brokers=(US, OTHER))
+        self.controller.send_update_metadata({"t": partitions}, leader=OTHER, brokers=(US, OTHER))
 
     def is_led_anew(self) -> None:
         """Start another epoch with the same leader."""
         self.epoch += 1
         both = (OTHER, US)
-        reported = self.controller.leads(
+        reported = self.controller.send_leader_and_isr(
             "t", *self.partitions, leader=OTHER, epoch=self.epoch, replicas=both, is_new=not self.epoch
         )
         assert reported == {}

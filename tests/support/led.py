@@ -42,8 +42,8 @@ class Led:
         view = self.harness.broker.view
         view.brokers = {**view.brokers, OTHER: BrokerInfo(OTHER), THIRD: BrokerInfo(THIRD)}
         self.controller.overrides[TopicName("t")] = {key.replace("_", "."): value for key, value in overrides.items()}
-        assert self.controller.leads("t", *range(partitions), replicas=ALL_THREE, is_new=True) == {}
-        self.controller.tells({"t": partitions}, brokers=ALL_THREE)
+        assert self.controller.send_leader_and_isr("t", *range(partitions), replicas=ALL_THREE, is_new=True) == {}
+        self.controller.send_update_metadata({"t": partitions}, brokers=ALL_THREE)
         self.state = LeaderAndIsr(US, self.leading.epoch, ALL_THREE)
 
     @property

@@ -78,7 +78,7 @@ class MarkerHistory:
         self.random = Random(seed)
         self.harness = Harness(directory, transaction_state_log_num_partitions="1")
         self.elsewhere = Elsewhere(self.harness)
-        assert self.elsewhere.controller.leads("t", 0, is_new=True) == {}
+        assert self.elsewhere.controller.send_leader_and_isr("t", 0, is_new=True) == {}
         names = [name_of("t", 1), name_of("t", 2), name_of("t", 3), name_of("u", 0), name_of("u", 1)]
         self.remote = {name: RemotePartition(self.random.choice(OTHERS)) for name in names}
         self.alive = set(OTHERS)
@@ -238,7 +238,7 @@ class MarkerHistory:
         state = LeaderAndIsr(LEADER_DURING_DELETE, LeaderEpoch(0), (), controller_epoch=1)
         infos = {name: PartitionMetadata(state, (), ()) for name in names}
         brokers = tuple(self.harness.broker.view.brokers.values())
-        assert self.elsewhere.controller.says(UpdateMetadata(infos, {}, brokers, False)) == {}
+        assert self.elsewhere.controller.send(UpdateMetadata(infos, {}, brokers, False)) == {}
         for name in names:
             del self.remote[name]
 

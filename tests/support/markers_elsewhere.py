@@ -44,13 +44,13 @@ class Elsewhere:
             for index, leader in enumerate(leaders)
         }
         brokers = tuple(self._infos[one] for one in self.alive)
-        assert self.controller.says(UpdateMetadata(states, {TopicName(topic): topic_id(topic)}, brokers, False)) == {}
+        assert self.controller.send(UpdateMetadata(states, {TopicName(topic): topic_id(topic)}, brokers, False)) == {}
 
     def lives(self, *brokers: BrokerId) -> None:
         """Send UpdateMetadata without topics, only with the live brokers."""
         self.alive = brokers
         infos = tuple(self._infos[one] for one in brokers)
-        assert self.controller.says(UpdateMetadata({}, {}, infos, False)) == {}
+        assert self.controller.send(UpdateMetadata({}, {}, infos, False)) == {}
 
     def begun(self, name: str = "p", version: int = 2) -> Transactional:
         producer = Transactional(self.harness, name, version)
@@ -105,7 +105,9 @@ class Elsewhere:
         self._state_epoch += 1
         known = self.harness.broker.view.topics[TRANSACTION_STATE]
         epoch = self._state_epoch
-        led = self.controller.leads(TRANSACTION_STATE, 0, leader=leader, epoch=epoch, replicas=in_sync, of=known.id)
+        led = self.controller.send_leader_and_isr(
+            TRANSACTION_STATE, 0, leader=leader, epoch=epoch, replicas=in_sync, of=known.id
+        )
         assert led == {}
         self.harness.settle()
 
@@ -120,7 +122,7 @@ class Elsewhere:
 def first_of_four_here(directory: Path) -> Elsewhere:
     """Create topic t with four partitions: the first is led here, the third by broker THREE, the others by TWO."""
     elsewhere = Elsewhere(Harness(directory, transaction_state_log_num_partitions="1"))
-    assert elsewhere.controller.leads("t", 0, is_new=True) == {}
+    assert elsewhere.controller.send_leader_and_isr("t", 0, is_new=True) == {}
     elsewhere.tells("t", US, TWO, THREE, TWO)
     return elsewhere
 

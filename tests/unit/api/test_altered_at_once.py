@@ -236,7 +236,7 @@ def fetchers(harness: Harness) -> int:
     """Return the number of fetchers for a leader of eight partitions."""
     broker, both = harness.broker, (OTHER, US)
     if TopicPartition(TopicName("f"), 0) not in broker.partitions:
-        assert not Controlling(harness).leads("f", *range(8), leader=OTHER, replicas=both, is_new=True)
+        assert not Controlling(harness).send_leader_and_isr("f", *range(8), leader=OTHER, replicas=both, is_new=True)
     taken = broker.fetchers.take_requests()
     for fetcher, request in taken:
         fetcher.failed(request, ErrorCode.NETWORK_EXCEPTION, harness.now)

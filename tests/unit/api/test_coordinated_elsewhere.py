@@ -176,7 +176,7 @@ def test_missing_coordinator_makes_the_producer_retry(elsewhere: CoordinatedElse
 def test_batch_is_refused_if_the_leader_changed_during_verification(elsewhere: CoordinatedElsewhere) -> None:
     talk = elsewhere.produces(elsewhere.begun(), 0)
     effect = elsewhere.asked_alone()
-    assert elsewhere.controller.leads("t", 0, leader=NO_BROKER, epoch=1) == {}
+    assert elsewhere.controller.send_leader_and_isr("t", 0, leader=NO_BROKER, epoch=1) == {}
     elsewhere.hears(effect, elsewhere.carried_out(effect))
     assert elsewhere.codes(talk) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
 
@@ -184,8 +184,8 @@ def test_batch_is_refused_if_the_leader_changed_during_verification(elsewhere: C
 def test_batch_is_written_if_this_broker_is_elected_again(elsewhere: CoordinatedElsewhere) -> None:
     talk = elsewhere.produces(elsewhere.begun(), 0)
     effect = elsewhere.asked_alone()
-    assert elsewhere.controller.leads("t", 0, leader=NO_BROKER, epoch=1) == {}
-    assert elsewhere.controller.leads("t", 0, leader=US, epoch=2) == {}
+    assert elsewhere.controller.send_leader_and_isr("t", 0, leader=NO_BROKER, epoch=1) == {}
+    assert elsewhere.controller.send_leader_and_isr("t", 0, leader=US, epoch=2) == {}
     elsewhere.hears(effect, elsewhere.carried_out(effect))
     assert elsewhere.codes(talk) == [NONE]
 
@@ -314,7 +314,7 @@ def test_error_codes_of_offset_commits_depend_on_the_client_version(
 def test_offsets_of_a_moved_group_are_not_written(elsewhere: CoordinatedElsewhere) -> None:
     talk = elsewhere.commits(elsewhere.begun(), 5)
     effect = elsewhere.asked_alone()
-    assert elsewhere.controller.leads(CONSUMER_OFFSETS, 0, leader=NO_BROKER, epoch=1) == {}
+    assert elsewhere.controller.send_leader_and_isr(CONSUMER_OFFSETS, 0, leader=NO_BROKER, epoch=1) == {}
     elsewhere.hears(effect, elsewhere.carried_out(effect))
     assert elsewhere.committed(talk, 5) is ErrorCode.NOT_COORDINATOR
 

@@ -116,18 +116,18 @@ def test_refusal_of_a_non_replica_depends_on_its_leader_epoch(led: Led) -> None:
 
 
 def test_partition_with_one_replica_refuses_followers(led: Led) -> None:
-    assert led.controller.leads("t", epoch=1, replicas=(US,)) == {}
+    assert led.controller.send_leader_and_isr("t", epoch=1, replicas=(US,)) == {}
     follower = FetchingFollower(led, OTHER)
     follower.leader_epoch = 1
     assert error_of(follower, 0) is ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
 def test_leader_epoch_is_checked_first(led: Led, other: FetchingFollower) -> None:
-    assert led.controller.leads("t", epoch=3, replicas=ALL_THREE) == {}
+    assert led.controller.send_leader_and_isr("t", epoch=3, replicas=ALL_THREE) == {}
     assert error_of(other, 7) is ErrorCode.FENCED_LEADER_EPOCH
     other.leader_epoch = 4
     assert error_of(other, 7) is ErrorCode.UNKNOWN_LEADER_EPOCH
-    assert led.controller.leads("t", leader=OTHER, epoch=5, replicas=ALL_THREE) == {}
+    assert led.controller.send_leader_and_isr("t", leader=OTHER, epoch=5, replicas=ALL_THREE) == {}
     other.leader_epoch = 5
     assert error_of(other, 7) is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
@@ -155,7 +155,7 @@ def test_out_of_range_fetch_is_refused_and_does_not_update_the_follower(led: Led
 def test_diverging_fetch_returns_the_divergence_and_updates_nothing(led: Led, other: FetchingFollower) -> None:
     """Also beyond the leader's end, if the request has the epoch of that offset (KIP-595)."""
     led.produce(acks=LEADER)
-    assert led.controller.leads("t", epoch=4, replicas=ALL_THREE) == {}
+    assert led.controller.send_leader_and_isr("t", epoch=4, replicas=ALL_THREE) == {}
     led.produce(acks=LEADER)
     other.leader_epoch, other.last_fetched_epoch = 4, 0
     for offset in (2, 9):
@@ -213,7 +213,7 @@ def test_parked_follower_fetch_completes_when_the_leader_epoch_changes(led: Led,
     follower = FetchingFollower(led, OTHER, has_session=has_session)
     follower.catch_up()
     fetch = follower.send({0: 0}, wait=WAIT_MS)
-    assert led.controller.leads("t", epoch=1, replicas=ALL_THREE) == {}
+    assert led.controller.send_leader_and_isr("t", epoch=1, replicas=ALL_THREE) == {}
     assert not is_parked(led, fetch)
     assert follower.told(fetch)[0].error_code == ErrorCode.FENCED_LEADER_EPOCH
 
@@ -357,7 +357,7 @@ def test_change_without_a_record_causes_no_lag(tmp_path: Path) -> None:
 
 def test_caught_up_follower_is_checked_until_it_is_in_the_isr(led: Led, other: FetchingFollower) -> None:
     """The follower has all records and waits for the controller: no fetch names the partition any more."""
-    assert led.controller.leads("t", epoch=1, replicas=ALL_THREE) == {}
+    assert led.controller.send_leader_and_isr("t", epoch=1, replicas=ALL_THREE) == {}
     led.produce(acks=LEADER)
     led.time_passes(LAG_MS_MAX + 2000)
     led.answers(led.proposed())

@@ -165,7 +165,7 @@ def test_parked_fetch_completes_at_a_new_leader_epoch(followed: Followed, is_pla
 
 def test_parked_fetch_completes_when_the_replica_stops(followed: Followed) -> None:
     waiting = followed.ask(0, wait_ms=WAIT_MS)
-    assert followed.controller.stops("t") == {}
+    assert followed.controller.send_stop_replica("t") == {}
     assert not followed.is_waiting(waiting)
     assert error_of(followed.answered(waiting)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
 

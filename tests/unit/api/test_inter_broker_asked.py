@@ -47,8 +47,8 @@ def between(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BetweenBrokers:
     extend_table(monkeypatch)
     made = BetweenBrokers(Harness(tmp_path))
     controller = Controlling(made.harness)
-    controller.makes("t", 2)
-    controller.makes("u")
+    controller.create_topic("t", 2)
+    controller.create_topic("u")
     return made
 
 

@@ -133,7 +133,7 @@ def test_large_update_metadata_request_is_handled_in_slices(between: BetweenBrok
 @pytest.mark.slow
 @pytest.mark.parametrize("version", [1, 3])
 def test_large_alter_partition_request_is_handled_in_slices(between: BetweenBrokers, version: int) -> None:
-    Controlling(between.harness).tells(dict.fromkeys(IDS, 1))
+    Controlling(between.harness).send_update_metadata(dict.fromkeys(IDS, 1))
     between.harness.longest_ns, between.keeps = 0, False
     topics = [RequestTopicData(topic_name=name, topic_id=topic_id(name), partitions=[]) for name in IDS]
     for number, one in enumerate(NAMES):
@@ -228,7 +228,7 @@ def test_malformed_request_is_refused_or_closes_its_connection(
 ) -> None:
     random = Random(f"{key.name} {version}")
     controller = Controlling(between.harness)
-    controller.makes("t", 2)
+    controller.create_topic("t", 2)
     strings, uuids = ("t", "u", "", "ü" * 100), (topic_id("t"), topic_id("u"), bytes(16))
     forge = Forge(random, strings, uuids, [None], {"broker_id": (1, 2), "topic_id": uuids})
     answered = 0
@@ -244,4 +244,4 @@ def test_malformed_request_is_refused_or_closes_its_connection(
     assert not caplog.records, caplog.text
     assert answered >= REQUESTS // 2
     controller.epoch = 100
-    assert controller.leads("t", epoch=9) == {}, "the broker lives"
+    assert controller.send_leader_and_isr("t", epoch=9) == {}, "the broker lives"

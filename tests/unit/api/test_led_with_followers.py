@@ -160,7 +160,7 @@ def test_committed_partition_stays_so_while_the_request_waits(tmp_path: Path) ->
     for follower in followers:
         follower.fetch({1: 1})
     assert led.is_waiting(waiting)
-    assert led.controller.leads("t", 1, epoch=1, replicas=(US,)) == {}
+    assert led.controller.send_leader_and_isr("t", 1, epoch=1, replicas=(US,)) == {}
     led.fetches(OTHER, THIRD)
     assert not led.is_waiting(waiting)
     answer = led.harness.decoded(led.harness.finished(waiting), PRODUCE, ProduceResponse)
@@ -174,7 +174,7 @@ def test_write_does_not_wait_for_a_replica_removed_by_the_controller(led: Led, o
     waiting = led.produce()
     other.fetch({0: 1})
     assert led.is_waiting(waiting)
-    assert led.controller.leads("t", epoch=1, replicas=(US, OTHER)) == {}
+    assert led.controller.send_leader_and_isr("t", epoch=1, replicas=(US, OTHER)) == {}
     assert not led.is_waiting(waiting)
     assert led.produced(waiting) == (ErrorCode.NONE, 0)
 
@@ -200,8 +200,8 @@ def test_list_offsets_returns_log_end_to_brokers_and_committed_to_clients(led: L
 def test_new_leader_refuses_the_latest_offset_until_it_is_known(led: Led, version: int, code: ErrorCode) -> None:
     """Its high watermark is below the one that its predecessor exposed (KIP-207)."""
     led.produce(acks=LEADER)
-    assert led.controller.leads("t", leader=NO_BROKER, epoch=1, replicas=ALL_THREE) == {}
-    assert led.controller.leads("t", epoch=2, replicas=ALL_THREE) == {}
+    assert led.controller.send_leader_and_isr("t", leader=NO_BROKER, epoch=1, replicas=ALL_THREE) == {}
+    assert led.controller.send_leader_and_isr("t", epoch=2, replicas=ALL_THREE) == {}
     assert list_offset(led, LATEST, version=version) == (code, -1)
     assert list_offset(led, NOW_MS + 1, version=version) == (code, -1)
     assert list_offset(led, EARLIEST, version=version) == (ErrorCode.NONE, 0)
@@ -273,7 +273,7 @@ def test_deletion_of_records_waits_for_all_live_replicas(
 def test_deletion_of_records_ignores_dead_replicas(with_records: Led, other: FetchingFollower) -> None:
     led = with_records
     outcome = delete_below(led, 2)
-    led.controller.tells({"t": 1}, brokers=(US, OTHER))
+    led.controller.send_update_metadata({"t": 1}, brokers=(US, OTHER))
     other.log_start = 2
     other.fetch({0: 3})
     assert deleted(led, outcome) == (ErrorCode.NONE, 2)
@@ -287,7 +287,7 @@ def test_deletion_of_records_times_out_without_followers(with_records: Led) -> N
 def test_deletion_of_records_ends_when_the_leader_changes(with_records: Led) -> None:
     outcome = delete_below(with_records, 2)
     assert with_records.is_waiting(outcome)
-    assert with_records.controller.leads("t", leader=NO_BROKER, epoch=1, replicas=ALL_THREE) == {}
+    assert with_records.controller.send_leader_and_isr("t", leader=NO_BROKER, epoch=1, replicas=ALL_THREE) == {}
     assert not with_records.is_waiting(outcome)
     assert deleted(with_records, outcome)[0] is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
@@ -316,7 +316,7 @@ def test_leader_alone_in_the_isr_waits_for_its_disk(tmp_path: Path, flush_messag
 def test_partition_without_followers_is_not_synced_on_election(tmp_path: Path) -> None:
     harness = Led(tmp_path).harness
     controller = Controlling(harness)
-    assert controller.leads("lone", 0, is_new=True) == {}
+    assert controller.send_leader_and_isr("lone", 0, is_new=True) == {}
     harness.send(produce_request("lone", b"a", acks=LEADER, timestamp_ms=NOW_MS), PRODUCE)
-    assert controller.leads("lone", 0, epoch=2) == {}
+    assert controller.send_leader_and_isr("lone", 0, epoch=2) == {}
     assert not harness.broker.flushes.has_pending

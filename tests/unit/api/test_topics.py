@@ -290,13 +290,13 @@ def test_software_names_are_checked(harness: Harness, name: str, version: str) -
 def test_metadata_waits_for_the_first_update_after_the_start(harness: Harness, comes: bool) -> None:
     """Without a controller, the broker responds after a while with its own view."""
     controller, began = Controlling(harness), harness.now
-    assert controller.leads("flights") == {}
+    assert controller.send_leader_and_isr("flights") == {}
     harness.broker.view.controller = NO_BROKER
     message = MetadataRequest(topics=[MetadataRequestTopic(name="flights")], allow_auto_topic_creation=False)
     waiting = harness.send(message, 8)
     assert isinstance(waiting, ParkedRequest)
     if comes:
-        controller.tells({"flights": 1}, is_full=True)
+        controller.send_update_metadata({"flights": 1}, is_full=True)
     (found,) = harness.decoded(harness.finished(waiting), 8, MetadataResponse).topics
     expected = ErrorCode.NONE if comes else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert (found.error_code, len(found.partitions), harness.now == began) == (expected, int(comes), comes)

@@ -406,7 +406,10 @@ def test_any_replica_returns_its_log_end_to_debugging_clients(harness: Harness) 
     partition = harness.broker.partitions[NAME]
     epoch, topic_id = partition.info.leader_epoch + 1, partition.log.topic_id
     other = BrokerId(US + 1)
-    assert Controlling(harness).leads("t", leader=other, epoch=epoch, replicas=(US, other), of=topic_id) == {}
+    assert (
+        Controlling(harness).send_leader_and_isr("t", leader=other, epoch=epoch, replicas=(US, other), of=topic_id)
+        == {}
+    )
     for replica, expected in ((-1, (-1, ErrorCode.NOT_LEADER_OR_FOLLOWER)), (-2, (2, ErrorCode.NONE))):
         parts = [ListOffsetsPartition(partition_index=0, current_leader_epoch=-1, timestamp=LATEST)]
         topics = [ListOffsetsTopic(name="t", partitions=parts)]

@@ -48,8 +48,8 @@ def results_of(answer: ElectLeadersResponse) -> list[tuple[str, int, int]]:
 def harness(tmp_path: Path) -> Harness:
     made = Harness(tmp_path)
     controller = Controlling(made)
-    controller.makes("t", 2)
-    controller.makes("u")
+    controller.create_topic("t", 2)
+    controller.create_topic("u")
     made.broker.view.controller = US
     return made
 
@@ -90,7 +90,7 @@ def test_lone_broker_needs_no_elections(harness: Harness, version: int) -> None:
     [(ElectionType.PREFERRED, NO_LEADER), (ElectionType.UNCLEAN, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE)],
 )
 def test_lone_broker_cannot_elect_another_leader(harness: Harness, kind: ElectionType, code: ErrorCode) -> None:
-    Controlling(harness).tells({"u": 1}, leader=BrokerId(-1), epoch=1)
+    Controlling(harness).send_update_metadata({"u": 1}, leader=BrokerId(-1), epoch=1)
     harness.broker.view.controller = US
     for named in (None, {"u": [0]}):
         assert results_of(harness.request(request(named, kind), 2, ElectLeadersResponse)) == [("u", 0, code)]
@@ -163,8 +163,8 @@ def test_request_completes_when_the_leaders_are_visible(between: BetweenBrokers,
     assert isinstance(outcome, ParkedRequest)
     assert between.answer_queries(ends(t_0=election_end(3), u_0=election_end(0))) == 1
     controller = Controlling(harness)
-    controller.tells({"u": 1}, epoch=1)
-    controller.tells({"t": 2}, leader=OTHER, epoch=epoch)
+    controller.send_update_metadata({"u": 1}, epoch=1)
+    controller.send_update_metadata({"t": 2}, leader=OTHER, epoch=epoch)
     answer = harness.decoded(harness.finished(outcome), 2, ElectLeadersResponse)
     assert results_of(answer) == [("t", 0, NONE), ("t", 1, NOT_NEEDED), ("u", 0, NONE)]
     assert harness.now == began, "no deadline passed"
@@ -184,7 +184,7 @@ def test_deleted_topic_completes_the_request(between: BetweenBrokers) -> None:
     outcome = harness.send_frame(frame(request({"u": [0]}), 2))
     assert isinstance(outcome, ParkedRequest)
     assert between.answer_queries(ends(u_0=election_end(3))) == 1
-    Controlling(harness).deletes("u")
+    Controlling(harness).delete_topic("u")
     answer = harness.decoded(harness.finished(outcome), 2, ElectLeadersResponse)
     assert results_of(answer) == [("u", 0, NONE)] and harness.now == began
 

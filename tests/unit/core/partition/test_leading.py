@@ -73,7 +73,7 @@ def test_lagging_follower_delays_commits_until_its_removal(led: Led) -> None:
 
 
 def test_follower_that_caught_up_joins_and_delays_commits(led: Led) -> None:
-    assert led.controller.leads("t", epoch=1, replicas=ALL_THREE) == {}
+    assert led.controller.send_leader_and_isr("t", epoch=1, replicas=ALL_THREE) == {}
     led.fetches(OTHER)
     led.time_passes(LAG_MS_MAX + 2000, OTHER)
     led.answers(led.proposed())
@@ -113,7 +113,7 @@ def test_former_leader_retries_no_proposal(led: Led) -> None:
     led.produce()
     led.time_passes(LAG_MS_MAX + 2000, OTHER)
     led.answers(led.proposed(), ErrorCode.NOT_CONTROLLER)
-    assert led.controller.leads("t", leader=OTHER, epoch=1, replicas=ALL_THREE) == {}
+    assert led.controller.send_leader_and_isr("t", leader=OTHER, epoch=1, replicas=ALL_THREE) == {}
     led.harness.pass_time(RETRY_MS)
     assert led.harness.broker.alter_partition.take_proposals() == []
 
@@ -125,7 +125,7 @@ def test_controller_state_replaces_a_pending_proposal(led: Led) -> None:
     pending = led.proposed()
     led.answers(pending, ErrorCode.INVALID_UPDATE_VERSION)
     assert led.is_waiting(waiting)
-    assert led.controller.leads("t", epoch=1, replicas=(US, OTHER)) == {}
+    assert led.controller.send_leader_and_isr("t", epoch=1, replicas=(US, OTHER)) == {}
     led.fetches(OTHER)
     assert led.produced(waiting)[0] is ErrorCode.NONE
 
@@ -158,9 +158,9 @@ def test_write_is_not_acknowledged_if_the_isr_shrinks_below_the_minimum(tmp_path
 def test_resigning_leader_fails_parked_writes(led: Led) -> None:
     led.fetches(OTHER, THIRD)
     waiting = led.produce()
-    assert led.controller.leads("t", leader=NO_BROKER, epoch=1, replicas=ALL_THREE) == {}
+    assert led.controller.send_leader_and_isr("t", leader=NO_BROKER, epoch=1, replicas=ALL_THREE) == {}
     assert led.produced(waiting)[0] is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert led.controller.leads("t", epoch=2, replicas=ALL_THREE) == {}
+    assert led.controller.send_leader_and_isr("t", epoch=2, replicas=ALL_THREE) == {}
     assert led.high_watermark == 0, "what followers have is asked anew"
     led.fetches(OTHER, THIRD)
     assert led.high_watermark == 1
@@ -208,13 +208,13 @@ def test_replica_whose_disk_fails_when_it_becomes_leader_does_not_lead(
 
 def test_leader_continues_when_replicas_are_removed_and_added(led: Led) -> None:
     waiting = led.produce()
-    assert led.controller.leads("t", epoch=1, replicas=(US,)) == {}
+    assert led.controller.send_leader_and_isr("t", epoch=1, replicas=(US,)) == {}
     led.harness.broker.moved(led.leading.name, led.harness.now)
     assert led.produced(waiting)[0] is ErrorCode.NONE, "there is nobody else"
     assert led.leading.in_sync is None
     writing = led.produce()
     assert led.produced(writing)[0] is ErrorCode.NONE
-    assert led.controller.leads("t", epoch=2, replicas=(US, OTHER)) == {}
+    assert led.controller.send_leader_and_isr("t", epoch=2, replicas=(US, OTHER)) == {}
     waiting = led.produce()
     assert led.is_waiting(waiting)
     led.fetches(OTHER)
@@ -240,6 +240,6 @@ def test_fetches_of_unknown_brokers_and_old_epochs_are_refused(led: Led) -> None
 
 def test_partition_without_followers_refuses_follower_fetches(tmp_path: Path) -> None:
     harness = Harness(tmp_path)
-    Controlling(harness).makes("t")
+    Controlling(harness).create_topic("t")
     with pytest.raises(Refused, match="NOT_LEADER_OR_FOLLOWER"):
         harness.broker.partitions[name_of("t")].leader().fetched(OTHER, Offset(0), Offset(0), harness.now)

@@ -59,7 +59,7 @@ def test_partition_moved_to_this_broker_is_marked_locally(elsewhere: Elsewhere) 
     producer = elsewhere.begun()
     elsewhere.decided(producer, T1)
     elsewhere.answers(elsewhere.asked_alone(), ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    assert elsewhere.controller.leads("t", 1, epoch=9, is_new=True) == {}
+    assert elsewhere.controller.send_leader_and_isr("t", 1, epoch=9, is_new=True) == {}
     elsewhere.tells("t", US, US, THREE, TWO)
     elsewhere.passes()
     assert elsewhere.asked() == []
@@ -68,7 +68,7 @@ def test_partition_moved_to_this_broker_is_marked_locally(elsewhere: Elsewhere) 
 
 def test_partition_moved_to_another_broker_is_marked_there(elsewhere: Elsewhere) -> None:
     producer = elsewhere.begun()
-    assert elsewhere.controller.leads("t", 0, leader=NO_BROKER, epoch=9) == {}
+    assert elsewhere.controller.send_leader_and_isr("t", 0, leader=NO_BROKER, epoch=9) == {}
     elsewhere.decided(producer, T0)  # The view still has this broker as the leader.
     assert not is_complete(producer)
     elsewhere.tells("t", TWO, TWO, THREE, TWO)
@@ -80,7 +80,7 @@ def delete(elsewhere: Elsewhere, topic: str, partitions: int) -> None:
     metadata = PartitionMetadata(LeaderAndIsr(LEADER_DURING_DELETE, LeaderEpoch(0), (), controller_epoch=1), (TWO,), ())
     states = {name_of(topic, index): metadata for index in range(partitions)}
     brokers = tuple(elsewhere.harness.broker.view.brokers.values())
-    assert elsewhere.controller.says(UpdateMetadata(states, {}, brokers, False)) == {}
+    assert elsewhere.controller.send(UpdateMetadata(states, {}, brokers, False)) == {}
 
 
 def test_deleted_topic_needs_no_marker_but_an_unknown_one_does(elsewhere: Elsewhere) -> None:
@@ -223,10 +223,10 @@ def test_markers_of_the_old_coordinator_do_not_replace_new_ones(elsewhere: Elsew
 
 def test_resigned_shard_writes_no_local_markers(elsewhere: Elsewhere) -> None:
     producer = elsewhere.begun()
-    assert elsewhere.controller.leads("t", 0, leader=NO_BROKER, epoch=9) == {}
+    assert elsewhere.controller.send_leader_and_isr("t", 0, leader=NO_BROKER, epoch=9) == {}
     elsewhere.decided(producer, T0)
     elsewhere.resigns()
-    assert elsewhere.controller.leads("t", 0, epoch=10) == {}
+    assert elsewhere.controller.send_leader_and_isr("t", 0, epoch=10) == {}
     elsewhere.passes()
     assert elsewhere.harness.broker.partitions[T0].log.end_offset == 0
 

@@ -38,7 +38,9 @@ class Following:
         self.loop = asyncio.get_running_loop()
         self.lines = FetcherConnections(self, self.broker, "PLAINTEXT", None)  # type: ignore[arg-type]  # A Shell.
         both = (OTHER, US)
-        errors = Controlling(self.harness).leads("t", *range(PARTITIONS), leader=OTHER, replicas=both, is_new=True)
+        errors = Controlling(self.harness).send_leader_and_isr(
+            "t", *range(PARTITIONS), leader=OTHER, replicas=both, is_new=True
+        )
         assert errors == {}
         self.lines.send_due_requests()
 
