@@ -118,7 +118,7 @@ class Replica:
         self.is_waiting = True
 
     def take(self, models: list[Model]) -> None:
-        fetched = self.fetching.told(self.outcome)
+        fetched = self.fetching.read_response(self.outcome)
         assert not self.fetching.error
         self.is_waiting = False
         for index, part in fetched.items():

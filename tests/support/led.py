@@ -77,7 +77,7 @@ class Led:
         answer = self.harness.decoded(self.harness.finished(outcome), FETCH, FetchResponse)
         return len(answer.responses[0].partitions[0].records or b"")  # type: ignore[arg-type]
 
-    def fetches(self, *followers: BrokerId, offset: int | None = None, broker_epoch: int = -1) -> None:
+    def fetch_as_follower(self, *followers: BrokerId, offset: int | None = None, broker_epoch: int = -1) -> None:
         """Let followers fetch from an offset, by default from the log end."""
         leading, now = self.leading, self.harness.now
         at = leading.log.end_offset if offset is None else Offset(offset)
@@ -86,18 +86,18 @@ class Led:
                 self.harness.broker.moved(leading.name, now)
         check(self.harness.broker)
 
-    def time_passes(self, ms: int, *followers: BrokerId) -> None:
+    def pass_time(self, ms: int, *followers: BrokerId) -> None:
         """Advance time while these followers continue to fetch."""
         for _ in range(ms // 1000):
             self.harness.pass_time(1000)
-            self.fetches(*followers)
+            self.fetch_as_follower(*followers)
             self.harness.run_housekeeping()
 
-    def proposed(self) -> ProposedIsr:
+    def take_proposal(self) -> ProposedIsr:
         (proposal,) = self.harness.broker.alter_partition.take_proposals()
         return proposal
 
-    def answers(self, proposed: ProposedIsr, error: ErrorCode = ErrorCode.NONE) -> None:
+    def answer_proposal(self, proposed: ProposedIsr, error: ErrorCode = ErrorCode.NONE) -> None:
         if error is ErrorCode.NONE:
             epoch = proposed.proposal.partition_epoch + 1
             self.state = proposed.proposal._replace(partition_epoch=epoch)

@@ -79,8 +79,8 @@ def test_acks_all_produce_times_out_after_its_timeout(led: Led) -> None:
 
 
 def test_min_isr_can_be_raised_at_run_time(led: Led) -> None:
-    led.time_passes(2 * LAG_MS_MAX)
-    led.answers(led.proposed())
+    led.pass_time(2 * LAG_MS_MAX)
+    led.answer_proposal(led.take_proposal())
     assert led.state.isr == (US,)
     assert led.produced(led.produce()) == (ErrorCode.NONE, 0)
     request = alter((BROKER, "", [("min.insync.replicas", SET, "2")]))
@@ -139,7 +139,7 @@ def test_large_produce_waits_for_followers(led: Led, other: FetchingFollower, th
     led.harness.broker.purgatory.park(outcome)
     for follower, fetch in zip((other, third), fetches, strict=True):
         assert not is_parked(led, fetch)
-        assert offsets_of(follower.told(fetch)[0]) == [1]
+        assert offsets_of(follower.read_response(fetch)[0]) == [1]
     assert led.is_waiting(outcome)
     other.fetch({0: 2})
     third.fetch({0: 2})
@@ -161,7 +161,7 @@ def test_committed_partition_stays_so_while_the_request_waits(tmp_path: Path) ->
         follower.fetch({1: 1})
     assert led.is_waiting(waiting)
     assert led.controller.send_leader_and_isr("t", 1, epoch=1, replicas=(US,)) == {}
-    led.fetches(OTHER, THIRD)
+    led.fetch_as_follower(OTHER, THIRD)
     assert not led.is_waiting(waiting)
     answer = led.harness.decoded(led.harness.finished(waiting), PRODUCE, ProduceResponse)
     results = [(one.error_code, one.base_offset) for one in answer.responses[0].partition_responses]
@@ -206,7 +206,7 @@ def test_new_leader_refuses_the_latest_offset_until_it_is_known(led: Led, versio
     assert list_offset(led, NOW_MS + 1, version=version) == (code, -1)
     assert list_offset(led, EARLIEST, version=version) == (ErrorCode.NONE, 0)
     assert list_offset(led, LATEST, broker=OTHER, version=version) == (ErrorCode.NONE, 1)
-    led.fetches(OTHER, THIRD)
+    led.fetch_as_follower(OTHER, THIRD)
     assert list_offset(led, LATEST, version=version) == (ErrorCode.NONE, 1)
     assert list_offset(led, NOW_MS + 1, version=version) == (ErrorCode.NONE, -1)
 
@@ -258,7 +258,7 @@ def test_deletion_of_records_waits_for_all_live_replicas(
     fetch = other.send({}, wait=WAIT_MS)
     outcome = delete_below(led, 2)
     assert led.is_waiting(outcome)
-    assert other.told(fetch)[0].log_start_offset == 2, "it need not wait for its time"
+    assert other.read_response(fetch)[0].log_start_offset == 2, "it need not wait for its time"
     other.log_start = 2
     other.fetch({0: 3})
     assert led.is_waiting(outcome)
@@ -297,10 +297,10 @@ def test_leader_alone_in_the_isr_waits_for_its_disk(tmp_path: Path, flush_messag
     """As without followers, and also for earlier records, unless flush.messages is configured."""
     led = Led(tmp_path, **({} if flush_messages is None else {"flush_messages": flush_messages}))
     before = led.produce()
-    led.time_passes(2 * LAG_MS_MAX)
+    led.pass_time(2 * LAG_MS_MAX)
     broker, positions = led.harness.broker, led.leading.positions
     assert (positions.high_watermark, positions.durable_end) == (0, 0 if flush_messages else 1)
-    led.answers(led.proposed())
+    led.answer_proposal(led.take_proposal())
     after = led.produce()
     if flush_messages is not None:
         assert not isinstance(after, ParkedRequest), "nobody waits for the disk"

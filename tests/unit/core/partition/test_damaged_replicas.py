@@ -47,7 +47,7 @@ def led(tmp_path: Path) -> Led:
 def fill(led: Led) -> Led:
     for _ in range(RECORDS):
         led.produce(acks=1)
-    led.fetches(OTHER, THIRD)
+    led.fetch_as_follower(OTHER, THIRD)
     assert led.high_watermark == RECORDS
     return led
 
@@ -192,14 +192,14 @@ def test_replica_whose_disk_fails_behind_a_damage_goes_offline(led: Led, monkeyp
 def test_damage_that_blocks_a_follower_is_found(led: Led, offset: int, byte: int) -> None:
     """The follower refuses a wrong checksum or offset; the leader sent the batch without reading it."""
     damage(led, offset, byte, is_noticed=False)
-    led.time_passes(2 * LAG_MS_MAX, OTHER)
+    led.pass_time(2 * LAG_MS_MAX, OTHER)
     log = led.leading.log
     assert not log.damaged_places
     state = LeaderAndIsr(US, led.leading.epoch, (US, OTHER), partition_epoch=1)
     in_sync = led.leading.in_sync
     assert in_sync is not None
     in_sync.apply_leader_and_isr(state, ALL_THREE, log.end_offset, led.harness.now.steady)
-    led.fetches(THIRD, offset=0)
+    led.fetch_as_follower(THIRD, offset=0)
     assert rounds(led, 5) == 1
     assert log.damaged_places == 1
     assert not partition_of(led).is_online
