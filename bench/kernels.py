@@ -93,14 +93,14 @@ def measure(size: int, codec: Codec, batches: int, seconds: float) -> tuple[floa
     return decoded, rate(encode, seconds), rate(survey, seconds)
 
 
-def lines(life: str, batches: int, seconds: float) -> None:
+def lines(build: str, batches: int, seconds: float) -> None:
     for size in SIZES:
         for codec in Codec:
             speeds = "   ".join(
                 f"{each / 1e6:8.2f} M/s {each * size / 1e6:7.0f} MB/s"
                 for each in measure(size, codec, batches, seconds)
             )
-            print(f"{life:12} {size:5} B  {codec.name.lower():7} {speeds}", flush=True)
+            print(f"{build:12} {size:5} B  {codec.name.lower():7} {speeds}", flush=True)
 
 
 def main() -> None:

@@ -44,21 +44,21 @@ def check_alive(harness: Harness) -> None:
     """Check that another topic accepts a record and returns it."""
     if WITNESS not in harness.broker.view.topics:
         topic = CreatableTopic(name=WITNESS, num_partitions=1, replication_factor=1, assignments=[], configs=[])
-        (made,) = harness.ask(CreateTopicsRequest(topics=[topic]), 7, CreateTopicsResponse).topics
+        (made,) = harness.request(CreateTopicsRequest(topics=[topic]), 7, CreateTopicsResponse).topics
         assert made.error_code == ErrorCode.NONE
         for key_type in (0, 1):  # Coordinators are available for requests.
             request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=["any"])
-            assert harness.ask(request, 4, FindCoordinatorResponse).coordinators[0].error_code == ErrorCode.NONE
+            assert harness.request(request, 4, FindCoordinatorResponse).coordinators[0].error_code == ErrorCode.NONE
     parts = [PartitionProduceData(index=0, records=batch())]
     topics = [TopicProduceData(name=WITNESS, partition_data=parts)]
-    answer = harness.ask(ProduceRequest(acks=-1, timeout_ms=100, topic_data=topics), 9, ProduceResponse)
+    answer = harness.request(ProduceRequest(acks=-1, timeout_ms=100, topic_data=topics), 9, ProduceResponse)
     (part,) = answer.responses[0].partition_responses
     assert part.error_code == ErrorCode.NONE, part
     partitions = [FetchPartition(partition=0, fetch_offset=part.base_offset, partition_max_bytes=1 << 20)]
     request = FetchRequest(
         max_wait_ms=0, min_bytes=1, topics=[FetchTopic(topic=WITNESS, partitions=partitions)], forgotten_topics_data=[]
     )
-    fetched = harness.ask(request, 12, FetchResponse).responses[0].partitions[0]
+    fetched = harness.request(request, 12, FetchResponse).responses[0].partitions[0]
     assert fetched.records and len(fetched.records) == len(batch())  # type: ignore[arg-type]
 
 
@@ -72,7 +72,7 @@ def fuzz(directory: Path, key: ApiKey, version: int, requests: int) -> None:
             frame = mutated(random, frame)
         check_answer(harness, key, version, frame)
         if random.random() < 0.1:
-            harness.keep_house()
+            harness.run_housekeeping()
     check_alive(harness)
     harness.restart()
     check_alive(harness)
@@ -113,6 +113,6 @@ def test_random_requests_of_all_kinds_are_answered_by_one_broker(
             frame = frame_of(forge_for(random, topic_ids(harness)).message(APIS[key][0], version), version)
             check_answer(harness, key, version, frame)
             if random.random() < 0.02:
-                harness.keep_house()
+                harness.run_housekeeping()
                 check_alive(harness)
     assert not caplog.records, caplog.text

@@ -125,16 +125,16 @@ def check_broker_works(harness: Harness, topic: str, ourselves: BrokerInfo) -> N
     controller = Controlling(harness, harness.broker.controlled.controller_epoch + 1)
     controller.broker_epoch = max(harness.broker.controlled.broker_epoch, 10)
     both = (US, OTHER)
-    assert controller.leads(topic, is_new=True) == {}
+    assert controller.send_leader_and_isr(topic, is_new=True) == {}
     harness.broker.view.brokers = {US: ourselves}  # The former controller may have named others.
-    controller.tells({topic: 1})
+    controller.send_update_metadata({topic: 1})
     outcome = harness.send(produce_request(topic, b"v", acks=ALL, timestamp_ms=NOW_MS), PRODUCE)
     assert harness.finished(outcome)
-    assert controller.leads(topic, leader=OTHER, epoch=1, replicas=both) == {}
+    assert controller.send_leader_and_isr(topic, leader=OTHER, epoch=1, replicas=both) == {}
     assert harness.broker.partitions[name_of(topic)].leading is None
-    assert controller.leads(topic, epoch=2, replicas=both) == {}
+    assert controller.send_leader_and_isr(topic, epoch=2, replicas=both) == {}
     assert harness.broker.partitions[name_of(topic)].leading is not None
-    assert controller.deletes(topic) == {}
+    assert controller.delete_topic(topic) == {}
     assert name_of(topic) not in harness.broker.partitions
     check(harness.broker)
 
@@ -149,7 +149,7 @@ def test_random_controller_requests_leave_the_broker_working(
     harness = between.harness
     ourselves = harness.broker.view.brokers[US]
     between.keeps, taken = False, list[int]()
-    Controlling(harness).makes("t", 2)
+    Controlling(harness).create_topic("t", 2)
     uuids = [topic_id("t"), topic_id("u"), bytes(16), bytes([255]) * 16]
     with caplog.at_level(logging.ERROR):
         for number in range(REQUESTS):
@@ -157,7 +157,9 @@ def test_random_controller_requests_leave_the_broker_working(
             data = frame(make_mostly_valid(random, body, harness.broker.controlled.controller_epoch), version)
             harness.pass_time(1)  # Two logs of one name are never set aside in the same millisecond.
             outcome = harness.send_frame(data)
-            while isinstance(outcome, ParkedRequest) and between.take_in(lambda sent: apply(between, sent, taken)):
+            while isinstance(outcome, ParkedRequest) and between.handle_requests(
+                lambda sent: apply(between, sent, taken)
+            ):
                 pass
             harness.decoded(harness.finished(outcome), version, APIS[key][1])
             if not number % 50:

@@ -18,7 +18,7 @@ from odradek.record.builder import RecordIn, encode_batch, seal_batch
 from odradek.record.compression import Codec, compress, decompress
 from odradek.record.record_batch import HEADER_BYTES, Batch, iter_batches
 from odradek.record.records import decode
-from support.record_kernels import LIVES, kernel, records
+from support.record_kernels import BUILDS, kernel, records
 
 CODECS = st.sampled_from(Codec)
 
@@ -87,9 +87,9 @@ def test_mangled_compression_is_decoded_or_refused(codec: Codec) -> None:
             assert len(decompress(codec, mangled(random, packed), 1 << 20)) <= 1 << 20
 
 
-@pytest.mark.parametrize("life", LIVES)
-def test_all_decoders_agree_on_mangled_records(life: str) -> None:
-    decoder = kernel("decode", life).Decoder
+@pytest.mark.parametrize("build", BUILDS)
+def test_all_decoders_agree_on_mangled_records(build: str) -> None:
+    decoder = kernel("decode", build).Decoder
 
     @settings(max_examples=100)
     @given(records(st.integers(0, 2**40)), st.randoms(use_true_random=False), st.integers(-1, 1))

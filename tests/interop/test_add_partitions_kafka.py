@@ -110,7 +110,7 @@ def added(send: SendRequest, effect: AddPartitions, version: int) -> AdditionsOu
 @pytest.mark.parametrize("version", [4, 5])
 def test_both_coordinators_return_the_same_responses(kafka: RawClient, tmp_path: Path, version: int) -> None:
     harness = Harness(tmp_path, transaction_state_log_num_partitions="1")
-    make_topic(harness.ask)
-    ours = story(harness.ask, version)
+    make_topic(harness.request)
+    ours = story(harness.request, version)
     assert ours == story(kafka.request, version)
     assert ours[2] == {(f"one-{version}", T0): ErrorCode.NONE}

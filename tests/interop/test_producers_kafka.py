@@ -252,7 +252,7 @@ def test_all_responses_equal_kafkas(kafka: KafkaBroker, tmp_path: Path) -> None:
 
         def send(message: object, version: int, answer: type[Answer]) -> Answer:
             harness.pass_time(1)
-            return harness.ask(message, version, answer)
+            return harness.request(message, version, answer)
 
         ours = Side(send)
         ours.create()

@@ -21,7 +21,7 @@ from odradek.record.compression import Codec
 from odradek.record.kernels.compact import SLOT_BYTES
 from support.cleaning import Writer, begin, swap_all
 from support.logs import T0
-from support.record_kernels import LIVES, kernel
+from support.record_kernels import BUILDS, kernel
 
 DIRECTORY = "/d/t-0"
 DAY = 86_400_000
@@ -126,9 +126,9 @@ def history(kind: Kind) -> list[Made]:
     return made
 
 
-def take(patch: pytest.MonkeyPatch, life: str, *, has_runs: bool) -> None:
+def take(patch: pytest.MonkeyPatch, build: str, *, has_runs: bool) -> None:
     """Make the cleaner use runs from now on, or single batches."""
-    compact, runs = kernel("compact", life), kernel("compact_runs", life)
+    compact, runs = kernel("compact", build), kernel("compact_runs", build)
     patch.setattr(cleaner, "KeyRuns", runs.KeyRuns if has_runs else OneByOne)
     patch.setattr(cleaned_batches, "FilterRuns", runs.FilterRuns if has_runs else OneByOne)
     patch.setattr(cleaner, "OffsetMap", compact.OffsetMap)
@@ -137,31 +137,31 @@ def take(patch: pytest.MonkeyPatch, life: str, *, has_runs: bool) -> None:
     patch.setattr(compaction, "_NO_KEYS", compact.OffsetMap(SLOT_BYTES, bytes(16)))
 
 
-@pytest.mark.parametrize("life", LIVES)
-def test_runs_write_the_same_as_single_batches(life: str) -> None:
-    @settings(max_examples=150 if life == "compiled" else 30, deadline=None)
+@pytest.mark.parametrize("build", BUILDS)
+def test_runs_write_the_same_as_single_batches(build: str) -> None:
+    @settings(max_examples=150 if build == "compiled" else 30, deadline=None)
     @given(KINDS)
     def check(kind: Kind) -> None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(cleaned_segments, "INT32_MAX", kind.segment_reach)
-            take(patch, life, has_runs=False)
+            take(patch, build, has_runs=False)
             expected = history(kind)
-            take(patch, life, has_runs=True)
+            take(patch, build, has_runs=True)
             assert history(kind) == expected
 
     check()
 
 
-@pytest.mark.parametrize("life", LIVES)
-def test_damage_ends_a_pass_of_runs_and_of_single_batches_alike(life: str) -> None:
-    @settings(max_examples=150 if life == "compiled" else 30, deadline=None)
+@pytest.mark.parametrize("build", BUILDS)
+def test_damage_ends_a_pass_of_runs_and_of_single_batches_alike(build: str) -> None:
+    @settings(max_examples=150 if build == "compiled" else 30, deadline=None)
     @given(KINDS, st.randoms(use_true_random=False))
     def check(kind: Kind, random: Random) -> None:
         where, value = random.random(), random.randrange(256)
         with pytest.MonkeyPatch.context() as patch:
-            take(patch, life, has_runs=False)
+            take(patch, build, has_runs=False)
             expected = outcome_of_damaged(kind, where, value)
-            take(patch, life, has_runs=True)
+            take(patch, build, has_runs=True)
             assert outcome_of_damaged(kind, where, value) == expected
 
     check()

@@ -46,10 +46,10 @@ class Side(Harness):
 
     def create(self, name: str) -> None:
         topic = CreatableTopic(name=name, num_partitions=PARTITIONS, replication_factor=1, assignments=[], configs=[])
-        self.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1_000), 5, CreateTopicsResponse)
+        self.request(CreateTopicsRequest(topics=[topic], timeout_ms=1_000), 5, CreateTopicsResponse)
 
     def delete(self, name: str) -> None:
-        self.ask(DeleteTopicsRequest(topic_names=[name], timeout_ms=1_000), 3, DeleteTopicsResponse)
+        self.request(DeleteTopicsRequest(topic_names=[name], timeout_ms=1_000), 3, DeleteTopicsResponse)
 
     def replace(self, name: str, *, for_long: bool) -> None:
         self.delete(name)
@@ -66,7 +66,7 @@ class Side(Harness):
 
     def produce(self, at: TopicPartition, batch: bytes, acks: int) -> None:
         data = TopicProduceData(name=at.topic, partition_data=[PartitionProduceData(index=at.partition, records=batch)])
-        self.ask(
+        self.request(
             ProduceRequest(acks=acks, timeout_ms=1_000, transactional_id="tx", topic_data=[data]), 9, ProduceResponse
         )
 

@@ -118,7 +118,7 @@ class Replica:
         self.is_waiting = True
 
     def take(self, models: list[Model]) -> None:
-        fetched = self.fetching.told(self.outcome)
+        fetched = self.fetching.read_response(self.outcome)
         assert not self.fetching.error
         self.is_waiting = False
         for index, part in fetched.items():
@@ -207,7 +207,7 @@ class Story:
 
     def run_housekeeping(self) -> None:
         self.led.harness.pass_time(LAG_MS_MAX // CHECKS_PER_LAG)  # So that the ISRs are due for a check.
-        self.led.harness.keep_house()
+        self.led.harness.run_housekeeping()
         for model in self.models:
             model.checked_at = self.now
             model.in_sync.shrink(model.end, self.now)

@@ -22,7 +22,7 @@ from odradek.log.segment.transaction_index import AbortedTxn
 from odradek.record.builder import encode_batch
 from odradek.record.end_transaction_marker import EndMarker, end_marker, end_marker_batch
 from odradek.record.record_batch import iter_batches
-from support.record_kernels import LIVES, kernel
+from support.record_kernels import BUILDS, kernel
 
 PATH = "/data/t-0"
 INT32_MAX = 2**31 - 1
@@ -90,7 +90,7 @@ def recover(data: bytes, base_offset: int, config: LogConfig, runs: object | Non
     good, end, latest, epochs = 0, base_offset, -1, []
     places = walk_checked(segment.file, 0, len(data))
     if runs is not None:
-        places = walk_runs(segment.file, 0, len(data), runs)  # type: ignore[arg-type]  # Of either life.
+        places = walk_runs(segment.file, 0, len(data), runs)  # type: ignore[arg-type]  # Of either build.
     with suppress(Damaged):
         for place in places:
             if place.base_offset < end or not segment.can_hold(place.last_offset):
@@ -109,9 +109,9 @@ def recover(data: bytes, base_offset: int, config: LogConfig, runs: object | Non
     return Found(good, end, epochs, *largest, first, index, times)
 
 
-@pytest.mark.parametrize("life", LIVES)
-def test_runs_recover_the_same_as_single_batches(life: str) -> None:
-    runs = kernel("runs", life).Runs
+@pytest.mark.parametrize("build", BUILDS)
+def test_runs_recover_the_same_as_single_batches(build: str) -> None:
+    runs = kernel("runs", build).Runs
 
     @settings(max_examples=150, deadline=None)
     @given(BATCHES, st.sampled_from([0, 1000]), st.sampled_from([0, 100, 700, 4096]), st.sampled_from([256, 1 << 20]))
@@ -126,9 +126,9 @@ def test_runs_recover_the_same_as_single_batches(life: str) -> None:
     check()
 
 
-@pytest.mark.parametrize("life", LIVES)
-def test_damage_ends_runs_and_single_batches_alike(life: str) -> None:
-    runs = kernel("runs", life).Runs
+@pytest.mark.parametrize("build", BUILDS)
+def test_damage_ends_runs_and_single_batches_alike(build: str) -> None:
+    runs = kernel("runs", build).Runs
 
     @settings(max_examples=150, deadline=None)
     @given(BATCHES, st.randoms(use_true_random=False), st.sampled_from([0, 700]))
@@ -143,20 +143,20 @@ def test_damage_ends_runs_and_single_batches_alike(life: str) -> None:
     check()
 
 
-@pytest.mark.parametrize("life", LIVES)
+@pytest.mark.parametrize("build", BUILDS)
 @pytest.mark.parametrize("gap", [INT32_MAX - 3, INT32_MAX - 2])
-def test_an_offset_beyond_the_segments_reach_ends_a_run(life: str, gap: int) -> None:
+def test_an_offset_beyond_the_segments_reach_ends_a_run(build: str, gap: int) -> None:
     """After three batches, the first gap is the largest that a segment can hold, and the second exceeds it."""
     near, far = Given(0, 0, [1], 0), Given(gap, 0, [1], 0)
     data = bytes(written([near, near, near, far], 0))
-    found = recover(data, 0, LogConfig(), kernel("runs", life).Runs(0, 0, -1, 4096))
+    found = recover(data, 0, LogConfig(), kernel("runs", build).Runs(0, 0, -1, 4096))
     assert found == recover(data, 0, LogConfig(), None)
     assert found.end == (INT32_MAX + 1 if gap == INT32_MAX - 3 else 3)
 
 
-@pytest.mark.parametrize("life", LIVES)
-def test_garbage_makes_no_run(life: str) -> None:
-    runs, random = kernel("runs", life).Runs, Random(7)
+@pytest.mark.parametrize("build", BUILDS)
+def test_garbage_makes_no_run(build: str) -> None:
+    runs, random = kernel("runs", build).Runs, Random(7)
     for size in [0, 1, 60, 61, 62, 100, 1000] * 20:
         data = bytearray(random.randbytes(size))
         if size > 61:
@@ -231,9 +231,9 @@ def one_by_one(data: bytes) -> tuple[dict[int, ProducerStateEntry], list[Aborted
     return {one.id: one for one in producers}, aborted
 
 
-@pytest.mark.parametrize("life", LIVES)
-def test_runs_recover_the_same_producers_as_single_batches(life: str) -> None:
-    runs = kernel("runs", life).Runs
+@pytest.mark.parametrize("build", BUILDS)
+def test_runs_recover_the_same_producers_as_single_batches(build: str) -> None:
+    runs = kernel("runs", build).Runs
 
     @settings(max_examples=200, deadline=None)
     @given(NUMBERED, st.sampled_from([0, 200, 4096]), st.sampled_from([200, 2000, 1 << 20]), st.integers(0, 60))

@@ -67,21 +67,21 @@ class Side(Harness):
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory, offsets_topic_num_partitions="3", group_initial_rebalance_delay_ms="0")
-        self.ask(FindCoordinatorRequest(key="g", key_type=0), 3, FindCoordinatorResponse)
+        self.request(FindCoordinatorRequest(key="g", key_type=0), 3, FindCoordinatorResponse)
         for name in TOPICS:
             self.create(name)
         self.recognised = 0
 
     def create(self, name: str) -> None:
         topic = CreatableTopic(name=name, num_partitions=2, replication_factor=1, assignments=[], configs=[])
-        self.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1_000), 5, CreateTopicsResponse)
+        self.request(CreateTopicsRequest(topics=[topic], timeout_ms=1_000), 5, CreateTopicsResponse)
 
     def delete(self, name: str) -> None:
-        self.ask(DeleteTopicsRequest(topic_names=[name], timeout_ms=1_000), 3, DeleteTopicsResponse)
+        self.request(DeleteTopicsRequest(topic_names=[name], timeout_ms=1_000), 3, DeleteTopicsResponse)
 
     def grow(self, name: str, count: int) -> None:
         topic = CreatePartitionsTopic(name=name, count=count, assignments=None)
-        self.ask(
+        self.request(
             CreatePartitionsRequest(topics=[topic], timeout_ms=1_000, validate_only=False), 2, CreatePartitionsResponse
         )
 
@@ -98,21 +98,21 @@ class Side(Harness):
             subscribed_topic_names=list(TOPICS),
             topic_partitions=[],
         )
-        answer = self.ask(beat, 1, ConsumerGroupHeartbeatResponse)
+        answer = self.request(beat, 1, ConsumerGroupHeartbeatResponse)
         assert answer.error_code == 0, answer
         return "c", answer.member_epoch
 
     def leave(self, group: str, member_id: str) -> None:
         if group == CLASSIC:
-            self.ask(LeaveGroupRequest(group_id=group, member_id=member_id), 0, LeaveGroupResponse)
+            self.request(LeaveGroupRequest(group_id=group, member_id=member_id), 0, LeaveGroupResponse)
         else:
             beat = ConsumerGroupHeartbeatRequest(group_id=group, member_id=member_id, member_epoch=-1)
-            self.ask(beat, 1, ConsumerGroupHeartbeatResponse)
+            self.request(beat, 1, ConsumerGroupHeartbeatResponse)
 
     def forget_offset(self, name: str, index: int) -> None:
         part = OffsetDeleteRequestPartition(partition_index=index)
         topic = OffsetDeleteRequestTopic(name=name, partitions=[part])
-        self.ask(OffsetDeleteRequest(group_id=SIMPLE, topics=[topic]), 0, OffsetDeleteResponse)
+        self.request(OffsetDeleteRequest(group_id=SIMPLE, topics=[topic]), 0, OffsetDeleteResponse)
 
     def play(self, frame: bytes) -> bytes | str:
         (request,) = Connection().receive_data(frame)
@@ -256,7 +256,7 @@ class Story:
         name, index, whole = self.random.choice(TOPICS), self.random.choice([0, 1]), self.random.random() < 0.5
         for side in self.sides:
             if whole:
-                side.ask(DeleteGroupsRequest(groups_names=[SIMPLE]), 1, DeleteGroupsResponse)
+                side.request(DeleteGroupsRequest(groups_names=[SIMPLE]), 1, DeleteGroupsResponse)
             else:
                 side.forget_offset(name, index)
 

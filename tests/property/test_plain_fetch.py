@@ -61,15 +61,15 @@ class Side(Harness):
 
     def create(self) -> None:
         topic = CreatableTopic(name="t", num_partitions=2, replication_factor=1, assignments=[], configs=[])
-        self.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1_000), 5, CreateTopicsResponse)
+        self.request(CreateTopicsRequest(topics=[topic], timeout_ms=1_000), 5, CreateTopicsResponse)
 
     def delete(self) -> None:
-        self.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1_000), 3, DeleteTopicsResponse)
+        self.request(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1_000), 3, DeleteTopicsResponse)
 
     def produce(self, index: int, batch: bytes) -> None:
         data = TopicProduceData(name="t", partition_data=[PartitionProduceData(index=index, records=batch)])
         request = ProduceRequest(transactional_id="tx", acks=1, timeout_ms=1_000, topic_data=[data])
-        self.ask(request, 9, ProduceResponse)
+        self.request(request, 9, ProduceResponse)
 
     def end_transaction(self, index: int, producer: int, *, commit: bool) -> None:
         name = TopicPartition(TopicName("t"), index)

@@ -42,7 +42,7 @@ class Side(Harness):
             topic = CreatableTopic(
                 name=name, num_partitions=partitions, replication_factor=1, assignments=[], configs=[]
             )
-            self.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1_000), 5, CreateTopicsResponse)
+            self.request(CreateTopicsRequest(topics=[topic], timeout_ms=1_000), 5, CreateTopicsResponse)
         self.outcomes: list[bytes | str | None] = []
         self.has_waited = False
         self.recognised = 0

@@ -169,7 +169,7 @@ class Story:
             return
         batches = leader.log[len(common) :][: self.random.randint(0, 2)]
         high_watermark, start = leader.high_watermark, leader.start
-        self.followed.says(*(one.raw for one in batches), high_watermark=high_watermark, start=start)
+        self.followed.replicate(*(one.raw for one in batches), high_watermark=high_watermark, start=start)
         seen.log += batches
         seen.high_watermark = max(seen.high_watermark, min(high_watermark, seen.end))
         seen.start = max(seen.start, min(start, seen.high_watermark))
@@ -183,11 +183,11 @@ class Story:
 
     def elect(self) -> None:
         self.leader.fail_over()
-        self.followed.is_led_anew()
+        self.followed.start_leader_epoch()
         for reader in self.readers:
             if reader.is_waiting and reader.epoch >= 0:
                 assert not self.followed.is_waiting(reader.outcome), "its epoch is over"
-                assert self.followed.answered(reader.outcome, reader.version).error_code
+                assert self.followed.response_of(reader.outcome, reader.version).error_code
                 reader.is_waiting = False
 
     def delete(self) -> None:
@@ -199,7 +199,7 @@ class Story:
         reader = self.random.choice(self.readers)
         if not reader.is_waiting:
             reader.epoch = self.random.choice((-1, self.followed.epoch))
-            reader.outcome = self.followed.ask(
+            reader.outcome = self.followed.fetch(
                 reader.offset,
                 wait_ms=WAIT_MS,
                 isolation_level=int(reader.committed),
@@ -218,7 +218,7 @@ class Story:
                     self.take(reader, bound)
 
     def take(self, reader: Reader, bound: int) -> None:
-        response = self.followed.answered(reader.outcome, reader.version)
+        response = self.followed.response_of(reader.outcome, reader.version)
         reader.is_waiting = False
         assert not response.error_code
         assert response.high_watermark == self.seen.high_watermark

@@ -18,7 +18,7 @@ from odradek.record.record_batch import Batch
 from odradek.record.records import Record, decode
 from odradek.record.unpack import unpack
 from odradek.record.validation import RecordsRefused, check_records
-from support.record_kernels import INT64, LIVES, kernel, records
+from support.record_kernels import BUILDS, INT64, kernel, records
 
 NAME = TopicPartition(TopicName("t"), 0)
 CODECS = st.sampled_from(Codec)
@@ -43,8 +43,8 @@ class Rules(NamedTuple):
 RULES = st.builds(Rules, st.booleans(), TIMES, TIMES)
 
 
-@pytest.fixture(params=LIVES)
-def life(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+@pytest.fixture(params=BUILDS)
+def build(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setattr(Kernel, "check", kernel("decode", request.param).Check)
     monkeypatch.setattr(unpacking, "longest", kernel("decode", request.param).longest)
     return str(request.param)
@@ -79,7 +79,7 @@ def by_kernel(batch: Batch, rules: Rules) -> Outcome:
         return refused.code, []
 
 
-def test_validation_agrees_with_parsing(life: str) -> None:
+def test_validation_agrees_with_parsing(build: str) -> None:
     @settings(max_examples=200)
     @given(records(TIMES), CODECS, RULES)
     def check(rows: list[RecordIn], codec: Codec, rules: Rules) -> None:
@@ -89,7 +89,7 @@ def test_validation_agrees_with_parsing(life: str) -> None:
     check()
 
 
-def test_validation_agrees_with_parsing_mangled_records(life: str) -> None:
+def test_validation_agrees_with_parsing_mangled_records(build: str) -> None:
     @settings(max_examples=400)
     @given(records(TIMES), st.randoms(use_true_random=False), st.integers(-1, 1), RULES)
     def check(rows: list[RecordIn], random: Random, more: int, rules: Rules) -> None:
@@ -107,7 +107,7 @@ def mangled(rows: list[RecordIn], random: Random, more: int) -> Batch:
     return Batch.trusted(data)
 
 
-def test_no_decompressed_record_exceeds_its_limit(life: str) -> None:
+def test_no_decompressed_record_exceeds_its_limit(build: str) -> None:
     """A batch is decompressed if and only if no record exceeds it; without a codec it always passes."""
 
     @settings(max_examples=200)

@@ -15,7 +15,7 @@ from odradek.base.units import Offset, TimestampMs
 from odradek.record.builder import RecordIn, encode_batch, seal_batch
 from odradek.record.record_batch import HEADER_BYTES, Batch
 from odradek.record.records import Record, decode
-from support.record_kernels import INT64, LIVES, cells, headers, kernel
+from support.record_kernels import BUILDS, INT64, cells, headers, kernel
 
 SLOT_BYTES = 24
 MASK = (1 << 64) - 1
@@ -25,7 +25,7 @@ ROWS = st.lists(st.tuples(KEYS, cells(), headers(), st.integers(0, 20) | INT64),
 BASES = st.integers(0, 2**62)
 
 
-@pytest.fixture(params=LIVES)
+@pytest.fixture(params=BUILDS)
 def compact(request: pytest.FixtureRequest) -> ModuleType:
     return kernel("compact", request.param)
 

@@ -17,7 +17,7 @@ from odradek.record.builder import RecordIn, encode_batch
 from odradek.record.compression import Codec, compress, decompress
 from odradek.record.record_batch import Batch
 from odradek.record.records import Record, decode
-from support.record_kernels import INT64, LIVES, kernel, records
+from support.record_kernels import BUILDS, INT64, kernel, records
 
 CODECS = st.sampled_from(Codec)
 MILLIS = st.integers(-(2**62) // 1000, 2**62 // 1000)
@@ -78,9 +78,9 @@ def test_a_flipped_bit_is_refused(rows: list[RecordIn], data: st.DataObject) -> 
             Batch.checked(batch)
 
 
-@pytest.mark.parametrize("life", LIVES)
-def test_arrow_has_the_same_records(life: str) -> None:
-    decoder = kernel("decode", life).Decoder
+@pytest.mark.parametrize("build", BUILDS)
+def test_arrow_has_the_same_records(build: str) -> None:
+    decoder = kernel("decode", build).Decoder
 
     @settings(max_examples=60)
     @given(st.lists(records(MILLIS), min_size=1, max_size=4), CODECS, INT64, INT64, st.integers(1, 20))
@@ -100,9 +100,9 @@ def test_arrow_has_the_same_records(life: str) -> None:
     check()
 
 
-@pytest.mark.parametrize("life", LIVES)
-def test_arrow_columns_encode_to_the_same_batch_as_records(life: str) -> None:
-    encode = kernel("encode", life)
+@pytest.mark.parametrize("build", BUILDS)
+def test_arrow_columns_encode_to_the_same_batch_as_records(build: str) -> None:
+    encode = kernel("encode", build)
 
     @settings(max_examples=60)
     @given(records(), CODECS, st.data())

@@ -18,7 +18,7 @@ from odradek.record.record_batch import Batch
 from odradek.record.records import decode
 from odradek.record.survey import BatchSummary, FoundRecord, survey
 from odradek.record.unpack import unpack
-from support.record_kernels import INT64, LIVES, kernel, records
+from support.record_kernels import BUILDS, INT64, kernel, records
 
 RECORDS_COUNT_POSITION = 57
 CODECS = st.sampled_from(Codec)
@@ -55,13 +55,13 @@ def counting(data: bytearray, count: int) -> Batch:
     return Batch.trusted(data)
 
 
-@pytest.fixture(params=LIVES)
-def life(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+@pytest.fixture(params=BUILDS)
+def build(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setattr(surveying, "Survey", kernel("decode", request.param).Survey)
     return str(request.param)
 
 
-def test_the_survey_agrees_with_parsing(life: str) -> None:
+def test_the_survey_agrees_with_parsing(build: str) -> None:
     @settings(max_examples=150)
     @given(records(TIMES), CODECS, TIMES, st.integers(-2, 14), st.booleans())
     def check(rows: list[RecordIn], codec: Codec, timestamp: int, start: int, stamped: bool) -> None:
@@ -76,7 +76,7 @@ def test_the_survey_agrees_with_parsing(life: str) -> None:
     check()
 
 
-def test_the_survey_agrees_with_parsing_mangled_records(life: str) -> None:
+def test_the_survey_agrees_with_parsing_mangled_records(build: str) -> None:
     @settings(max_examples=300)
     @given(records(TIMES), st.randoms(use_true_random=False), st.integers(-1, 1), TIMES)
     def check(rows: list[RecordIn], random: Random, more: int, timestamp: int) -> None:
@@ -90,7 +90,7 @@ def test_the_survey_agrees_with_parsing_mangled_records(life: str) -> None:
     check()
 
 
-def test_false_record_counts_are_rejected(life: str) -> None:
+def test_false_record_counts_are_rejected(build: str) -> None:
     data = bytearray(encode_batch([(b"k", b"v", [], 1)]))
     for count in (-2, -1, 2, 2**31 - 1):
         assert by_kernel(counting(data, count), 0, 0) is ErrorCode.CORRUPT_MESSAGE

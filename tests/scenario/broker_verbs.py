@@ -21,7 +21,7 @@ def topic(world: World, arguments: list[str]) -> None:
         name=name, num_partitions=int(named.get("partitions", "1")), replication_factor=1, assignments=[], configs=[]
     )
     request = CreateTopicsRequest(topics=[made], timeout_ms=1000, validate_only=False)
-    response = world.harness.ask(request, 7, CreateTopicsResponse)
+    response = world.harness.request(request, 7, CreateTopicsResponse)
     assert response.topics[0].error_code == 0, error(response.topics[0].error_code)
 
 

@@ -276,7 +276,7 @@ def grow(world: World, arguments: list[str]) -> None:
     name, count = arguments
     topic = CreatePartitionsTopic(name=name, count=int(count), assignments=None)
     request = CreatePartitionsRequest(topics=[topic], timeout_ms=1000, validate_only=False)
-    response = world.harness.ask(request, 3, CreatePartitionsResponse)
+    response = world.harness.request(request, 3, CreatePartitionsResponse)
     assert response.results[0].error_code == 0, error(response.results[0].error_code)
 
 

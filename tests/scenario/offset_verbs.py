@@ -124,7 +124,7 @@ def delete(world: World, arguments: list[str]) -> None:
 def delete_topic(world: World, arguments: list[str]) -> None:
     """delete-topic t"""
     request = DeleteTopicsRequest(topic_names=arguments, timeout_ms=1000)
-    answer = world.harness.ask(request, 5, DeleteTopicsResponse)
+    answer = world.harness.request(request, 5, DeleteTopicsResponse)
     assert answer.responses[0].error_code == 0, error(answer.responses[0].error_code)
 
 

@@ -169,7 +169,7 @@ def offsets(world: World, arguments: list[str]) -> None:
             producer_epoch=one.producer.epoch,
             group_id=group,
         )
-        answer = world.harness.ask(request, 3, AddOffsetsToTxnResponse)
+        answer = world.harness.request(request, 3, AddOffsetsToTxnResponse)
         if answer.error_code:
             world.report(name, error(answer.error_code))
             return

@@ -52,7 +52,7 @@ class World:
         if self._harness is None:
             self._harness = Harness(self._directory, **self._settings)
             for key_type in (0, 1):
-                self._harness.ask(FindCoordinatorRequest(key="any", key_type=key_type), 3, FindCoordinatorResponse)
+                self._harness.request(FindCoordinatorRequest(key="any", key_type=key_type), 3, FindCoordinatorResponse)
         return self._harness
 
     # Speaking.
@@ -77,7 +77,7 @@ class World:
 
         talk = self.harness.talk()
         talk.receive_data(frame_of(message, version, next(self._correlation), client))
-        self.harness.go_on(talk)
+        self.harness.resume(talk)
         for parked in talk.parked:
             self._waiting[cast("ParkedRequest[object]", parked)] = Waiting(client, handle)
             self._unanswered.append(client)
@@ -130,7 +130,7 @@ class World:
             step = min(end, next_house) if due is None else min(max(due, now + 1), end, next_house)
             self.harness.pass_time(step - now)
             if step == next_house:
-                self.harness.keep_house_in_pieces()
+                self.harness.run_housekeeping_in_slices()
                 next_house += house_ms
             self.settle()
 

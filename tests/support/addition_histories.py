@@ -48,7 +48,7 @@ class AdditionHistory:
         self.random = Random(seed)
         self.brokers = CoordinatedElsewhere(directory)
         self.coordinator: BrokerId = TWO
-        self.producers = [self.brokers.begun(f"p{index}", version=1 + index % 2) for index in range(4)]
+        self.producers = [self.brokers.begin_producer(f"p{index}", version=1 + index % 2) for index in range(4)]
         self.broken: set[str] = set()
         self.writes: list[Write] = []
         self.pending: list[AddPartitions] = []
@@ -94,7 +94,7 @@ class AdditionHistory:
                 self._continue(producer)
                 return
         version = ADDS if producer.version == 2 else VERIFIES
-        talk = self.brokers.produces(producer, *[name.partition for name in names], version=version)
+        talk = self.brokers.produce(producer, *[name.partition for name in names], version=version)
         self._remember(producer)
         self.writes.append(Write(talk, producer, producer.producer, names, version))
 
@@ -108,7 +108,7 @@ class AdditionHistory:
             except Refused:
                 return
             producer.harness.settle()
-        talk = self.brokers.commits(producer, version)
+        talk = self.brokers.commit_offsets(producer, version)
         self.writes.append(Write(talk, producer, producer.producer, (OFFSETS,), version))
 
     def end(self) -> None:
@@ -154,7 +154,7 @@ class AdditionHistory:
     # Requests between the brokers.
 
     def take_requests(self) -> None:
-        for effect in self.brokers.asked():
+        for effect in self.brokers.take_requests():
             assert all(one.broker != effect.broker for one in self.pending), "one request at a time"
             self.pending.append(effect)
 
@@ -175,7 +175,7 @@ class AdditionHistory:
             return self._codes_for_all(effect, ErrorCode.NOT_COORDINATOR)
         if self.random.random() < 0.1:
             return self._codes_for_all(effect, self.random.choice(RETRIABLE))
-        outcome = self.brokers.carried_out(effect, self.random.choice((4, 5)))
+        outcome = self.brokers.execute(effect, self.random.choice((4, 5)))
         for producer in self.producers:
             self._remember(producer)
         return outcome
@@ -202,7 +202,7 @@ class AdditionHistory:
             return
         effect, _ = self.random.choice(self.answers)
         index = next(index for index, one in enumerate(self.answers) if one[0] is effect)
-        self.brokers.hears(*self.answers.pop(index))
+        self.brokers.deliver(*self.answers.pop(index))
 
     def mark(self) -> None:
         """Take the coordinator's requests for markers, or write the markers of one."""
@@ -230,7 +230,7 @@ class AdditionHistory:
     def move_coordinator(self) -> None:
         """Move the coordinator, of which the brokers learn now or later."""
         self.coordinator = self.random.choice((TWO, THREE))
-        self.brokers.is_coordinated_by(self.random.choice((self.coordinator, self.coordinator, NO_BROKER)))
+        self.brokers.set_coordinator(self.random.choice((self.coordinator, self.coordinator, NO_BROKER)))
 
     def lose_or_gain_leader(self) -> None:
         name = self.random.choice(DATA)
@@ -240,13 +240,13 @@ class AdditionHistory:
         self.epoch += 1
         self.led[name] = is_led
         leader = US if is_led else NO_BROKER
-        assert self.brokers.controller.leads("t", name.partition, leader=leader, epoch=self.epoch) == {}
+        assert self.brokers.controller.send_leader_and_isr("t", name.partition, leader=leader, epoch=self.epoch) == {}
 
     def pass_time(self) -> None:
         ms = self.random.choice((1, 20, 20, 500, 1000))
         self.brokers.coordinator.pass_time(ms)
         self.brokers.coordinator.settle()
-        self.brokers.passes(ms)
+        self.brokers.pass_time(ms)
 
     # What must hold.
 
@@ -287,7 +287,7 @@ class AdditionHistory:
         for name in DATA:
             if not self.led[name]:
                 self._lead(name, True)
-        self.brokers.is_coordinated_by(self.coordinator)
+        self.brokers.set_coordinator(self.coordinator)
         self._drain()
         assert not self.writes, "somebody waits for ever"
         for producer in self.producers:
@@ -298,7 +298,7 @@ class AdditionHistory:
         for name in (*DATA, OFFSETS):
             partition = self.brokers.leader.broker.partitions[name]
             assert not partition.has_open_transactions(), (name, partition.log.producers.open_transactions())
-        assert self.brokers.asked() == []
+        assert self.brokers.take_requests() == []
         assert self.brokers.leader.broker.timers.next_due() is None, "nothing is left to be done"
 
     def _drain(self) -> None:
@@ -316,5 +316,5 @@ class AdditionHistory:
                 self._mark(self.marking.pop())
             self.brokers.coordinator.pass_time(1000)
             self.brokers.coordinator.settle()
-            self.brokers.passes(1000)
+            self.brokers.pass_time(1000)
             self._collect_responses()

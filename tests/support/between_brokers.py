@@ -50,28 +50,28 @@ class BetweenBrokers:
     def __init__(self, harness: Harness) -> None:
         self.harness = harness
         self.keeps = True  # The request stays in the next two; otherwise it is freed as in a broker.
-        self.told: list[ControlRequest] = []
-        self.asked: list[events.ControllerQuery[Any]] = []
+        self.controller_requests: list[ControlRequest] = []
+        self.queries: list[events.ControllerQuery[Any]] = []
         self.producer_ids: ProducerIdBlock | Refused = ProducerIdBlock(ProducerId(2000), ProducerId(2999))
-        self.asks = ControllerQueries(harness.broker.purgatory, self._take_producer_ids)
-        harness.broker.controller_asks = self.asks
+        self.queues = ControllerQueries(harness.broker.purgatory, self._take_producer_ids)
+        harness.broker.controller_asks = self.queues
         self.may(Operation.CLUSTER_ACTION)
 
     def may(self, *operations: Operation) -> None:
         self.harness.peer.admission = Admission(Principal("User", "other"), Granted([*on_cluster(*operations)]))
 
     def _take_producer_ids(self, broker: BrokerId, broker_epoch: int) -> ProducerIdBlock:
-        self.asked.append(events.BrokerQuery(broker, broker_epoch))
+        self.queries.append(events.BrokerQuery(broker, broker_epoch))
         if isinstance(self.producer_ids, Refused):
             raise self.producer_ids
         return self.producer_ids
 
-    def take_in(self, answer: Callable[[ControlRequest], Errors | Refused] | None = None) -> int:
+    def handle_requests(self, answer: Callable[[ControlRequest], Errors | Refused] | None = None) -> int:
         """Let the broker, or a test in its place, handle pending requests; return their number."""
-        taken = self.asks.told.take_questions()
+        taken = self.queues.told.take_questions()
         for one in taken:
             if self.keeps:
-                self.told.append(one.question)
+                self.controller_requests.append(one.question)
             one.complete(self._apply(one.question) if answer is None else answer(one.question))
         return len(taken)
 
@@ -83,17 +83,17 @@ class BetweenBrokers:
         except Refused as refused:
             return refused
 
-    def control(self, decide: Callable[[Any], object]) -> int:
+    def answer_queries(self, decide: Callable[[Any], object]) -> int:
         """Let `decide` set the response or error of all requests to the controller."""
-        taken = self.asks.asked.take_questions()
+        taken = self.queues.asked.take_questions()
         for one in taken:
             if self.keeps:
-                self.asked.append(one.question)
+                self.queries.append(one.question)
             decide(one.question)
             one.complete(one.question)
         return len(taken)
 
-    def ask(
+    def request(
         self,
         message: object,
         version: int,
@@ -106,7 +106,7 @@ class BetweenBrokers:
         began = self.harness.now
         outcome = self.harness.send_frame(frame(message, version))
         if isinstance(outcome, ParkedRequest):
-            assert self.take_in(respond) + self.control(decide or not_the_controller)
+            assert self.handle_requests(respond) + self.answer_queries(decide or not_the_controller)
         decoded = self.harness.decoded(self.harness.finished(outcome), version, answer)
         assert self.harness.now == began
         return decoded

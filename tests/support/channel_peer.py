@@ -28,12 +28,12 @@ HOST = "127.0.0.1"
 ALLOCATE_PRODUCER_IDS, API_VERSIONS = 67, 18
 
 Reader, Writer = asyncio.StreamReader, asyncio.StreamWriter
-Behaviour = Callable[["Asked", Writer], Awaitable[None]]
+Behaviour = Callable[["ReceivedRequest", Writer], Awaitable[None]]
 
 _FRONT = Struct(">hhih")
 
 
-class Asked:
+class ReceivedRequest:
     """A request received by the peer; `connection` counts its connections from 0."""
 
     def __init__(self, frame: bytes, connection: int, reader: Reader) -> None:
@@ -74,8 +74,8 @@ def framed(correlation_id: int, body: bytes) -> bytes:
     return (4 + len(body)).to_bytes(4) + correlation_id.to_bytes(4) + body
 
 
-async def answer(asked: Asked, writer: Writer) -> None:
-    writer.write(asked.frame() if asked.api_key == ALLOCATE_PRODUCER_IDS else asked.versions_frame())
+async def answer(request: ReceivedRequest, writer: Writer) -> None:
+    writer.write(request.frame() if request.api_key == ALLOCATE_PRODUCER_IDS else request.versions_frame())
     await writer.drain()
 
 
@@ -86,7 +86,7 @@ class Peer:
         self._behave = behave
         self._context = context
         self.port = port
-        self.asked: list[Asked] = []
+        self.requests: list[ReceivedRequest] = []
         self.connections = 0
         self.open = 0
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -111,8 +111,8 @@ class Peer:
         try:
             while True:
                 frame = await reader.readexactly(int.from_bytes(await reader.readexactly(4)))
-                self.asked.append(Asked(frame, number, reader))
-                await self._behave(self.asked[-1], writer)
+                self.requests.append(ReceivedRequest(frame, number, reader))
+                await self._behave(self.requests[-1], writer)
         except (OSError, asyncio.IncompleteReadError):
             pass
         except RuntimeError:  # uvloop's error for a write after the peer has closed.

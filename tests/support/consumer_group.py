@@ -28,13 +28,13 @@ class Consumers(Harness):
     def __init__(self, directory: Path, **configs: str) -> None:
         settings = {"offsets_topic_num_partitions": "1", "group_consumer_assignment_interval_ms": "0"}
         super().__init__(directory, **settings | configs)
-        self.ask(FindCoordinatorRequest(key=GROUP, key_type=0), 3, FindCoordinatorResponse)
+        self.request(FindCoordinatorRequest(key=GROUP, key_type=0), 3, FindCoordinatorResponse)
         self.settle()
 
     def create(self, topic: str, partitions: int = 1) -> Uuid:
         made = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=1, assignments=[], configs=[])
         request = CreateTopicsRequest(topics=[made], timeout_ms=1000, validate_only=False)
-        return Uuid(self.ask(request, 7, CreateTopicsResponse).topics[0].topic_id)
+        return Uuid(self.request(request, 7, CreateTopicsResponse).topics[0].topic_id)
 
     def join(self, member_id: str, *topics: str, version: int = 1, **more: object) -> ConsumerGroupHeartbeatResponse:
         fields: dict[str, object] = {"rebalance_timeout_ms": 60_000, "topic_partitions": []}
@@ -52,11 +52,11 @@ class Consumers(Harness):
             member_epoch=epoch,
             **fields,  # type: ignore[arg-type]
         )
-        return self.ask(request, version, ConsumerGroupHeartbeatResponse)
+        return self.request(request, version, ConsumerGroupHeartbeatResponse)
 
     def describe(self, group_id: str = GROUP, version: int = 1) -> describing.DescribedGroup:
         request = ConsumerGroupDescribeRequest(group_ids=[group_id], include_authorized_operations=False)
-        (group,) = self.ask(request, version, ConsumerGroupDescribeResponse).groups
+        (group,) = self.request(request, version, ConsumerGroupDescribeResponse).groups
         return group
 
     def group(self, group_id: str = GROUP) -> ConsumerGroup:

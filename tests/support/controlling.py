@@ -41,7 +41,7 @@ class Controlling:
         self.broker_epoch = 10
         self.overrides: dict[TopicName, Mapping[str, str]] = {}
 
-    def says(
+    def send(
         self, request: Request, *, epoch: int | None = None, broker_epoch: int | None = None
     ) -> dict[str, ErrorCode]:
         """Send a request; return the failures by partition. Raise Refused if it is refused."""
@@ -60,7 +60,7 @@ class Controlling:
             for one, code in whole(broker.apply_controller_request(sent, overrides, self.harness.now)).items()
         }
 
-    def leads(
+    def send_leader_and_isr(
         self,
         topic: str,
         *indexes: int,
@@ -75,11 +75,11 @@ class Controlling:
         state = LeaderAndIsr(leader, LeaderEpoch(epoch), replicas, controller_epoch=self.epoch)
         assigned = AssignedState(state, replicas, is_new=is_new)
         states = {name_of(topic, index): assigned for index in indexes or (0,)}
-        return self.says(
+        return self.send(
             BecomeLeaderOrFollower(states, {TopicName(topic): topic_id(topic, generation) if of is None else of}, ())
         )
 
-    def tells(
+    def send_update_metadata(
         self,
         topics: Mapping[str, int],
         *,
@@ -100,23 +100,25 @@ class Controlling:
             tuple(known[one] for one in brokers),
             is_full,
         )
-        assert self.says(update) == {}
+        assert self.send(update) == {}
 
-    def makes(self, topic: str, partitions: int = 1, **overrides: str) -> None:
+    def create_topic(self, topic: str, partitions: int = 1, **overrides: str) -> None:
         """Create a topic completely, as brokers and clients learn of it."""
         self.overrides[TopicName(topic)] = {key.replace("_", "."): value for key, value in overrides.items()}
-        assert self.leads(topic, *range(partitions), is_new=True) == {}
-        self.tells({topic: partitions})
+        assert self.send_leader_and_isr(topic, *range(partitions), is_new=True) == {}
+        self.send_update_metadata({topic: partitions})
 
-    def deletes(self, topic: str, *indexes: int) -> dict[str, ErrorCode]:
+    def delete_topic(self, topic: str, *indexes: int) -> dict[str, ErrorCode]:
         """Delete a topic; clients learn of it first."""
-        self.tells({topic: len(indexes) or 1}, leader=LEADER_DURING_DELETE)
-        return self.stops(topic, *indexes, deletes=True)
+        self.send_update_metadata({topic: len(indexes) or 1}, leader=LEADER_DURING_DELETE)
+        return self.send_stop_replica(topic, *indexes, deletes=True)
 
-    def stops(self, topic: str, *indexes: int, epoch: int = -2, deletes: bool = False) -> dict[str, ErrorCode]:
+    def send_stop_replica(
+        self, topic: str, *indexes: int, epoch: int = -2, deletes: bool = False
+    ) -> dict[str, ErrorCode]:
         """Send StopReplica."""
         epochs = {name_of(topic, index): LeaderEpoch(epoch) for index in indexes or (0,)}
-        return self.says(StopReplicas(epochs, deletes))
+        return self.send(StopReplicas(epochs, deletes))
 
-    def nobody_leads(self, topic: str, *indexes: int, epoch: int) -> None:
-        assert self.leads(topic, *indexes, leader=NO_BROKER, epoch=epoch) == {}
+    def remove_leader(self, topic: str, *indexes: int, epoch: int) -> None:
+        assert self.send_leader_and_isr(topic, *indexes, leader=NO_BROKER, epoch=epoch) == {}

@@ -53,7 +53,7 @@ def update_metadata(
         for index in range(partitions.get(topic, 1)):
             states[name_of(topic, index)] = PartitionMetadata(state, (leader,), ())
     ids = {TopicName(topic): topic_id(topic) for topic in leaders}
-    assert controller.says(UpdateMetadata(states, ids, brokers, False)) == {}
+    assert controller.send(UpdateMetadata(states, ids, brokers, False)) == {}
 
 
 class CoordinatedElsewhere:
@@ -65,44 +65,44 @@ class CoordinatedElsewhere:
         self.leader = Harness(directory / "leader", **configs)
         self.controller = Controlling(self.leader)
         for topic, count in (("t", PARTITIONS), (CONSUMER_OFFSETS, 1)):
-            assert self.controller.leads(topic, *range(count), is_new=True) == {}
+            assert self.controller.send_leader_and_isr(topic, *range(count), is_new=True) == {}
         update_metadata(self.leader, self.controller, (US, TWO, THREE), {"t": US, CONSUMER_OFFSETS: US})
-        self.is_coordinated_by(TWO)
+        self.set_coordinator(TWO)
         self.coordinator = Harness(directory / "coordinator", transaction_state_log_num_partitions="1")
         Transactional(self.coordinator)
-        self.there = Controlling(self.coordinator)
-        update_metadata(self.coordinator, self.there, (US, TWO), {"t": TWO, CONSUMER_OFFSETS: TWO})
+        self.coordinator_controller = Controlling(self.coordinator)
+        update_metadata(self.coordinator, self.coordinator_controller, (US, TWO), {"t": TWO, CONSUMER_OFFSETS: TWO})
         self._numbers = itertools.count(1)
         self.group = GroupOffsets(self.leader)
 
-    def is_coordinated_by(self, broker: BrokerId, alive: Sequence[BrokerId] = (US, TWO, THREE)) -> None:
+    def set_coordinator(self, broker: BrokerId, alive: Sequence[BrokerId] = (US, TWO, THREE)) -> None:
         update_metadata(self.leader, self.controller, alive, {TRANSACTION_STATE: broker})
 
-    def makes_wide(self, topic: str, count: int) -> None:
+    def create_topic(self, topic: str, count: int) -> None:
         """Create another topic with this number of partitions."""
-        assert self.controller.leads(topic, *range(count), is_new=True) == {}
+        assert self.controller.send_leader_and_isr(topic, *range(count), is_new=True) == {}
         update_metadata(self.leader, self.controller, (US, TWO, THREE), {topic: US}, {topic: count})
-        update_metadata(self.coordinator, self.there, (US, TWO), {topic: TWO}, {topic: count})
+        update_metadata(self.coordinator, self.coordinator_controller, (US, TWO), {topic: TWO}, {topic: count})
 
-    def begun(self, name: str = "p", version: int = 2) -> Transactional:
+    def begin_producer(self, name: str = "p", version: int = 2) -> Transactional:
         producer = Transactional(self.coordinator, name, version)
         assert producer.begin().error_code == ErrorCode.NONE
         return producer
 
     # The one that leads.
 
-    def sends(self, message: object, version: int, talk: Conversation | None = None) -> Conversation:
+    def send(self, message: object, version: int, talk: Conversation | None = None) -> Conversation:
         """Send a request on the connection, or on a new one."""
         talk = talk or self.leader.talk()
         talk.receive_data(frame_of(message, version, next(self._numbers), "tests"))
-        self.leader.go_on(talk)
+        self.leader.resume(talk)
         return talk
 
-    def sends_all(self, requests: Sequence[ProduceRequest], talk: Conversation) -> None:
+    def send_all(self, requests: Sequence[ProduceRequest], talk: Conversation) -> None:
         """Pipeline requests on one connection."""
         frames = [frame_of(one, ADDS, next(self._numbers), "tests") for one in requests]
         talk.receive_data(b"".join(frames))
-        self.leader.go_on(talk)
+        self.leader.resume(talk)
 
     def request(self, producer: Transactional, *partitions: int) -> ProduceRequest:
         """Return a Produce request with one record for each partition, with the producer's next sequences."""
@@ -111,7 +111,7 @@ class CoordinatedElsewhere:
             producer.sequences["t", one] = producer.sequences.get(("t", one), 0) + 1
         return request
 
-    def produces(
+    def produce(
         self,
         producer: Transactional,
         *partitions: int,
@@ -124,24 +124,24 @@ class CoordinatedElsewhere:
         version = version or producer.produce_version
         if version < ADDS:
             request.topic_data[0].name = "t"
-        return self.sends(request, version, talk)
+        return self.send(request, version, talk)
 
-    def produces_plainly(self, partition: int, talk: Conversation) -> Conversation:
+    def produce_without_transaction(self, partition: int, talk: Conversation) -> Conversation:
         """Send a Produce request without a transaction."""
         data = PartitionProduceData(index=partition, records=encode_batch([(None, b"a", (), self.leader.now.wall)]))
         topic = TopicProduceData(topic_id=topic_id("t"), partition_data=[data])
-        return self.sends(ProduceRequest(acks=1, timeout_ms=1000, topic_data=[topic]), ADDS, talk)
+        return self.send(ProduceRequest(acks=1, timeout_ms=1000, topic_data=[topic]), ADDS, talk)
 
-    def sends_and_joins(self, producer: Transactional, *partitions: int) -> None:
+    def produce_first(self, producer: Transactional, *partitions: int) -> None:
         """Write to partitions for the first time in their transaction."""
-        talk = self.produces(producer, *partitions)
-        self.answers()
+        talk = self.produce(producer, *partitions)
+        self.execute_and_deliver()
         assert set(self.codes(talk, producer.produce_version)) == {ErrorCode.NONE}
 
-    def commits(self, producer: Transactional, version: int) -> Conversation:
-        return self.sends(self.group.request_in(producer, {("t", 0): 1}), version)
+    def commit_offsets(self, producer: Transactional, version: int) -> Conversation:
+        return self.send(self.group.request_in(producer, {("t", 0): 1}), version)
 
-    def answer_to(self, talk: Conversation) -> Encoded:
+    def wait_for_response(self, talk: Conversation) -> Encoded:
         """Wait for the responses on a connection, through syncs and deadlines."""
         while not (chunks := talk.data_to_send()):
             self.leader.settle()
@@ -155,7 +155,7 @@ class CoordinatedElsewhere:
         """Return the error codes of several pipelined Produce requests to one partition each."""
         frames: list[bytes] = []
         while len(frames) < count:
-            data = b"".join(bytes(one) for one in self.answer_to(talk) or ())  # type: ignore[arg-type]
+            data = b"".join(bytes(one) for one in self.wait_for_response(talk) or ())  # type: ignore[arg-type]
             while data:
                 size = 4 + int.from_bytes(data[:4], "big")
                 frames.append(data[4:size])
@@ -165,25 +165,25 @@ class CoordinatedElsewhere:
 
     def codes(self, talk: Conversation, version: int = 13) -> list[ErrorCode]:
         """Return the error code of each partition of a Produce request."""
-        answer = self.leader.decoded(self.answer_to(talk), version, ProduceResponse)
+        answer = self.leader.decoded(self.wait_for_response(talk), version, ProduceResponse)
         return [ErrorCode(one.error_code) for one in answer.responses[0].partition_responses]
 
     def committed(self, talk: Conversation, version: int) -> ErrorCode:
-        answer = self.leader.decoded(self.answer_to(talk), version, TxnOffsetCommitResponse)
+        answer = self.leader.decoded(self.wait_for_response(talk), version, TxnOffsetCommitResponse)
         return ErrorCode(answer.topics[0].partitions[0].error_code)
 
     def end(self, name: TopicPartition) -> int:
         """Return the number of records in the partition, including markers."""
         return self.leader.broker.partitions[name].log.end_offset
 
-    def asked(self) -> list[AddPartitions]:
+    def take_requests(self) -> list[AddPartitions]:
         return self.leader.broker.take_additions()
 
-    def asked_alone(self) -> AddPartitions:
-        (effect,) = self.asked()
+    def take_only_request(self) -> AddPartitions:
+        (effect,) = self.take_requests()
         return effect
 
-    def hears(self, effect: AddPartitions, outcome: AdditionsOutcome | ErrorCode) -> None:
+    def deliver(self, effect: AddPartitions, outcome: AdditionsOutcome | ErrorCode) -> None:
         """Deliver the outcome of a request: a response, one error code for all, or none."""
         if isinstance(outcome, ErrorCode):
             outcome = {(one.transactional_id, name): outcome for one, names in effect.transactions for name in names}
@@ -197,30 +197,30 @@ class CoordinatedElsewhere:
             talk = parked.owner
             assert isinstance(talk, Conversation)
             talk.answer_parked(parked, self.leader.now)
-            self.leader.go_on(talk)
+            self.leader.resume(talk)
         return bool(completed)
 
     # The coordinator.
 
-    def carried_out(self, effect: AddPartitions, version: int = 5) -> AdditionsOutcome:
+    def execute(self, effect: AddPartitions, version: int = 5) -> AdditionsOutcome:
         """Let the coordinator execute the request now, and return its response."""
         request = add_partitions_ask.to_message(effect, version)
-        answer = self.coordinator.ask(request, version, AddPartitionsToTxnResponse)
+        answer = self.coordinator.request(request, version, AddPartitionsToTxnResponse)
         return add_partitions_ask.errors(effect, answer)
 
-    def answers(self, version: int = 5) -> AddPartitions:
+    def execute_and_deliver(self, version: int = 5) -> AddPartitions:
         """Let the coordinator respond to the only request."""
-        effect = self.asked_alone()
-        self.hears(effect, self.carried_out(effect, version))
+        effect = self.take_only_request()
+        self.deliver(effect, self.execute(effect, version))
         return effect
 
-    def ends(self, producer: Transactional, *, commit: bool = True) -> None:
+    def send_end(self, producer: Transactional, *, commit: bool = True) -> None:
         """Send EndTxn, and stop before the markers are written."""
         request = producer.end_request(commit=commit)
         self.coordinator.send(request, EPOCHS if producer.version == 2 else SHARED)
         self.coordinator.settle()
 
-    def marks(self) -> None:
+    def write_markers(self) -> None:
         """Write the markers requested by the coordinator, which completes the transactions."""
         for effect in self.coordinator.broker.take_markers():
             outcome = {}
@@ -240,7 +240,7 @@ class CoordinatedElsewhere:
             producer.sequences.clear()
         producer.producer = ProducerIdAndEpoch(client.id, client.epoch)
 
-    def passes(self, ms: int) -> None:
+    def pass_time(self, ms: int) -> None:
         self.leader.pass_time(ms)
         self.leader.settle()
         self.wake()

@@ -72,9 +72,9 @@ class FetchingFollower:
         return outcome
 
     def fetch(self, offsets: dict[int, int], *, wait: int = 0) -> Responses:
-        return self.told(self.send(offsets, wait=wait))
+        return self.read_response(self.send(offsets, wait=wait))
 
-    def told(self, outcome: Encoded | ParkedRequest[Encoded]) -> Responses:
+    def read_response(self, outcome: Encoded | ParkedRequest[Encoded]) -> Responses:
         """Return the response for each partition; a parked fetch waits until its deadline."""
         harness = self.led.harness
         answer = harness.decoded(harness.finished(outcome), self.version, FetchResponse)
@@ -90,9 +90,9 @@ class FetchingFollower:
                 pass
 
 
-def offsets_of(told: PartitionData) -> list[int]:
+def offsets_of(partition: PartitionData) -> list[int]:
     """Return the base offsets of the batches in a response."""
-    return [batch.base_offset for batch in iter_batches(memoryview(told.records or b""))]  # type: ignore[arg-type]
+    return [batch.base_offset for batch in iter_batches(memoryview(partition.records or b""))]  # type: ignore[arg-type]
 
 
 def is_parked(led: Led, outcome: Encoded | ParkedRequest[Encoded]) -> bool:

@@ -52,14 +52,14 @@ class Followed:
         view.brokers = {**view.brokers, OTHER: BrokerInfo(OTHER)}
         self.partitions = range(partitions)
         self.epoch = -1
-        self.is_led_anew()
-        self.controller.tells({"t": partitions}, leader=OTHER, brokers=(US, OTHER))
+        self.start_leader_epoch()
+        self.controller.send_update_metadata({"t": partitions}, leader=OTHER, brokers=(US, OTHER))
 
-    def is_led_anew(self) -> None:
+    def start_leader_epoch(self) -> None:
         """Start another epoch with the same leader."""
         self.epoch += 1
         both = (OTHER, US)
-        reported = self.controller.leads(
+        reported = self.controller.send_leader_and_isr(
             "t", *self.partitions, leader=OTHER, epoch=self.epoch, replicas=both, is_new=not self.epoch
         )
         assert reported == {}
@@ -73,7 +73,7 @@ class Followed:
 
     # The leader's side.
 
-    def says(self, *batches: bytes, high_watermark: int, start: int = 0, index: int = 0) -> None:
+    def replicate(self, *batches: bytes, high_watermark: int, start: int = 0, index: int = 0) -> None:
         """Deliver a fetch response of the leader, as the shell does."""
         records = memoryview(bytearray(b"".join(batches)))
         self._answer({index: Fetched(ErrorCode.NONE, records, Offset(high_watermark), Offset(start))})
@@ -98,7 +98,7 @@ class Followed:
 
     # A consumer's side.
 
-    def ask(
+    def fetch(
         self,
         offset: int,
         *,
@@ -131,7 +131,7 @@ class Followed:
         )
         return self.harness.send(request, version)
 
-    def answered(self, outcome: Encoded | ParkedRequest[Encoded], version: int = FETCH) -> PartitionData:
+    def response_of(self, outcome: Encoded | ParkedRequest[Encoded], version: int = FETCH) -> PartitionData:
         """Return the response for the only partition; a parked fetch waits until its deadline."""
         answer = self.harness.decoded(self.harness.finished(outcome), version, FetchResponse)
         assert not answer.error_code

@@ -79,7 +79,7 @@ class GroupOffsets:
         self.harness = harness
         self.id = group_id
         request = FindCoordinatorRequest(key_type=0, coordinator_keys=[group_id])
-        (found,) = harness.ask(request, 6, FindCoordinatorResponse).coordinators
+        (found,) = harness.request(request, 6, FindCoordinatorResponse).coordinators
         assert found.error_code == ErrorCode.NONE
 
     def request(
@@ -116,7 +116,7 @@ class GroupOffsets:
         retention_ms: int = -1,
     ) -> dict[Name, ErrorCode]:
         request = self.request(kept, version, member, retention_ms)
-        answer = self.harness.ask(request, version, OffsetCommitResponse)
+        answer = self.harness.request(request, version, OffsetCommitResponse)
         names = {topic_id(self.harness, name): name for name, _ in kept}
         return {
             (names[Uuid(topic.topic_id)] if version >= BY_ID else topic.name, part.partition_index): ErrorCode(
@@ -135,7 +135,7 @@ class GroupOffsets:
     ) -> dict[Name, ErrorCode]:
         """Commit offsets with TxnOffsetCommit."""
         request = self.request_in(producer, kept, member)
-        answer = self.harness.ask(request, version, TxnOffsetCommitResponse)
+        answer = self.harness.request(request, version, TxnOffsetCommitResponse)
         return {
             (topic.name, part.partition_index): ErrorCode(part.error_code)
             for topic in answer.topics
@@ -166,7 +166,9 @@ class GroupOffsets:
         self, names: Sequence[Name] | None = None, version: int = LATEST, *, is_stable: bool = False
     ) -> dict[Name, Kept | ErrorCode]:
         """Fetch these offsets, or all; uncommitted ones are -1."""
-        answer = self.harness.ask(self.fetch_request(names, version, is_stable=is_stable), version, OffsetFetchResponse)
+        answer = self.harness.request(
+            self.fetch_request(names, version, is_stable=is_stable), version, OffsetFetchResponse
+        )
         if version < 8:
             assert answer.error_code == ErrorCode.NONE
             return {
@@ -236,7 +238,7 @@ class GroupOffsets:
                 for name in dict.fromkeys(topic for topic, _ in names)
             ],
         )
-        answer = self.harness.ask(request, 0, OffsetDeleteResponse)
+        answer = self.harness.request(request, 0, OffsetDeleteResponse)
         if answer.error_code:
             assert answer.topics == []
             return ErrorCode(answer.error_code)
@@ -252,7 +254,7 @@ class GroupOffsets:
 
 
 def delete_groups(harness: Harness, *names: str, version: int = 2) -> dict[str, ErrorCode]:
-    answer = harness.ask(DeleteGroupsRequest(groups_names=list(names)), version, DeleteGroupsResponse)
+    answer = harness.request(DeleteGroupsRequest(groups_names=list(names)), version, DeleteGroupsResponse)
     assert len({one.group_id for one in answer.results}) == len(answer.results)
     return {one.group_id: ErrorCode(one.error_code) for one in answer.results}
 
@@ -265,18 +267,18 @@ def add_to_transaction(producer: Transactional, group_id: str) -> ErrorCode:
         producer_epoch=producer.producer.epoch,
         group_id=group_id,
     )
-    return ErrorCode(producer.harness.ask(request, 3, AddOffsetsToTxnResponse).error_code)
+    return ErrorCode(producer.harness.request(request, 3, AddOffsetsToTxnResponse).error_code)
 
 
 def groups(harness: Harness) -> set[str]:
     """List the groups with ListGroups."""
-    answer = harness.ask(ListGroupsRequest(), 5, ListGroupsResponse)
+    answer = harness.request(ListGroupsRequest(), 5, ListGroupsResponse)
     assert answer.error_code == ErrorCode.NONE
     return {one.group_id for one in answer.groups}
 
 
 def delete_topic(harness: Harness, name: str) -> None:
-    answer = harness.ask(DeleteTopicsRequest(topic_names=[name], timeout_ms=1000), 5, DeleteTopicsResponse)
+    answer = harness.request(DeleteTopicsRequest(topic_names=[name], timeout_ms=1000), 5, DeleteTopicsResponse)
     assert answer.responses[0].error_code == ErrorCode.NONE
 
 

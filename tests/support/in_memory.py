@@ -181,7 +181,7 @@ class Harness:
         """Send on a separate conversation, so that a parked request delays no others."""
         talk = self.talk()
         talk.receive_data(frame)
-        self.go_on(talk)
+        self.resume(talk)
         return self._response_of(talk)
 
     def _response_of(self, talk: Conversation) -> Encoded | ParkedRequest[Encoded]:
@@ -197,7 +197,7 @@ class Harness:
         """Open a connection, whose bytes the caller passes in and out."""
         return Conversation(InMemoryHost(self.broker, gate or self.gate), peer or self.peer, Connection(), lambda: None)
 
-    def go_on(self, talk: Conversation) -> None:
+    def resume(self, talk: Conversation) -> None:
         """Continue as far as possible, including the work of threads."""
         while True:
             while self._step(talk):
@@ -213,7 +213,7 @@ class Harness:
                 with self.callback():
                     work.on_finished()
 
-    def ask(self, message: object, version: int, answer: type[Answer]) -> Answer:
+    def request(self, message: object, version: int, answer: type[Answer]) -> Answer:
         """Send, execute the broker's effects, and if there is still no response let the deadline pass."""
         return self.decoded(self.finished(self.send(message, version)), version, answer)
 
@@ -234,14 +234,14 @@ class Harness:
         talk = outcome.owner
         assert isinstance(talk, Conversation)
         talk.answer_parked(outcome, self.now)
-        self.go_on(talk)
+        self.resume(talk)
         return self.finished(self._response_of(talk))
 
-    def keep_house(self) -> None:
-        self.keep_house_in_pieces()
+    def run_housekeeping(self) -> None:
+        self.run_housekeeping_in_slices()
         self.settle()
 
-    def keep_house_in_pieces(self) -> None:
+    def run_housekeeping_in_slices(self) -> None:
         self._shell.do(self.broker.run_housekeeping(self.now))
 
     def decoded(self, outcome: Encoded, version: int, answer: type[Answer]) -> Answer:

@@ -31,7 +31,7 @@ class Begun:
 
     def waits_in_slices(self) -> bool:
         """Return True if the response, which waits for a write, will be built in slices and encoded by a thread."""
-        self._harness.go_on(self._talk)
+        self._harness.resume(self._talk)
         assert self._talk.is_waiting
         return not self._talk.parked
 
@@ -39,7 +39,7 @@ class Begun:
         """Execute all that the response waits for, and return it."""
         talk, harness = self._talk, self._harness
         while True:
-            harness.go_on(talk)
+            harness.resume(talk)
             assert talk.ending is None, talk.ending
             chunks = talk.data_to_send()
             if chunks:

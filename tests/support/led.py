@@ -42,8 +42,8 @@ class Led:
         view = self.harness.broker.view
         view.brokers = {**view.brokers, OTHER: BrokerInfo(OTHER), THIRD: BrokerInfo(THIRD)}
         self.controller.overrides[TopicName("t")] = {key.replace("_", "."): value for key, value in overrides.items()}
-        assert self.controller.leads("t", *range(partitions), replicas=ALL_THREE, is_new=True) == {}
-        self.controller.tells({"t": partitions}, brokers=ALL_THREE)
+        assert self.controller.send_leader_and_isr("t", *range(partitions), replicas=ALL_THREE, is_new=True) == {}
+        self.controller.send_update_metadata({"t": partitions}, brokers=ALL_THREE)
         self.state = LeaderAndIsr(US, self.leading.epoch, ALL_THREE)
 
     @property
@@ -77,7 +77,7 @@ class Led:
         answer = self.harness.decoded(self.harness.finished(outcome), FETCH, FetchResponse)
         return len(answer.responses[0].partitions[0].records or b"")  # type: ignore[arg-type]
 
-    def fetches(self, *followers: BrokerId, offset: int | None = None, broker_epoch: int = -1) -> None:
+    def fetch_as_follower(self, *followers: BrokerId, offset: int | None = None, broker_epoch: int = -1) -> None:
         """Let followers fetch from an offset, by default from the log end."""
         leading, now = self.leading, self.harness.now
         at = leading.log.end_offset if offset is None else Offset(offset)
@@ -86,18 +86,18 @@ class Led:
                 self.harness.broker.moved(leading.name, now)
         check(self.harness.broker)
 
-    def time_passes(self, ms: int, *followers: BrokerId) -> None:
+    def pass_time(self, ms: int, *followers: BrokerId) -> None:
         """Advance time while these followers continue to fetch."""
         for _ in range(ms // 1000):
             self.harness.pass_time(1000)
-            self.fetches(*followers)
-            self.harness.keep_house()
+            self.fetch_as_follower(*followers)
+            self.harness.run_housekeeping()
 
-    def proposed(self) -> ProposedIsr:
+    def take_proposal(self) -> ProposedIsr:
         (proposal,) = self.harness.broker.alter_partition.take_proposals()
         return proposal
 
-    def answers(self, proposed: ProposedIsr, error: ErrorCode = ErrorCode.NONE) -> None:
+    def answer_proposal(self, proposed: ProposedIsr, error: ErrorCode = ErrorCode.NONE) -> None:
         if error is ErrorCode.NONE:
             epoch = proposed.proposal.partition_epoch + 1
             self.state = proposed.proposal._replace(partition_epoch=epoch)

@@ -78,13 +78,13 @@ class MarkerHistory:
         self.random = Random(seed)
         self.harness = Harness(directory, transaction_state_log_num_partitions="1")
         self.elsewhere = Elsewhere(self.harness)
-        assert self.elsewhere.controller.leads("t", 0, is_new=True) == {}
+        assert self.elsewhere.controller.send_leader_and_isr("t", 0, is_new=True) == {}
         names = [name_of("t", 1), name_of("t", 2), name_of("t", 3), name_of("u", 0), name_of("u", 1)]
         self.remote = {name: RemotePartition(self.random.choice(OTHERS)) for name in names}
         self.alive = set(OTHERS)
         self.coordinates = True
         self.update_metadata()
-        self.producers = [self.elsewhere.begun(f"p{index}", version=1 + index % 2) for index in range(4)]
+        self.producers = [self.elsewhere.begin_producer(f"p{index}", version=1 + index % 2) for index in range(4)]
         self.open: dict[str, Decision] = {}
         self.pending: list[WriteMarkers] = []
         self.answers: list[tuple[WriteMarkers, Codes | Refused]] = []  # On their way.
@@ -154,7 +154,7 @@ class MarkerHistory:
     # Requests.
 
     def take_requests(self) -> None:
-        for effect in self.elsewhere.asked():
+        for effect in self.elsewhere.take_requests():
             assert all(one.broker != effect.broker for one in self.pending), "one request at a time"
             self.pending.append(effect)
 
@@ -222,9 +222,9 @@ class MarkerHistory:
     def update_metadata(self) -> None:
         """Update the coordinator's metadata to the actual state of the cluster."""
         self.elsewhere.alive = (US, *sorted(self.alive))
-        self.elsewhere.tells("t", US, *(self.remote[name_of("t", index)].leader for index in (1, 2, 3)))
+        self.elsewhere.update_metadata("t", US, *(self.remote[name_of("t", index)].leader for index in (1, 2, 3)))
         if name_of("u", 0) in self.remote:
-            self.elsewhere.tells("u", *(self.remote[name_of("u", index)].leader for index in (0, 1)))
+            self.elsewhere.update_metadata("u", *(self.remote[name_of("u", index)].leader for index in (0, 1)))
 
     def delete_or_create(self) -> None:
         names = [name_of("u", 0), name_of("u", 1)]
@@ -238,7 +238,7 @@ class MarkerHistory:
         state = LeaderAndIsr(LEADER_DURING_DELETE, LeaderEpoch(0), (), controller_epoch=1)
         infos = {name: PartitionMetadata(state, (), ()) for name in names}
         brokers = tuple(self.harness.broker.view.brokers.values())
-        assert self.elsewhere.controller.says(UpdateMetadata(infos, {}, brokers, False)) == {}
+        assert self.elsewhere.controller.send(UpdateMetadata(infos, {}, brokers, False)) == {}
         for name in names:
             del self.remote[name]
 
@@ -246,15 +246,15 @@ class MarkerHistory:
         """Move the coordinator away; its requests are still in flight."""
         if self.coordinates:
             self.coordinates = False
-            self.elsewhere.resigns()
+            self.elsewhere.resign()
 
     def coordinate(self) -> None:
         if not self.coordinates:
             self.coordinates = True
-            self.elsewhere.coordinates_again()
+            self.elsewhere.coordinate_again()
 
     def pass_time(self) -> None:
-        self.elsewhere.passes(self.random.choice((1, 500, 1000, 1000)))
+        self.elsewhere.pass_time(self.random.choice((1, 500, 1000, 1000)))
 
     # The end.
 
@@ -293,10 +293,10 @@ class MarkerHistory:
         self.pending.clear()
         while self.answers:
             self.deliver_response()
-        self.elsewhere.passes(1000)
+        self.elsewhere.pass_time(1000)
 
     def _check(self) -> None:
-        assert self.elsewhere.asked() == []
+        assert self.elsewhere.take_requests() == []
         for producer in self.producers:
             assert is_complete(producer) or not producer.state.partitions, producer.state
         for name, partition in self.remote.items():

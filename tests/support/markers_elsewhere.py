@@ -34,7 +34,7 @@ class Elsewhere:
         others = {one: BrokerInfo(one, (Endpoint("PLAINTEXT", "127.0.0.1", 9092 + one),)) for one in (TWO, THREE)}
         self._infos = {**others, **harness.broker.view.brokers}
 
-    def tells(self, topic: str, *leaders: BrokerId) -> None:
+    def update_metadata(self, topic: str, *leaders: BrokerId) -> None:
         """Send UpdateMetadata with the leaders of a topic's partitions and the live brokers."""
         self.leader_epoch += 1
         states = {
@@ -44,15 +44,15 @@ class Elsewhere:
             for index, leader in enumerate(leaders)
         }
         brokers = tuple(self._infos[one] for one in self.alive)
-        assert self.controller.says(UpdateMetadata(states, {TopicName(topic): topic_id(topic)}, brokers, False)) == {}
+        assert self.controller.send(UpdateMetadata(states, {TopicName(topic): topic_id(topic)}, brokers, False)) == {}
 
-    def lives(self, *brokers: BrokerId) -> None:
+    def set_live_brokers(self, *brokers: BrokerId) -> None:
         """Send UpdateMetadata without topics, only with the live brokers."""
         self.alive = brokers
         infos = tuple(self._infos[one] for one in brokers)
-        assert self.controller.says(UpdateMetadata({}, {}, infos, False)) == {}
+        assert self.controller.send(UpdateMetadata({}, {}, infos, False)) == {}
 
-    def begun(self, name: str = "p", version: int = 2) -> Transactional:
+    def begin_producer(self, name: str = "p", version: int = 2) -> Transactional:
         producer = Transactional(self.harness, name, version)
         assert producer.begin().error_code == ErrorCode.NONE
         return producer
@@ -62,7 +62,7 @@ class Elsewhere:
         broker.transactions.touch(producer.id, producer.producer, names, version, self.harness.now)
         self.harness.settle()
 
-    def decided(
+    def send_end(
         self, producer: Transactional, *names: TopicPartition, commit: bool = True
     ) -> Encoded | ParkedRequest[Encoded]:
         """Send EndTxn for a transaction in these partitions, and make the decision durable."""
@@ -72,20 +72,20 @@ class Elsewhere:
         self.harness.settle()
         return outcome
 
-    def passes(self, ms: int = 1000) -> None:
+    def pass_time(self, ms: int = 1000) -> None:
         """Advance time, with all pending syncs."""
         self.harness.pass_time(ms)
         self.harness.settle()
 
-    def asked(self) -> list[WriteMarkers]:
+    def take_requests(self) -> list[WriteMarkers]:
         return self.harness.broker.take_markers()
 
-    def asked_alone(self) -> WriteMarkers:
+    def take_only_request(self) -> WriteMarkers:
         """Return the only pending marker request."""
-        (effect,) = self.asked()
+        (effect,) = self.take_requests()
         return effect
 
-    def answers(
+    def respond(
         self, effect: WriteMarkers, codes: Mapping[TopicPartition, ErrorCode] | ErrorCode | Refused = ErrorCode.NONE
     ) -> None:
         """Respond with one error code for all, with codes for some partitions, or without a response."""
@@ -105,14 +105,16 @@ class Elsewhere:
         self._state_epoch += 1
         known = self.harness.broker.view.topics[TRANSACTION_STATE]
         epoch = self._state_epoch
-        led = self.controller.leads(TRANSACTION_STATE, 0, leader=leader, epoch=epoch, replicas=in_sync, of=known.id)
+        led = self.controller.send_leader_and_isr(
+            TRANSACTION_STATE, 0, leader=leader, epoch=epoch, replicas=in_sync, of=known.id
+        )
         assert led == {}
         self.harness.settle()
 
-    def resigns(self) -> None:
+    def resign(self) -> None:
         self._state_is_led_by(NO_BROKER)
 
-    def coordinates_again(self, *others: BrokerId) -> None:
+    def coordinate_again(self, *others: BrokerId) -> None:
         """Lead the transaction state in a new epoch, with other in-sync replicas that fetch nothing."""
         self._state_is_led_by(US, (US, *others))
 
@@ -120,8 +122,8 @@ class Elsewhere:
 def first_of_four_here(directory: Path) -> Elsewhere:
     """Create topic t with four partitions: the first is led here, the third by broker THREE, the others by TWO."""
     elsewhere = Elsewhere(Harness(directory, transaction_state_log_num_partitions="1"))
-    assert elsewhere.controller.leads("t", 0, is_new=True) == {}
-    elsewhere.tells("t", US, TWO, THREE, TWO)
+    assert elsewhere.controller.send_leader_and_isr("t", 0, is_new=True) == {}
+    elsewhere.update_metadata("t", US, TWO, THREE, TWO)
     return elsewhere
 
 

@@ -18,7 +18,7 @@ def coordinator(directory: object, **configs: str) -> Harness:
     """Create a broker that coordinates all groups, without an initial rebalance delay."""
     settings = {"offsets_topic_num_partitions": "1", "group_initial_rebalance_delay_ms": "0"} | configs
     harness = Harness(directory, **settings)  # type: ignore[arg-type]
-    harness.ask(FindCoordinatorRequest(key="g", key_type=0), 3, FindCoordinatorResponse)
+    harness.request(FindCoordinatorRequest(key="g", key_type=0), 3, FindCoordinatorResponse)
     return harness
 
 
@@ -35,7 +35,7 @@ def joining(member_id: str = "", group: str = "g", **fields: object) -> JoinGrou
 
 
 def join(harness: Harness, version: int = OLD, **fields: object) -> JoinGroupResponse:
-    return harness.ask(joining(**fields), version, JoinGroupResponse)  # type: ignore[arg-type]
+    return harness.request(joining(**fields), version, JoinGroupResponse)  # type: ignore[arg-type]
 
 
 def parked(outcome: Encoded | ParkedRequest[Encoded]) -> ParkedRequest[Encoded]:
@@ -54,7 +54,7 @@ def syncing(joined: JoinGroupResponse, group: str = "g", **fields: object) -> Sy
 
 
 def sync(harness: Harness, joined: JoinGroupResponse, version: int = 3, **fields: object) -> SyncGroupResponse:
-    return harness.ask(syncing(joined, **fields), version, SyncGroupResponse)  # type: ignore[arg-type]
+    return harness.request(syncing(joined, **fields), version, SyncGroupResponse)  # type: ignore[arg-type]
 
 
 def stable(harness: Harness, **fields: object) -> JoinGroupResponse:

@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 import odradek.record.kernels
 from odradek.record.builder import RecordIn
 
-LIVES = ("compiled", "interpreted")
+BUILDS = ("compiled", "interpreted")
 KERNELS = Path(odradek.record.kernels.__file__).parent
 INT64 = st.integers(-(2**63), 2**63 - 1)
 
 
-def kernel(name: str, life: str) -> ModuleType:
+def kernel(name: str, build: str) -> ModuleType:
     """Return one kernel module; skip the test if the compiled one is requested and does not exist."""
-    if life == "interpreted":
+    if build == "interpreted":
         return _INTERPRETED.get(name) or _INTERPRETED.setdefault(name, _from_source(name))
     module = import_module(f"odradek.record.kernels.{name}")
     if not module.COMPILED:

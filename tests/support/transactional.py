@@ -30,7 +30,7 @@ NO_PRODUCER = ProducerIdAndEpoch(ProducerId(-1), ProducerEpoch(-1))
 
 def make_topic(harness: Harness, name: str, partitions: int = 1) -> None:
     topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, assignments=[], configs=[])
-    answer = harness.ask(CreateTopicsRequest(topics=[topic]), 7, CreateTopicsResponse)
+    answer = harness.request(CreateTopicsRequest(topics=[topic]), 7, CreateTopicsResponse)
     assert answer.topics[0].error_code == ErrorCode.NONE
 
 
@@ -47,7 +47,7 @@ class Transactional:
 
     def find_coordinator(self) -> None:
         request = FindCoordinatorRequest(key_type=1, coordinator_keys=[self.id])
-        (found,) = self.harness.ask(request, 6, FindCoordinatorResponse).coordinators
+        (found,) = self.harness.request(request, 6, FindCoordinatorResponse).coordinators
         assert found.error_code == ErrorCode.NONE
 
     @property
@@ -71,7 +71,7 @@ class Transactional:
             enable2_pc=two_phases,
             keep_prepared_txn=keep,
         )
-        answer = self.harness.ask(request, 6 if two_phases or keep else 5, InitProducerIdResponse)
+        answer = self.harness.request(request, 6 if two_phases or keep else 5, InitProducerIdResponse)
         if answer.error_code == ErrorCode.NONE:
             self.producer = ProducerIdAndEpoch(ProducerId(answer.producer_id), ProducerEpoch(answer.producer_epoch))
             self.sequences.clear()
@@ -85,7 +85,7 @@ class Transactional:
             v3_and_below_producer_epoch=self.producer.epoch,
             v3_and_below_topics=[AddPartitionsToTxnTopic(name=topic, partitions=[index]) for topic, index in names],
         )
-        answer = self.harness.ask(request, version, AddPartitionsToTxnResponse)
+        answer = self.harness.request(request, version, AddPartitionsToTxnResponse)
         results = [one for topic in answer.results_by_topic_v3_and_below for one in topic.results_by_partition]
         return [ErrorCode(one.partition_error_code) for one in results]
 
@@ -99,7 +99,7 @@ class Transactional:
     ) -> list[ErrorCode]:
         """Write to many partitions with one Produce request."""
         request = self.produce(topic, values, as_)
-        answer = self.harness.ask(request, self.produce_version, ProduceResponse)
+        answer = self.harness.request(request, self.produce_version, ProduceResponse)
         codes = [ErrorCode(part.error_code) for part in answer.responses[0].partition_responses]
         for (partition, those), code in zip(values.items(), codes, strict=True):
             if code == ErrorCode.NONE:
@@ -134,7 +134,7 @@ class Transactional:
     def end(self, *, commit: bool, as_: ProducerIdAndEpoch | None = None, version: int | None = None) -> ErrorCode:
         """Send EndTxn, and use the returned identity."""
         version = version if version is not None else EPOCHS if self.version == 2 else SHARED
-        answer = self.harness.ask(self.end_request(commit=commit, as_=as_), version, EndTxnResponse)
+        answer = self.harness.request(self.end_request(commit=commit, as_=as_), version, EndTxnResponse)
         if answer.error_code == ErrorCode.NONE and version >= EPOCHS and as_ is None:
             self.producer = ProducerIdAndEpoch(ProducerId(answer.producer_id), ProducerEpoch(answer.producer_epoch))
             self.sequences.clear()
@@ -166,7 +166,7 @@ def _read(harness: Harness, topic: str, partition: int, isolation_level: int) ->
         topics=[FetchTopic(topic=topic, partitions=[requested])],
         forgotten_topics_data=[],
     )
-    (part,) = harness.ask(request, 12, FetchResponse).responses[0].partitions
+    (part,) = harness.request(request, 12, FetchResponse).responses[0].partitions
     assert part.error_code == ErrorCode.NONE
     aborted = sorted((one.first_offset, one.producer_id) for one in part.aborted_transactions or ())
     left_out: set[int] = set()

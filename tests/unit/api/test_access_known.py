@@ -49,7 +49,7 @@ class Client(Harness):
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
         make_topic(self, "t")
-        self.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 6, FindCoordinatorResponse)
+        self.request(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 6, FindCoordinatorResponse)
         self.version = 0
 
     def may(self, *rules: Rule) -> None:
@@ -65,11 +65,11 @@ class Client(Harness):
         return self.broker.partitions[TopicPartition(TopicName("t"), 0)]
 
     def produce(self, records: bytes | None = None, transactional_id: str | None = None) -> ErrorCode:
-        answer = self.ask(produce_request(records or batch(), transactional_id), PRODUCE, ProduceResponse)
+        answer = self.request(produce_request(records or batch(), transactional_id), PRODUCE, ProduceResponse)
         return ErrorCode(answer.responses[0].partition_responses[0].error_code)
 
     def fetch(self, offset: int = 0, session: tuple[int, int] = (0, -1), *, names: bool = True) -> FetchResponse:
-        return self.ask(fetch_request(offset, session, names=names), FETCH, FetchResponse)
+        return self.request(fetch_request(offset, session, names=names), FETCH, FetchResponse)
 
     def read(self, session: tuple[int, int] = (0, -1), *, names: bool = True) -> tuple[ErrorCode, bool]:
         """Return the error code of the partition, and whether it has records."""
@@ -81,7 +81,7 @@ class Client(Harness):
         part = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata="")
         topics = [OffsetCommitRequestTopic(name="t", partitions=[part])]
         request = OffsetCommitRequest(group_id=group, generation_id_or_member_epoch=-1, member_id="", topics=topics)
-        answer = self.ask(request, COMMIT, OffsetCommitResponse)
+        answer = self.request(request, COMMIT, OffsetCommitResponse)
         return ErrorCode(answer.topics[0].partitions[0].error_code)
 
 
@@ -246,7 +246,7 @@ def test_only_writable_partitions_join_a_transaction(client: Client) -> None:
     request = produce_request(records, "own")
     request.topic_data.append(TopicProduceData(name="others", partition_data=request.topic_data[0].partition_data))
     client.may(WRITES, Rule(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, "own"))
-    answer = client.ask(request, JOINS, ProduceResponse)
+    answer = client.request(request, JOINS, ProduceResponse)
     assert [topic.partition_responses[0].error_code for topic in answer.responses] == [SERVED, DENIED]
     assert {name.topic for name in producer.state.partitions} == {"t"}
 
@@ -255,7 +255,7 @@ def test_only_writable_partitions_join_a_transaction(client: Client) -> None:
 def test_refused_topics_do_not_count_towards_the_partition_limit(client: Client) -> None:
     client.may(Rule(Operation.CREATE, ResourceType.TOPIC, "own"))
     request = CreateTopicsRequest(topics=[topic("own", 1), topic("others", PARTITIONS_PER_REQUEST_MAX)])
-    answer = client.ask(request, 7, CreateTopicsResponse)
+    answer = client.request(request, 7, CreateTopicsResponse)
     assert [(one.name, one.error_code) for one in answer.topics] == [("own", SERVED), ("others", DENIED)]
 
 

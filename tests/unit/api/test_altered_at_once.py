@@ -72,7 +72,7 @@ def topic(harness: Harness, name: str = "t", **configs: str) -> Partition:
         return known
     texts = [CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()]
     created = CreatableTopic(name=name, num_partitions=1, replication_factor=1, assignments=[], configs=texts)
-    assert not harness.ask(CreateTopicsRequest(topics=[created]), 7, CreateTopicsResponse).topics[0].error_code
+    assert not harness.request(CreateTopicsRequest(topics=[created]), 7, CreateTopicsResponse).topics[0].error_code
     return harness.broker.partitions[TopicPartition(TopicName(name), 0)]
 
 
@@ -92,7 +92,7 @@ def produce(
     data = [TopicProduceData(name="t", partition_data=[PartitionProduceData(index=0, records=bytes(raw))])]
     id_ = None if producer is None else "nobody"
     request = ProduceRequest(transactional_id=id_, acks=acks, timeout_ms=1000, topic_data=data)
-    (part,) = harness.ask(request, 9, ProduceResponse).responses[0].partition_responses
+    (part,) = harness.request(request, 9, ProduceResponse).responses[0].partition_responses
     return part.error_code, part.log_append_time_ms
 
 
@@ -124,7 +124,7 @@ def put(harness: Harness, partition: Partition, count: int = 1, size: int = 10, 
 def run_housekeeping(harness: Harness, ms: int = 60_000, rounds: int = 5) -> None:
     harness.pass_time(ms)
     for _ in range(rounds):
-        harness.keep_house()
+        harness.run_housekeeping()
         harness.pass_time(1000)
 
 
@@ -144,7 +144,7 @@ def passes(harness: Harness) -> list[Options]:
         partition = topic(harness, name, cleanup_policy="compact")
         put(harness, partition, 30, rolls=True)
     harness.pass_time(60_000)
-    harness.keep_house_in_pieces()
+    harness.run_housekeeping_in_slices()
     begun = [one for one in harness.broker.take_effects() if isinstance(one, Clean)]
     for one in begun:
         harness.broker.on_event(one.run(lambda _: None), harness.now)
@@ -161,7 +161,7 @@ def syncs(harness: Harness) -> int:
     harness.send(ProduceRequest(acks=1, timeout_ms=1000, topic_data=data), 9)
     found = [one for one in harness.broker.take_effects() if isinstance(one, Sync)]
     harness.pass_time(60_000)
-    harness.keep_house_in_pieces()
+    harness.run_housekeeping_in_slices()
     found += [one for one in harness.broker.take_effects() if isinstance(one, Sync)]
     for one in found:
         harness.broker.on_event(one.run(), harness.now)
@@ -236,7 +236,7 @@ def fetchers(harness: Harness) -> int:
     """Return the number of fetchers for a leader of eight partitions."""
     broker, both = harness.broker, (OTHER, US)
     if TopicPartition(TopicName("f"), 0) not in broker.partitions:
-        assert not Controlling(harness).leads("f", *range(8), leader=OTHER, replicas=both, is_new=True)
+        assert not Controlling(harness).send_leader_and_isr("f", *range(8), leader=OTHER, replicas=both, is_new=True)
     taken = broker.fetchers.take_requests()
     for fetcher, request in taken:
         fetcher.failed(request, ErrorCode.NETWORK_EXCEPTION, harness.now)
@@ -297,7 +297,9 @@ LEVELS = {"gzip": ("1", "9"), "zstd": ("1", "19")}
 
 
 def alter_config(harness: Harness, key: str, value: str) -> None:
-    (response,) = harness.ask(alter((BROKER, "", [(key, SET, value)])), 1, IncrementalAlterConfigsResponse).responses
+    (response,) = harness.request(
+        alter((BROKER, "", [(key, SET, value)])), 1, IncrementalAlterConfigsResponse
+    ).responses
     assert response.error_code == GOOD, response.error_message
 
 

@@ -38,7 +38,7 @@ LATEST, MAX_TIMESTAMP = -1, -3
 def harness(tmp_path: Path) -> Harness:
     made = Harness(tmp_path, transaction_partition_verification_enable="false")
     topic = CreatableTopic(name="t", num_partitions=2, replication_factor=1, assignments=[], configs=[])
-    made.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1_000), 5, CreateTopicsResponse)
+    made.request(CreateTopicsRequest(topics=[topic], timeout_ms=1_000), 5, CreateTopicsResponse)
     return made
 
 
@@ -64,7 +64,7 @@ def produce(
     harness: Harness, *batches: bytes, transactional_id: str | None = None, acks: int = 1
 ) -> Sequence[PartitionProduceResponse]:
     produce_request = request(*batches, transactional_id=transactional_id, acks=acks)
-    return harness.ask(produce_request, 9, ProduceResponse).responses[0].partition_responses
+    return harness.request(produce_request, 9, ProduceResponse).responses[0].partition_responses
 
 
 def transact(harness: Harness, producer: int, sequence: int) -> int:
@@ -92,7 +92,7 @@ def fetch_request(offset: int, *, isolation_level: int = COMMITTED, max_wait_ms:
 
 def fetch(harness: Harness, offset: int, *, isolation_level: int = COMMITTED) -> PartitionData:
     message = fetch_request(offset, isolation_level=isolation_level)
-    found = harness.ask(message, 12, FetchResponse).responses[0].partitions[0]
+    found = harness.request(message, 12, FetchResponse).responses[0].partitions[0]
     assert found.error_code == ErrorCode.NONE
     return found
 
@@ -107,7 +107,7 @@ def latest(harness: Harness, timestamp: int, isolation_level: int) -> int:
     message = ListOffsetsRequest(
         replica_id=-1, isolation_level=isolation_level, topics=[ListOffsetsTopic(name="t", partitions=[part])]
     )
-    return harness.ask(message, 7, ListOffsetsResponse).topics[0].partitions[0].offset
+    return harness.request(message, 7, ListOffsetsResponse).topics[0].partitions[0].offset
 
 
 @pytest.mark.parametrize("acks", [1, -1])
@@ -155,7 +155,7 @@ def test_the_first_batch_of_a_transaction_must_come_first(tmp_path: Path) -> Non
     """If the coordinator refused it, it is resent; batches behind it must not be accepted before it."""
     harness = Harness(tmp_path)
     topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1, assignments=[], configs=[])
-    harness.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1_000), 5, CreateTopicsResponse)
+    harness.request(CreateTopicsRequest(topics=[topic], timeout_ms=1_000), 5, CreateTopicsResponse)
     (refused,) = produce(harness, batch(5, 0, transactional=True), transactional_id="tx")
     assert refused.error_code not in (ErrorCode.NONE, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
     partition = harness.broker.partitions[NAME]

@@ -151,7 +151,7 @@ def test_describe_returns_the_group_and_its_members(broker: Consumers) -> None:
 def test_describe_has_an_error_code_per_group(broker: Consumers) -> None:
     broker.join("a", "t")
     request = ConsumerGroupDescribeRequest(group_ids=["", "g", "x"], include_authorized_operations=True)
-    groups = broker.ask(request, 1, ConsumerGroupDescribeResponse).groups
+    groups = broker.request(request, 1, ConsumerGroupDescribeResponse).groups
     codes = [ErrorCode.INVALID_GROUP_ID, ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND]
     assert [group.error_code for group in groups] == codes
     assert [group.authorized_operations for group in groups] == [-(1 << 31), 3400, -(1 << 31)]
@@ -161,7 +161,7 @@ def test_describe_limits_repetitions_of_a_group(broker: Consumers) -> None:
     broker.join("a", "t")
     for count, code in ((TIMES_MAX, ErrorCode.NONE), (TIMES_MAX + 1, INVALID)):
         request = ConsumerGroupDescribeRequest(group_ids=["g"] * count, include_authorized_operations=False)
-        groups = broker.ask(request, 1, ConsumerGroupDescribeResponse).groups
+        groups = broker.request(request, 1, ConsumerGroupDescribeResponse).groups
         assert [group.error_code for group in groups] == [code] * count
 
 
@@ -169,7 +169,7 @@ def test_groups_are_listed_with_their_states(broker: Consumers) -> None:
     broker.join("a", "t")
     broker.join("b", "t")
     request = ListGroupsRequest(states_filter=["reconciling"], types_filter=["Consumer"])
-    (listed,) = broker.ask(request, 5, ListGroupsResponse).groups
+    (listed,) = broker.request(request, 5, ListGroupsResponse).groups
     assert (listed.group_id, listed.protocol_type) == ("g", "consumer")
     assert (listed.group_state, listed.group_type) == ("Reconciling", "consumer")
 

@@ -76,7 +76,7 @@ class RecordingGate:
 def harness(tmp_path: Path) -> Harness:
     made = Harness(tmp_path, offsets_topic_num_partitions="1", transaction_state_log_num_partitions="1")
     topic = CreatableTopic(name="t", num_partitions=2, replication_factor=1, assignments=[], configs=[])
-    made.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1_000), 5, CreateTopicsResponse)
+    made.request(CreateTopicsRequest(topics=[topic], timeout_ms=1_000), 5, CreateTopicsResponse)
     return made
 
 
@@ -97,7 +97,7 @@ def forged(harness: Harness, api: Api, version: int, seed: int = 1) -> object:
 def sent(harness: Harness, talk: Conversation, message: object, version: int, correlation: int = 1) -> bytes:
     """Return the data that is sent immediately."""
     talk.receive_data(frame_of(message, version, correlation, "c"))
-    harness.go_on(talk)
+    harness.resume(talk)
     return taken(talk)
 
 
@@ -153,7 +153,7 @@ def test_throttled_request_is_served_and_mutes_its_connection(harness: Harness, 
     talk.receive_data(
         frame_of(forged(harness, api, version), version, 1, "c") + frame_of(ListGroupsRequest(), 4, 2, "c")
     )
-    harness.go_on(talk)
+    harness.resume(talk)
     data = taken(talk)
     while not data:  # The request is parked, so the following ones of the connection wait too.
         assert talk.is_waiting, talk.ending
@@ -163,10 +163,10 @@ def test_throttled_request_is_served_and_mutes_its_connection(harness: Harness, 
         assert response.throttle_time_ms == THROTTLE_MS  # type: ignore[attr-defined]
     assert talk.mute_until == harness.now.steady + THROTTLE_MS
     harness.pass_time(THROTTLE_MS - 1)
-    harness.go_on(talk)
+    harness.resume(talk)
     assert taken(talk) == b""
     harness.pass_time(1)
-    harness.go_on(talk)
+    harness.resume(talk)
     assert answer(taken(talk), ListGroupsResponse, 4).throttle_time_ms == THROTTLE_MS
 
 
@@ -180,7 +180,7 @@ def parked_response(harness: Harness, talk: Conversation) -> bytes:
         completed = harness.broker.purgatory.take_completed()
     for parked in completed:
         talk.answer_parked(parked, harness.now)  # type: ignore[arg-type]
-    harness.go_on(talk)
+    harness.resume(talk)
     return taken(talk)
 
 
@@ -215,7 +215,7 @@ def test_templated_request_passes_the_gate_too(
     harness: Harness, message: object, version: int, of: type[object]
 ) -> None:
     group = FindCoordinatorRequest(key="g", key_type=0)
-    harness.ask(group, 3, FindCoordinatorResponse)
+    harness.request(group, 3, FindCoordinatorResponse)
     sent(harness, harness.talk(), produce(), PRODUCE)
     talk, gate = known(harness, message, version), RecordingGate()
     talk._host = InMemoryHost(harness.broker, gate)  # From this request on.
@@ -228,7 +228,7 @@ def test_templated_request_passes_the_gate_too(
     assert not any(map(len, templates))
     gate.admission = Admission(throttle_ms=THROTTLE_MS, version=1)
     talk.receive_data(frame_of(message, version, 9, "c"))
-    harness.go_on(talk)
+    harness.resume(talk)
     data = taken(talk) or parked_response(harness, talk)
     response = answer(data, of, version)
     assert response.throttle_time_ms == THROTTLE_MS and codes_of(response) == {0}  # type: ignore[attr-defined]
@@ -254,7 +254,7 @@ def test_new_principal_does_not_use_the_templates_of_the_old_one(harness: Harnes
 def test_parked_throttled_request_delays_the_next_ones(harness: Harness) -> None:
     talk = harness.talk(gate=RecordingGate(Admission(throttle_ms=THROTTLE_MS)))
     talk.receive_data(frame_of(fetch(wait_ms=500), FETCH, 1, "c") + frame_of(ListGroupsRequest(), 4, 2, "c"))
-    harness.go_on(talk)
+    harness.resume(talk)
     assert len(talk.parked) == 1 and not talk.can_continue(harness.now)
     assert answer(parked_response(harness, talk), FetchResponse, FETCH).throttle_time_ms == THROTTLE_MS
     assert not talk.can_continue(harness.now)
@@ -265,7 +265,7 @@ def test_parked_throttled_request_delays_the_next_ones(harness: Harness) -> None
 def test_answers_keep_the_order_of_their_requests(harness: Harness) -> None:
     talk = harness.talk()
     talk.receive_data(frame_of(fetch(wait_ms=500), FETCH, 1, "c") + frame_of(ListGroupsRequest(), 4, 2, "c"))
-    harness.go_on(talk)
+    harness.resume(talk)
     assert taken(talk) == b""
     data = parked_response(harness, talk)
     first = int.from_bytes(data[:4], "big") + 4
@@ -289,7 +289,7 @@ def test_large_body_is_decoded_on_a_thread_before_the_next_request(harness: Harn
     assert talk.has_unhandled and not talk.can_continue(harness.now) and talk.is_waiting and not talk.data_to_send()
     other = harness.talk()
     assert sent(harness, other, ListGroupsRequest(), 4), "other connections pass"
-    harness.go_on(talk)
+    harness.resume(talk)
     data = taken(talk)
     assert [int.from_bytes(data[4:8], "big")] == [1]
     assert int.from_bytes(data[int.from_bytes(data[:4], "big") + 8 :][:4], "big") == 2
@@ -309,7 +309,7 @@ def test_truncated_large_body_ends_the_conversation(harness: Harness) -> None:
     frame[:4] = (len(frame) - 4).to_bytes(4, "big")
     talk = harness.talk()
     talk.receive_data(bytes(frame))
-    harness.go_on(talk)
+    harness.resume(talk)
     assert talk.ending is not None and isinstance(talk.ending.reason, Malformed)
 
 
@@ -356,7 +356,7 @@ def test_handler_slices_use_the_current_time(harness: Harness, sliced: list[str]
     assert not talk.step(harness.now, 0), "a thread is asked"
     assert sliced == ["first", "second"]
     harness.pass_time(5)
-    harness.go_on(talk)
+    harness.resume(talk)
     assert sliced == ["first", "second", f"third 7 {harness.now.steady}"]
     assert answer(taken(talk), ListGroupsResponse, 4).error_code == 0
 
@@ -376,7 +376,7 @@ def test_gate_is_checked_before_each_slice(harness: Harness, sliced: list[str]) 
     talk.receive_data(frame_of(ListGroupsRequest(), 4, 7, "c"))
     talk.step(harness.now, 0)
     gate.admission = Admission(refused=DENIED, version=1)
-    harness.go_on(talk)
+    harness.resume(talk)
     assert sliced == ["first"]
     assert answer(taken(talk), ListGroupsResponse, 4).error_code == DENIED
 
@@ -384,7 +384,7 @@ def test_gate_is_checked_before_each_slice(harness: Harness, sliced: list[str]) 
 def test_a_bug_after_a_wait_breaks_the_conversation(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     talk = harness.talk()
     talk.receive_data(frame_of(fetch(wait_ms=500), FETCH, 1, "c"))
-    harness.go_on(talk)
+    harness.resume(talk)
     (parked,) = talk.parked
 
     def fails() -> None:
@@ -398,5 +398,5 @@ def test_a_bug_after_a_wait_breaks_the_conversation(harness: Harness, monkeypatc
 def test_refused_acks_0_produce_ends_the_conversation(harness: Harness) -> None:
     talk = harness.talk(gate=RecordingGate(Admission(refused=DENIED)))
     talk.receive_data(frame_of(produce(acks=0), PRODUCE, 1, "c"))
-    harness.go_on(talk)
+    harness.resume(talk)
     assert talk.ending is not None and isinstance(talk.ending.reason, ConnectionAbortedError)

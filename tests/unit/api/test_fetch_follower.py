@@ -100,7 +100,7 @@ def test_follower_reads_uncommitted_in_any_isolation_level(led: Led, other: Fetc
     led.produce(acks=LEADER)
     request = other.request({0: 0})
     request.isolation_level = 1
-    part = other.told(led.harness.send(request, other.version))[0]
+    part = other.read_response(led.harness.send(request, other.version))[0]
     assert part.aborted_transactions is None
     assert offsets_of(part) == [0]
 
@@ -116,18 +116,18 @@ def test_refusal_of_a_non_replica_depends_on_its_leader_epoch(led: Led) -> None:
 
 
 def test_partition_with_one_replica_refuses_followers(led: Led) -> None:
-    assert led.controller.leads("t", epoch=1, replicas=(US,)) == {}
+    assert led.controller.send_leader_and_isr("t", epoch=1, replicas=(US,)) == {}
     follower = FetchingFollower(led, OTHER)
     follower.leader_epoch = 1
     assert error_of(follower, 0) is ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
 def test_leader_epoch_is_checked_first(led: Led, other: FetchingFollower) -> None:
-    assert led.controller.leads("t", epoch=3, replicas=ALL_THREE) == {}
+    assert led.controller.send_leader_and_isr("t", epoch=3, replicas=ALL_THREE) == {}
     assert error_of(other, 7) is ErrorCode.FENCED_LEADER_EPOCH
     other.leader_epoch = 4
     assert error_of(other, 7) is ErrorCode.UNKNOWN_LEADER_EPOCH
-    assert led.controller.leads("t", leader=OTHER, epoch=5, replicas=ALL_THREE) == {}
+    assert led.controller.send_leader_and_isr("t", leader=OTHER, epoch=5, replicas=ALL_THREE) == {}
     other.leader_epoch = 5
     assert error_of(other, 7) is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
@@ -144,7 +144,7 @@ def test_out_of_range_fetch_is_refused_and_does_not_update_the_follower(led: Led
         led.produce(acks=LEADER)
     assert error_of(other, 4) is ErrorCode.OFFSET_OUT_OF_RANGE
     assert error_of(other, -1) is ErrorCode.OFFSET_OUT_OF_RANGE
-    led.fetches(OTHER, THIRD)
+    led.fetch_as_follower(OTHER, THIRD)
     led.leading.partition.advance_start(Offset(2))
     assert error_of(other, 1) is ErrorCode.OFFSET_OUT_OF_RANGE
     other.last_fetched_epoch = 0
@@ -155,7 +155,7 @@ def test_out_of_range_fetch_is_refused_and_does_not_update_the_follower(led: Led
 def test_diverging_fetch_returns_the_divergence_and_updates_nothing(led: Led, other: FetchingFollower) -> None:
     """Also beyond the leader's end, if the request has the epoch of that offset (KIP-595)."""
     led.produce(acks=LEADER)
-    assert led.controller.leads("t", epoch=4, replicas=ALL_THREE) == {}
+    assert led.controller.send_leader_and_isr("t", epoch=4, replicas=ALL_THREE) == {}
     led.produce(acks=LEADER)
     other.leader_epoch, other.last_fetched_epoch = 4, 0
     for offset in (2, 9):
@@ -191,7 +191,7 @@ def test_follower_waits_at_the_log_end_and_consumers_at_the_high_watermark(led: 
     led.produce(acks=LEADER)
     assert not is_parked(led, fetch)
     assert is_parked(led, consumers[0])
-    part = follower.told(fetch)[0]
+    part = follower.read_response(fetch)[0]
     assert (offsets_of(part), part.high_watermark) == ([0], 0)
 
 
@@ -205,7 +205,7 @@ def test_follower_waits_for_min_bytes(led: Led, *, has_session: bool) -> None:
     assert is_parked(led, fetch)
     led.produce(b"b" * 50, acks=LEADER)
     assert not is_parked(led, fetch)
-    assert offsets_of(follower.told(fetch)[0]) == [0, 1]
+    assert offsets_of(follower.read_response(fetch)[0]) == [0, 1]
 
 
 @pytest.mark.parametrize("has_session", [True, False])
@@ -213,9 +213,9 @@ def test_parked_follower_fetch_completes_when_the_leader_epoch_changes(led: Led,
     follower = FetchingFollower(led, OTHER, has_session=has_session)
     follower.catch_up()
     fetch = follower.send({0: 0}, wait=WAIT_MS)
-    assert led.controller.leads("t", epoch=1, replicas=ALL_THREE) == {}
+    assert led.controller.send_leader_and_isr("t", epoch=1, replicas=ALL_THREE) == {}
     assert not is_parked(led, fetch)
-    assert follower.told(fetch)[0].error_code == ErrorCode.FENCED_LEADER_EPOCH
+    assert follower.read_response(fetch)[0].error_code == ErrorCode.FENCED_LEADER_EPOCH
 
 
 def test_high_watermark_is_sent_with_the_next_records_or_at_the_deadline(
@@ -229,13 +229,13 @@ def test_high_watermark_is_sent_with_the_next_records_or_at_the_deadline(
     assert led.high_watermark == 1
     assert is_parked(led, first) and is_parked(led, last)
     led.harness.pass_time(WAIT_MS)
-    assert other.told(first)[0].high_watermark == third.told(last)[0].high_watermark == 1
+    assert other.read_response(first)[0].high_watermark == third.read_response(last)[0].high_watermark == 1
     assert is_parked(led, other.send({}, wait=WAIT_MS))
     led.produce(acks=LEADER)
     first, last = other.send({0: 2}, wait=WAIT_MS), third.send({0: 2}, wait=WAIT_MS)
     led.produce(acks=LEADER)
     assert not is_parked(led, first) and not is_parked(led, last)
-    assert other.told(first)[0].high_watermark == third.told(last)[0].high_watermark == 2
+    assert other.read_response(first)[0].high_watermark == third.read_response(last)[0].high_watermark == 2
 
 
 def test_high_watermark_is_sent_with_records_of_another_partition(tmp_path: Path) -> None:
@@ -247,7 +247,7 @@ def test_high_watermark_is_sent_with_records_of_another_partition(tmp_path: Path
     first, last = other.send({0: 1}, wait=WAIT_MS), third.send({0: 1}, wait=WAIT_MS)
     led.produce(acks=LEADER, partition=1)
     assert not is_parked(led, first) and not is_parked(led, last)
-    for parts in (other.told(first), third.told(last)):
+    for parts in (other.read_response(first), third.read_response(last)):
         assert parts.keys() == {0, 1} and parts[0].high_watermark == 1
 
 
@@ -275,13 +275,13 @@ def test_records_written_because_of_a_fetch_are_sent_immediately(
     monkeypatch.setattr(broker, "moved", writes)
     fetch = third.send(offsets, wait=WAIT_MS)
     assert not is_parked(led, fetch)
-    assert offsets_of(third.told(fetch)[0]) == [0]
+    assert offsets_of(third.read_response(fetch)[0]) == [0]
 
 
 def test_sessionless_fetch_waits_despite_a_new_high_watermark(led: Led) -> None:
     follower = FetchingFollower(led, OTHER, has_session=False)
     led.produce(acks=LEADER)
-    led.fetches(THIRD)
+    led.fetch_as_follower(THIRD)
     follower.catch_up()
     assert led.high_watermark == 1
     assert is_parked(led, follower.send({0: 1}, wait=WAIT_MS)), "or it would ask again and again"
@@ -289,12 +289,12 @@ def test_sessionless_fetch_waits_despite_a_new_high_watermark(led: Led) -> None:
 
 def test_new_log_start_is_sent_immediately(led: Led, other: FetchingFollower) -> None:
     led.produce(acks=LEADER)
-    led.fetches(THIRD)
+    led.fetch_as_follower(THIRD)
     other.catch_up()
     fetch = other.send({}, wait=WAIT_MS)
     led.leading.partition.advance_start(Offset(1))
     assert not is_parked(led, fetch)
-    assert other.told(fetch)[0].log_start_offset == 1
+    assert other.read_response(fetch)[0].log_start_offset == 1
 
 
 # Sessions.
@@ -329,13 +329,13 @@ def test_unnamed_session_partitions_stay_in_sync(tmp_path: Path) -> None:
     for _ in range(3 * LAG_MS_MAX // 1000):
         waiting = [follower.send({}, wait=WAIT_MS) for follower in followers]
         led.harness.pass_time(1000)
-        assert [follower.told(one) for follower, one in zip(followers, waiting, strict=True)] == [{}, {}]
+        assert [follower.read_response(one) for follower, one in zip(followers, waiting, strict=True)] == [{}, {}]
     led.produce(acks=LEADER)
-    led.harness.keep_house()
+    led.harness.run_housekeeping()
     assert led.harness.broker.alter_partition.take_proposals() == []
     led.harness.pass_time(LAG_MS_MAX + 1000)
-    led.harness.keep_house()
-    assert led.proposed().proposal.isr == (US,), "but those that do not come any more"
+    led.harness.run_housekeeping()
+    assert led.take_proposal().proposal.isr == (US,), "but those that do not come any more"
 
 
 def test_change_without_a_record_causes_no_lag(tmp_path: Path) -> None:
@@ -351,23 +351,23 @@ def test_change_without_a_record_causes_no_lag(tmp_path: Path) -> None:
             follower.fetch({})
     led.leading.partition.advance_start(Offset(1))
     led.produce(acks=LEADER)
-    led.harness.keep_house()
+    led.harness.run_housekeeping()
     assert led.harness.broker.alter_partition.take_proposals() == []
 
 
 def test_caught_up_follower_is_checked_until_it_is_in_the_isr(led: Led, other: FetchingFollower) -> None:
     """The follower has all records and waits for the controller: no fetch names the partition any more."""
-    assert led.controller.leads("t", epoch=1, replicas=ALL_THREE) == {}
+    assert led.controller.send_leader_and_isr("t", epoch=1, replicas=ALL_THREE) == {}
     led.produce(acks=LEADER)
-    led.time_passes(LAG_MS_MAX + 2000)
-    led.answers(led.proposed())
+    led.pass_time(LAG_MS_MAX + 2000)
+    led.answer_proposal(led.take_proposal())
     other.leader_epoch = 1
     other.catch_up()
-    led.answers(led.proposed(), ErrorCode.INELIGIBLE_REPLICA)
+    led.answer_proposal(led.take_proposal(), ErrorCode.INELIGIBLE_REPLICA)
     assert other.fetch({}) == {}
-    pending = led.proposed()
+    pending = led.take_proposal()
     assert pending.proposal.isr == (US, OTHER)
-    led.answers(pending)
+    led.answer_proposal(pending)
     other.fetch({})
     session = led.harness.broker.sessions.find_session(other.session_id)
     assert session is not None and not session.due
@@ -401,12 +401,12 @@ def test_follower_removed_by_an_impersonator_rejoins(led: Led, other: FetchingFo
     for _ in range(LAG_MS_MAX // 1000 + 2):
         led.harness.pass_time(1000)
         impostor.fetch({0: 0})
-        led.harness.keep_house()
-    pending = led.proposed()
+        led.harness.run_housekeeping()
+    pending = led.take_proposal()
     assert pending.proposal.isr == (US, THIRD)
-    led.answers(pending)
+    led.answer_proposal(pending)
     other.fetch({})
-    assert led.proposed().proposal.isr == (US, THIRD, OTHER)
+    assert led.take_proposal().proposal.isr == (US, THIRD, OTHER)
 
 
 def test_follower_session_evicts_a_consumer_session(tmp_path: Path) -> None:

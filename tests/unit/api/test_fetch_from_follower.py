@@ -56,8 +56,8 @@ def error_of(data: PartitionData) -> ErrorCode:
 
 @pytest.mark.parametrize("version", [11, 12, 13, 17])
 def test_records_are_visible_up_to_the_local_high_watermark(followed: Followed, version: int) -> None:
-    followed.says(batch(0), batch(1), batch(2), high_watermark=2)
-    response = followed.answered(followed.ask(0, version=version), version)
+    followed.replicate(batch(0), batch(1), batch(2), high_watermark=2)
+    response = followed.response_of(followed.fetch(0, version=version), version)
     assert (error_of(response), response.high_watermark, response.last_stable_offset) == (ErrorCode.NONE, 2, 2)
     assert offsets_of(response) == [0, 1], "the third may be cut off yet"
     assert response.preferred_read_replica == -1
@@ -65,62 +65,64 @@ def test_records_are_visible_up_to_the_local_high_watermark(followed: Followed, 
 
 @pytest.mark.parametrize("version", [4, 10])
 def test_old_client_version_is_sent_to_the_leader(followed: Followed, version: int) -> None:
-    followed.says(batch(0), high_watermark=1)
-    assert error_of(followed.answered(followed.ask(0, version=version), version)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    followed.replicate(batch(0), high_watermark=1)
+    assert (
+        error_of(followed.response_of(followed.fetch(0, version=version), version)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    )
 
 
 def test_offset_outside_the_log_is_out_of_range(followed: Followed) -> None:
-    followed.says(batch(0), batch(1), batch(2), high_watermark=3, start=1)
-    assert error_of(followed.answered(followed.ask(0))) is ErrorCode.OFFSET_OUT_OF_RANGE
-    assert error_of(followed.answered(followed.ask(4))) is ErrorCode.OFFSET_OUT_OF_RANGE, "the leader may have it"
+    followed.replicate(batch(0), batch(1), batch(2), high_watermark=3, start=1)
+    assert error_of(followed.response_of(followed.fetch(0))) is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert error_of(followed.response_of(followed.fetch(4))) is ErrorCode.OFFSET_OUT_OF_RANGE, "the leader may have it"
 
 
 def test_an_offset_above_the_high_watermark_has_no_records_yet(followed: Followed) -> None:
-    followed.says(batch(0), batch(1), batch(2), high_watermark=1)
-    response = followed.answered(followed.ask(2))
+    followed.replicate(batch(0), batch(1), batch(2), high_watermark=1)
+    response = followed.response_of(followed.fetch(2))
     assert (error_of(response), response.high_watermark, offsets_of(response)) == (ErrorCode.NONE, 1, [])
 
 
 def test_leader_epochs_are_checked(followed: Followed) -> None:
-    followed.is_led_anew()
-    followed.says(batch(0), high_watermark=1)
-    codes = [error_of(followed.answered(followed.ask(0, leader_epoch=epoch))) for epoch in (0, 1, 2)]
+    followed.start_leader_epoch()
+    followed.replicate(batch(0), high_watermark=1)
+    codes = [error_of(followed.response_of(followed.fetch(0, leader_epoch=epoch))) for epoch in (0, 1, 2)]
     assert codes == [ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NONE, ErrorCode.UNKNOWN_LEADER_EPOCH]
 
 
 def test_consumer_with_a_diverging_log_gets_the_divergence(followed: Followed) -> None:
-    followed.says(batch(0), batch(1), high_watermark=2)
-    followed.is_led_anew()
-    followed.is_led_anew()
-    followed.says(batch(2, 2), high_watermark=3)
-    response = followed.answered(followed.ask(3, last_fetched_epoch=1))
+    followed.replicate(batch(0), batch(1), high_watermark=2)
+    followed.start_leader_epoch()
+    followed.start_leader_epoch()
+    followed.replicate(batch(2, 2), high_watermark=3)
+    response = followed.response_of(followed.fetch(3, last_fetched_epoch=1))
     assert (response.diverging_epoch.epoch, response.diverging_epoch.end_offset) == (0, 2)
-    response = followed.answered(followed.ask(3, last_fetched_epoch=3))
+    response = followed.response_of(followed.fetch(3, last_fetched_epoch=3))
     assert error_of(response) is ErrorCode.OFFSET_OUT_OF_RANGE, "no record of that epoch has come here"
 
 
 def test_offline_log_returns_a_storage_error(followed: Followed) -> None:
-    followed.says(batch(0), high_watermark=1)
+    followed.replicate(batch(0), high_watermark=1)
     followed.partition().take_offline()
-    assert error_of(followed.answered(followed.ask(0))) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert error_of(followed.response_of(followed.fetch(0))) is ErrorCode.KAFKA_STORAGE_ERROR
 
 
 # Committed records.
 
 
 def test_committed_reads_end_at_the_local_last_stable_offset(followed: Followed) -> None:
-    followed.says(batch(0), batch(1, producer=PRODUCER, sequence=0), marker(2, commit=True), high_watermark=2)
-    response = followed.answered(followed.ask(0, isolation_level=COMMITTED))
+    followed.replicate(batch(0), batch(1, producer=PRODUCER, sequence=0), marker(2, commit=True), high_watermark=2)
+    response = followed.response_of(followed.fetch(0, isolation_level=COMMITTED))
     assert (response.last_stable_offset, offsets_of(response)) == (1, [0]), "the marker is not committed yet"
-    followed.says(high_watermark=3)
-    response = followed.answered(followed.ask(0, isolation_level=COMMITTED))
+    followed.replicate(high_watermark=3)
+    response = followed.response_of(followed.fetch(0, isolation_level=COMMITTED))
     assert (response.last_stable_offset, offsets_of(response)) == (3, [0, 1, 2])
     assert response.aborted_transactions == []
 
 
 def test_aborted_transactions_are_listed_in_the_response(followed: Followed) -> None:
-    followed.says(batch(0, producer=PRODUCER, sequence=0), marker(1, commit=False), high_watermark=2)
-    response = followed.answered(followed.ask(0, isolation_level=COMMITTED))
+    followed.replicate(batch(0, producer=PRODUCER, sequence=0), marker(1, commit=False), high_watermark=2)
+    response = followed.response_of(followed.fetch(0, isolation_level=COMMITTED))
     aborted = [(one.producer_id, one.first_offset) for one in response.aborted_transactions or ()]
     assert (offsets_of(response), aborted) == ([0, 1], [(PRODUCER, 0)])
 
@@ -130,44 +132,44 @@ def test_aborted_transactions_are_listed_in_the_response(followed: Followed) -> 
 
 @pytest.mark.parametrize("is_plain", [False, True])
 def test_parked_fetch_completes_at_the_high_watermark_not_the_log_end(followed: Followed, is_plain: bool) -> None:
-    followed.says(batch(0), high_watermark=1)
+    followed.replicate(batch(0), high_watermark=1)
     if is_plain:
-        followed.answered(followed.ask(1, wait_ms=WAIT_MS))  # The next request like it uses the template.
-    waiting = followed.ask(1, wait_ms=WAIT_MS)
+        followed.response_of(followed.fetch(1, wait_ms=WAIT_MS))  # The next request like it uses the template.
+    waiting = followed.fetch(1, wait_ms=WAIT_MS)
     assert isinstance(waiting, ParkedRequest)
     assert isinstance(waiting.condition, plain_fetch._DelayedPlainFetch) == is_plain
-    followed.says(batch(1), batch(2), high_watermark=1)
+    followed.replicate(batch(1), batch(2), high_watermark=1)
     assert followed.is_waiting(waiting)
-    followed.says(high_watermark=2)
+    followed.replicate(high_watermark=2)
     assert not followed.is_waiting(waiting)
-    assert offsets_of(followed.answered(waiting)) == [1]
+    assert offsets_of(followed.response_of(waiting)) == [1]
 
 
 def test_templated_fetch_reads_the_same_records(followed: Followed) -> None:
-    followed.says(batch(0), batch(1), high_watermark=1)
-    first, second = (followed.answered(followed.ask(0)) for _ in range(2))
+    followed.replicate(batch(0), batch(1), high_watermark=1)
+    first, second = (followed.response_of(followed.fetch(0)) for _ in range(2))
     assert offsets_of(first) == offsets_of(second) == [0]
     assert len(followed.harness.peer.fetch_templates) == 1
 
 
 @pytest.mark.parametrize("is_plain", [False, True])
 def test_parked_fetch_completes_at_a_new_leader_epoch(followed: Followed, is_plain: bool) -> None:
-    followed.says(batch(0), high_watermark=1)
+    followed.replicate(batch(0), high_watermark=1)
     if is_plain:
-        followed.answered(followed.ask(1, wait_ms=WAIT_MS, leader_epoch=0))
-    waiting = followed.ask(1, wait_ms=WAIT_MS, leader_epoch=0)
+        followed.response_of(followed.fetch(1, wait_ms=WAIT_MS, leader_epoch=0))
+    waiting = followed.fetch(1, wait_ms=WAIT_MS, leader_epoch=0)
     assert isinstance(waiting, ParkedRequest)
     assert isinstance(waiting.condition, plain_fetch._DelayedPlainFetch) == is_plain
-    followed.is_led_anew()
+    followed.start_leader_epoch()
     assert not followed.is_waiting(waiting)
-    assert error_of(followed.answered(waiting)) is ErrorCode.FENCED_LEADER_EPOCH
+    assert error_of(followed.response_of(waiting)) is ErrorCode.FENCED_LEADER_EPOCH
 
 
 def test_parked_fetch_completes_when_the_replica_stops(followed: Followed) -> None:
-    waiting = followed.ask(0, wait_ms=WAIT_MS)
-    assert followed.controller.stops("t") == {}
+    waiting = followed.fetch(0, wait_ms=WAIT_MS)
+    assert followed.controller.send_stop_replica("t") == {}
     assert not followed.is_waiting(waiting)
-    assert error_of(followed.answered(waiting)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert error_of(followed.response_of(waiting)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 # Sessions.
@@ -207,13 +209,13 @@ def test_session_gets_each_change_once(tmp_path: Path) -> None:
     broker_session = followed.harness.broker.sessions.find_session(session.id)
     assert broker_session is not None and not broker_session.due, "none of them is read again"
     waiting = session.send({}, wait_ms=WAIT_MS)
-    followed.says(batch(0), high_watermark=0, index=2)
+    followed.replicate(batch(0), high_watermark=0, index=2)
     assert followed.is_waiting(waiting)  # type: ignore[arg-type]
-    followed.says(high_watermark=1, index=2)
+    followed.replicate(high_watermark=1, index=2)
     assert not followed.is_waiting(waiting)  # type: ignore[arg-type]
     assert session.offsets_by_partition(waiting) == {2: [0]}
     assert session.offsets_by_partition(session.send({2: 1})) == {}
-    followed.says(high_watermark=1, start=1, index=2)
+    followed.replicate(high_watermark=1, start=1, index=2)
     assert session.offsets_by_partition(session.send({})) == {2: []}, "its log begins elsewhere"
 
 
@@ -227,17 +229,17 @@ def test_session_gets_each_change_once(tmp_path: Path) -> None:
 def test_only_debugging_clients_get_the_log_end_of_a_follower(
     followed: Followed, replica_id: int, expected: tuple[int, int]
 ) -> None:
-    followed.says(batch(0), batch(1), batch(2), high_watermark=1)
+    followed.replicate(batch(0), batch(1), batch(2), high_watermark=1)
     parts = [ListOffsetsPartition(partition_index=0, timestamp=-1)]
     request = ListOffsetsRequest(replica_id=replica_id, topics=[ListOffsetsTopic(name="t", partitions=parts)])
-    answer = followed.harness.ask(request, 7, ListOffsetsResponse)
+    answer = followed.harness.request(request, 7, ListOffsetsResponse)
     (part,) = answer.topics[0].partitions
     assert (part.error_code, part.offset) == expected
 
 
 def test_epoch_end_request_is_sent_to_the_leader(followed: Followed) -> None:
-    followed.says(batch(0), high_watermark=1)
+    followed.replicate(batch(0), high_watermark=1)
     parts = [OffsetForLeaderPartition(partition=0, current_leader_epoch=-1, leader_epoch=0)]
     topics = [OffsetForLeaderTopic(topic="t", partitions=parts)]
-    answer = followed.harness.ask(OffsetForLeaderEpochRequest(topics=topics), 4, OffsetForLeaderEpochResponse)
+    answer = followed.harness.request(OffsetForLeaderEpochRequest(topics=topics), 4, OffsetForLeaderEpochResponse)
     assert answer.topics[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER

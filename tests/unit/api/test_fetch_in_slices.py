@@ -36,7 +36,7 @@ WAIT_MS = 500
 def harness(tmp_path: Path) -> Harness:
     made = Harness(tmp_path)
     topic = CreatableTopic(name="t", num_partitions=MANY, replication_factor=1, assignments=[], configs=[])
-    (result,) = made.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1_000), 7, CreateTopicsResponse).topics
+    (result,) = made.request(CreateTopicsRequest(topics=[topic], timeout_ms=1_000), 7, CreateTopicsResponse).topics
     assert not result.error_code
     return made
 
@@ -44,7 +44,7 @@ def harness(tmp_path: Path) -> Harness:
 def produce(harness: Harness, *indexes: int) -> None:
     parts = [PartitionProduceData(index=index, records=BATCH) for index in indexes]
     request = ProduceRequest(acks=1, timeout_ms=1_000, topic_data=[TopicProduceData(name="t", partition_data=parts)])
-    (topic,) = harness.ask(request, 9, ProduceResponse).responses
+    (topic,) = harness.request(request, 9, ProduceResponse).responses
     assert not any(part.error_code for part in topic.partition_responses)
 
 
@@ -71,7 +71,7 @@ def fetch(
 
 
 def send_fetch(harness: Harness, request: FetchRequest) -> FetchResponse:
-    return harness.ask(request, VERSION, FetchResponse)
+    return harness.request(request, VERSION, FetchResponse)
 
 
 def served_partitions(response: FetchResponse) -> list[int]:
@@ -94,7 +94,7 @@ def began(harness: Harness, request: FetchRequest, slices: int) -> Conversation:
 
 def rest(harness: Harness, talk: Conversation) -> FetchResponse:
     """Return the response, without waiting for any event."""
-    harness.go_on(talk)
+    harness.resume(talk)
     return harness.decoded(talk.data_to_send(), VERSION, FetchResponse)
 
 
@@ -126,7 +126,7 @@ def test_parked_fetch_completes_at_any_partition_and_delays_no_other(harness: Ha
     talk = waiting.owner
     other_talk = harness.talk()
     other_talk.receive_data(frame_of(fetch([0], wait=0), VERSION, 2, "c"))
-    harness.go_on(other_talk)
+    harness.resume(other_talk)
     assert other_talk.data_to_send(), "another connection is answered"
     produce(harness, MANY // 2)
     assert harness.broker.purgatory.take_completed() == [waiting]
@@ -145,7 +145,7 @@ def test_bytes_during_slices_and_wait_are_added(harness: Harness) -> None:
     """The first batch arrives between two slices, the second while the fetch is parked."""
     talk = began(harness, fetch(wait=60_000, min_bytes=2 * len(BATCH)), slices=3)
     produce(harness, 0)
-    harness.go_on(talk)
+    harness.resume(talk)
     waiting = talk.waits_for
     assert isinstance(waiting, ParkedRequest)
     produce(harness, 0)
@@ -156,7 +156,7 @@ def test_bytes_during_slices_and_wait_are_added(harness: Harness) -> None:
 
 def test_topic_deleted_between_two_slices_returns_an_error_immediately(harness: Harness) -> None:
     talk = began(harness, fetch(wait=60_000), slices=3)
-    harness.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1_000), 5, DeleteTopicsResponse)
+    harness.request(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1_000), 5, DeleteTopicsResponse)
     (topic,) = rest(harness, talk).responses
     assert topic.partitions[0].error_code == ErrorCode.NONE, "it was there when it was read"
     assert topic.partitions[-1].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -165,7 +165,7 @@ def test_topic_deleted_between_two_slices_returns_an_error_immediately(harness: 
 def test_deadline_starts_at_the_arrival_of_the_request(harness: Harness) -> None:
     talk = began(harness, fetch(), slices=2)
     harness.pass_time(WAIT_MS - 10)
-    harness.go_on(talk)
+    harness.resume(talk)
     assert isinstance(talk.waits_for, ParkedRequest)
     harness.pass_time(10)
     assert harness.broker.purgatory.take_completed() == [talk.waits_for]
@@ -200,7 +200,7 @@ def test_session_partitions_are_bounded(harness: Harness) -> None:
 def test_long_request_is_refused_like_a_short_one(harness: Harness, version: int) -> None:
     request = fetch(range(2_000))
     request.isolation_level = 7
-    refused = harness.ask(request, version, FetchResponse)
+    refused = harness.request(request, version, FetchResponse)
     if version == VERSION:
         assert (refused.error_code, refused.responses) == (ErrorCode.INVALID_REQUEST, [])
     else:

@@ -109,12 +109,12 @@ def harness(tmp_path: Path) -> Harness:
 def create(harness: Harness) -> None:
     configs = [CreatableTopicConfig(name="retention.ms", value=str(RETENTION_MS))]
     topic = CreatableTopic(name="t", num_partitions=MANY, replication_factor=1, assignments=[], configs=configs)
-    (result,) = harness.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1_000), 7, CreateTopicsResponse).topics
+    (result,) = harness.request(CreateTopicsRequest(topics=[topic], timeout_ms=1_000), 7, CreateTopicsResponse).topics
     assert not result.error_code
 
 
 def delete(harness: Harness) -> None:
-    harness.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1_000), 5, DeleteTopicsResponse)
+    harness.request(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1_000), 5, DeleteTopicsResponse)
 
 
 def reader(harness: Harness, count: int = MANY, *, isolation_level: int = 0, min_bytes: int = 1) -> Reader:
@@ -134,7 +134,7 @@ def produce(harness: Harness, *indexes: int, batch: bytes = BATCH) -> None:
     parts = [PartitionProduceData(index=index, records=batch) for index in indexes]
     topic = TopicProduceData(name="t", partition_data=parts)
     request = ProduceRequest(transactional_id="tx", acks=1, timeout_ms=1_000, topic_data=[topic])
-    (answered,) = harness.ask(request, 9, ProduceResponse).responses
+    (answered,) = harness.request(request, 9, ProduceResponse).responses
     assert not any(part.error_code for part in answered.partition_responses)
 
 

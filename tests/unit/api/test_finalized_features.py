@@ -32,7 +32,7 @@ OF_CONSUMER_GROUPS = {ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DES
 
 def versions(harness: Harness) -> ApiVersionsResponse:
     request = ApiVersionsRequest(client_software_name="tests", client_software_version="1")
-    return harness.ask(request, 4, ApiVersionsResponse)
+    return harness.request(request, 4, ApiVersionsResponse)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_cluster_and_broker_id_of_a_client_are_checked_together(
     request = ApiVersionsRequest(
         client_software_name="tests", client_software_version="1", cluster_id=cluster, node_id=node_id
     )
-    assert harness.ask(request, 5, ApiVersionsResponse).error_code == code
+    assert harness.request(request, 5, ApiVersionsResponse).error_code == code
 
 
 def test_lone_broker_finalizes_all_features(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_topics_have_no_ids_before_kafka_2_8(tmp_path: Path) -> None:
             for name in "ab"
         ]
         request = CreateTopicsRequest(topics=topics, timeout_ms=1000, validate_only=False)
-        for topic in harness.ask(request, 7, CreateTopicsResponse).topics:
+        for topic in harness.request(request, 7, CreateTopicsResponse).topics:
             assert topic.error_code == ErrorCode.NONE
             assert (topic.topic_id != ZERO_UUID) == has_ids
         assert set(harness.broker.view.topics) == {"a", "b"}
@@ -126,4 +126,4 @@ def test_markers_are_accepted_in_version_0_between_brokers(tmp_path: Path) -> No
     with pytest.raises(Malformed):
         harness.send(request, 0)
     BetweenBrokers(harness)
-    assert harness.ask(request, 0, WriteTxnMarkersResponse).markers == []
+    assert harness.request(request, 0, WriteTxnMarkersResponse).markers == []

@@ -26,7 +26,7 @@ def harness(tmp_path: Path) -> Harness:
 
 def describe(harness: Harness, version: int, *groups: str, with_operations: bool = False) -> list[DescribedGroup]:
     request = DescribeGroupsRequest(groups=list(groups), include_authorized_operations=with_operations)
-    return harness.ask(request, version, DescribeGroupsResponse).groups
+    return harness.request(request, version, DescribeGroupsResponse).groups
 
 
 @pytest.mark.parametrize("version", DESCRIBE)
@@ -104,7 +104,7 @@ def test_rebalance_reasons_are_described(harness: Harness, version: int) -> None
     joined = stable(harness)
     harness.pass_time(10_000)
     request = DescribeGroupsRequest(groups=["g"], include_rebalances=True)
-    (group,) = harness.ask(request, version, DescribeGroupsResponse).groups
+    (group,) = harness.request(request, version, DescribeGroupsResponse).groups
     described = [(one.at_ms, one.generation, one.reason) for one in group.rebalances]
     at, name = harness.now.wall, joined.member_id
     expected = [(at - 10_000, 0, f"member {name!r} joined"), (at, 1, f"the session of member {name!r} expired")]

@@ -219,7 +219,7 @@ def leader_encoding(harness: Harness) -> tuple[Conversation, Work]:
 
 def test_response_to_the_leader_of_a_large_group_is_encoded_on_a_thread(harness: Harness) -> None:
     talk, _ = leader_encoding(harness)
-    harness.go_on(talk)
+    harness.resume(talk)
     answer = harness.decoded(harness.finished(*talk.parked), OLD, JoinGroupResponse)
     assert [bytes(one.metadata) for one in answer.members] == [LARGE[0].metadata] * 2
     assert not talk.is_waiting
@@ -228,7 +228,7 @@ def test_response_to_the_leader_of_a_large_group_is_encoded_on_a_thread(harness:
 def test_leader_of_a_large_group_may_disconnect_during_encoding(harness: Harness) -> None:
     talk, _ = leader_encoding(harness)
     talk.leave()
-    harness.go_on(talk)
+    harness.resume(talk)
     for one in harness.broker.purgatory.take_completed():
         talk.answer_parked(one, harness.now)
     assert not talk.data_to_send() and talk.ending is None
@@ -253,7 +253,7 @@ def test_returning_static_leader_of_a_large_group_waits_for_the_thread(harness: 
     while talk.step(harness.now, 0):
         pass
     assert talk.is_in_steps and not talk.data_to_send()
-    harness.go_on(talk)
+    harness.resume(talk)
     answer = harness.decoded(talk.data_to_send(), 9, JoinGroupResponse)
     assert [bytes(one.metadata) for one in answer.members] == [large[0].metadata]
 

@@ -28,7 +28,7 @@ def leave(harness: Harness, version: int, *members: tuple[str, str | None], grou
         ((request.member_id, _),) = members
     else:
         request.members = [MemberIdentity(member_id=one, group_instance_id=instance) for one, instance in members]
-    return harness.ask(request, version, LeaveGroupResponse)
+    return harness.request(request, version, LeaveGroupResponse)
 
 
 def codes(answer: LeaveGroupResponse) -> list[int]:

@@ -24,7 +24,7 @@ def harness(tmp_path: Path) -> Harness:
 def heartbeat(harness: Harness, member_id: str, generation: int = 1, version: int = 4, **fields: str) -> int:
     values: dict[str, object] = {"group_id": "g", "member_id": member_id, "generation_id": generation}
     request = HeartbeatRequest(**values | fields)  # type: ignore[arg-type]
-    return harness.ask(request, version, HeartbeatResponse).error_code
+    return harness.request(request, version, HeartbeatResponse).error_code
 
 
 @pytest.mark.parametrize("version", SYNC)

@@ -373,7 +373,7 @@ def test_coordinators_of_many_groups_are_found(harness: Harness) -> None:
 def test_state_topic_is_created_before_coordinators_are_found(tmp_path: Path) -> None:
     harness = Harness(tmp_path)
     names = [f"g{number}" for number in range(MANY)]
-    answer = harness.ask(FindCoordinatorRequest(coordinator_keys=names), 4, FindCoordinatorResponse)
+    answer = harness.request(FindCoordinatorRequest(coordinator_keys=names), 4, FindCoordinatorResponse)
     assert {one.error_code for one in answer.coordinators} == {NONE}
 
 

@@ -47,8 +47,8 @@ def between(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BetweenBrokers:
     extend_table(monkeypatch)
     made = BetweenBrokers(Harness(tmp_path))
     controller = Controlling(made.harness)
-    controller.makes("t", 2)
-    controller.makes("u")
+    controller.create_topic("t", 2)
+    controller.create_topic("u")
     return made
 
 
@@ -68,9 +68,9 @@ def test_controlled_shutdown_returns_the_remaining_partitions(between: BetweenBr
         query.answer = [T0, U0]
 
     message = controlled_shutdown.to_message(ShutDown(TWO, 20))
-    answer = between.ask(message, version, ControlledShutdownResponse, decide=decide)
+    answer = between.request(message, version, ControlledShutdownResponse, decide=decide)
     assert controlled_shutdown.from_response(answer) == [T0, U0]
-    (query,) = between.asked
+    (query,) = between.queries
     assert isinstance(query, ShutDown)
     assert (query.broker, query.broker_epoch) == (TWO, 20 if version >= 2 else NO_EPOCH)
 
@@ -81,7 +81,7 @@ def test_controlled_shutdown_returns_any_number_of_partitions(between: BetweenBr
         query.answer = [TopicPartition(TopicName("t"), index) for index in range(count)]
 
     message = ControlledShutdownRequest(broker_id=TWO)
-    answer = between.ask(message, 3, ControlledShutdownResponse, decide=decide)
+    answer = between.request(message, 3, ControlledShutdownResponse, decide=decide)
     assert [one.partition for one in controlled_shutdown.from_response(answer)] == list(range(count))
 
 
@@ -89,7 +89,7 @@ def test_controlled_shutdown_returns_any_number_of_partitions(between: BetweenBr
 @pytest.mark.parametrize("version", range(4))
 def test_controlled_shutdown_can_be_refused(between: BetweenBrokers, version: int, code: ErrorCode) -> None:
     message = ControlledShutdownRequest(broker_id=TWO, broker_epoch=20)
-    answer = between.ask(message, version, ControlledShutdownResponse, decide=refuse_with(code))
+    answer = between.request(message, version, ControlledShutdownResponse, decide=refuse_with(code))
     assert answer == ControlledShutdownResponse(error_code=code, remaining_partitions=[])
     with pytest.raises(Refused, match=code.name):
         controlled_shutdown.from_response(answer)
@@ -158,7 +158,7 @@ def test_isr_is_altered(between: BetweenBrokers, version: int) -> None:
         }
 
     request = alter_partition_request((*T, [(0, [2, 3]), (1, [2])]), (*U, [(0, [2])]), version=version)
-    found = ends(between.ask(request, version, AlterPartitionResponse, decide=decide), version)
+    found = ends(between.request(request, version, AlterPartitionResponse, decide=decide), version)
     assert {name: one.error_code for name, one in found.items()} == {
         ("t", 0): NONE,
         ("t", 1): ErrorCode.FENCED_LEADER_EPOCH,
@@ -167,7 +167,7 @@ def test_isr_is_altered(between: BetweenBrokers, version: int) -> None:
     one = found["t", 0]
     assert (one.leader_id, one.leader_epoch, one.isr, one.partition_epoch) == (2, 5, [2, 3], 10)
     assert one.leader_recovery_state == after.recovery
-    (query,) = between.asked
+    (query,) = between.queries
     assert isinstance(query, AlterPartitions)
     assert (query.broker, query.broker_epoch) == (TWO, 20)
     assert query.wanted == {T0: STATE, T1: STATE._replace(isr=(TWO,)), U0: STATE._replace(isr=(TWO,))}
@@ -182,7 +182,7 @@ def test_ineligible_replica_error_depends_on_the_version(between: BetweenBrokers
         query.answer = dict.fromkeys(query.wanted, AlteredPartition(ErrorCode.INELIGIBLE_REPLICA))
 
     request = alter_partition_request((*T, [(0, [2, 3])]), version=version)
-    found = ends(between.ask(request, version, AlterPartitionResponse, decide=decide), version)
+    found = ends(between.request(request, version, AlterPartitionResponse, decide=decide), version)
     expected = ErrorCode.INELIGIBLE_REPLICA if version >= 2 else ErrorCode.OPERATION_NOT_ATTEMPTED
     assert found["t", 0].error_code == expected
 
@@ -194,7 +194,7 @@ def test_unknown_topic_id_is_refused(between: BetweenBrokers, version: int) -> N
         query.answer = {T0: AlteredPartition(NONE, STATE)}
 
     request = alter_partition_request(("?", topic_id("?"), [(0, [2]), (1, [2])]), (*T, [(0, [2, 3])]), version=version)
-    found = ends(between.ask(request, version, AlterPartitionResponse, decide=decide), version)
+    found = ends(between.request(request, version, AlterPartitionResponse, decide=decide), version)
     assert {name: one.error_code for name, one in found.items()} == {
         ("?", 0): ErrorCode.UNKNOWN_TOPIC_ID,
         ("?", 1): ErrorCode.UNKNOWN_TOPIC_ID,
@@ -208,7 +208,7 @@ def test_unknown_topic_name_is_refused_by_the_controller(between: BetweenBrokers
         query.answer = dict.fromkeys(query.wanted, AlteredPartition(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
 
     request = alter_partition_request(("?", ZERO_UUID, [(0, [2])]), version=version)
-    answer = between.ask(request, version, AlterPartitionResponse, decide=decide)
+    answer = between.request(request, version, AlterPartitionResponse, decide=decide)
     assert answer.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
@@ -220,7 +220,7 @@ def test_invalid_recovery_state_is_refused(between: BetweenBrokers, version: int
         query.answer = {}
 
     request = alter_partition_request((*T, [(0, [2, 3])]), version=version, recovery=recovery)
-    found = ends(between.ask(request, version, AlterPartitionResponse, decide=decide), version)
+    found = ends(between.request(request, version, AlterPartitionResponse, decide=decide), version)
     assert found["t", 0].error_code == ErrorCode.INVALID_REQUEST
 
 
@@ -228,12 +228,12 @@ def test_invalid_recovery_state_is_refused(between: BetweenBrokers, version: int
 @pytest.mark.parametrize("version", range(4))
 def test_isr_change_can_be_refused_as_a_whole(between: BetweenBrokers, version: int, code: ErrorCode) -> None:
     request = alter_partition_request((*T, [(0, [2, 3])]), version=version)
-    answer = between.ask(request, version, AlterPartitionResponse, decide=refuse_with(code))
+    answer = between.request(request, version, AlterPartitionResponse, decide=refuse_with(code))
     assert answer == AlterPartitionResponse(throttle_time_ms=0, error_code=code, topics=[])
 
 
 def test_empty_isr_request_to_another_broker_returns_not_controller(between: BetweenBrokers) -> None:
-    answer = between.ask(alter_partition_request(version=3), 3, AlterPartitionResponse, decide=not_the_controller)
+    answer = between.request(alter_partition_request(version=3), 3, AlterPartitionResponse, decide=not_the_controller)
     assert answer.error_code == ErrorCode.NOT_CONTROLLER
 
 
@@ -242,10 +242,10 @@ def test_empty_isr_request_to_another_broker_returns_not_controller(between: Bet
 
 def test_producer_id_block_is_allocated(between: BetweenBrokers) -> None:
     message = allocate_producer_ids.to_message(TWO, 20)
-    answer = between.ask(message, 0, AllocateProducerIdsResponse)
+    answer = between.request(message, 0, AllocateProducerIdsResponse)
     assert (answer.producer_id_start, answer.producer_id_len) == (2000, 1000)
     assert allocate_producer_ids.from_response(answer) == between.producer_ids
-    assert [(one.broker, one.broker_epoch) for one in between.asked] == [(TWO, 20)]
+    assert [(one.broker, one.broker_epoch) for one in between.queries] == [(TWO, 20)]
 
 
 @pytest.mark.parametrize(
@@ -253,7 +253,7 @@ def test_producer_id_block_is_allocated(between: BetweenBrokers) -> None:
 )
 def test_producer_id_block_can_be_refused(between: BetweenBrokers, code: ErrorCode) -> None:
     between.producer_ids = Refused(code)
-    answer = between.ask(AllocateProducerIdsRequest(broker_id=TWO), 0, AllocateProducerIdsResponse)
+    answer = between.request(AllocateProducerIdsRequest(broker_id=TWO), 0, AllocateProducerIdsResponse)
     assert answer.error_code == code
     with pytest.raises(Refused, match=code.name):
         allocate_producer_ids.from_response(answer)
@@ -279,15 +279,15 @@ def test_producer_id_block_may_have_one_id() -> None:
 def test_requests_without_cluster_action_are_refused(between: BetweenBrokers) -> None:
     between.may(*ALL_BUT)
     for version in range(4):
-        shut = between.ask(ControlledShutdownRequest(broker_id=TWO), version, ControlledShutdownResponse)
+        shut = between.request(ControlledShutdownRequest(broker_id=TWO), version, ControlledShutdownResponse)
         assert shut == ControlledShutdownResponse(error_code=DENIED, remaining_partitions=[])
-        altered = between.ask(
+        altered = between.request(
             alter_partition_request((*T, [(0, [2])]), version=version), version, AlterPartitionResponse
         )
         assert altered == AlterPartitionResponse(throttle_time_ms=0, error_code=DENIED, topics=[])
-    ids = between.ask(AllocateProducerIdsRequest(broker_id=TWO), 0, AllocateProducerIdsResponse)
+    ids = between.request(AllocateProducerIdsRequest(broker_id=TWO), 0, AllocateProducerIdsResponse)
     assert (ids.error_code, ids.producer_id_start, ids.producer_id_len) == (DENIED, 0, 0)
-    assert not between.asks.asked.take_questions() and not between.asked
+    assert not between.queues.asked.take_questions() and not between.queries
 
 
 def test_request_without_a_controller_response_closes_the_connection(between: BetweenBrokers) -> None:

@@ -101,7 +101,7 @@ def test_large_leader_and_isr_request_is_handled_in_slices(between: BetweenBroke
     become = BecomeLeaderOrFollower({one: AssignedState(STATE, BROKERS) for one in NAMES}, IDS, ())
     message = leader_and_isr.to_message(sent(become), become, version, "PLAINTEXT")
     failing = Fails(between)
-    answer = between.ask(message, version, LeaderAndIsrResponse, respond=failing)
+    answer = between.request(message, version, LeaderAndIsrResponse, respond=failing)
     assert leader_and_isr.errors(become, answer) == FAILED
     assert failing.names == become.partitions.keys()
     check_holds(between)
@@ -113,7 +113,7 @@ def test_large_stop_replica_request_is_handled_in_slices(between: BetweenBrokers
     stop = StopReplicas(dict.fromkeys(NAMES, LeaderEpoch(3)), deletes=True)
     message = stop_replica.to_message(sent(stop), stop, version)
     failing = Fails(between)
-    answer = between.ask(message, version, StopReplicaResponse, respond=failing)
+    answer = between.request(message, version, StopReplicaResponse, respond=failing)
     assert stop_replica.errors(answer) == FAILED and len(answer.partition_errors) == MANY
     assert failing.names == stop.partitions.keys()
     check_holds(between)
@@ -125,7 +125,7 @@ def test_large_update_metadata_request_is_handled_in_slices(between: BetweenBrok
     update = UpdateMetadata({one: PartitionMetadata(STATE, BROKERS, ()) for one in NAMES}, IDS, (), is_full=True)
     message = update_metadata.to_message(sent(update), update, version)
     failing = Fails(between)
-    assert between.ask(message, version, UpdateMetadataResponse, respond=failing).error_code == 0
+    assert between.request(message, version, UpdateMetadataResponse, respond=failing).error_code == 0
     assert failing.names == update.partitions.keys()
     check_holds(between)
 
@@ -133,7 +133,7 @@ def test_large_update_metadata_request_is_handled_in_slices(between: BetweenBrok
 @pytest.mark.slow
 @pytest.mark.parametrize("version", [1, 3])
 def test_large_alter_partition_request_is_handled_in_slices(between: BetweenBrokers, version: int) -> None:
-    Controlling(between.harness).tells(dict.fromkeys(IDS, 1))
+    Controlling(between.harness).send_update_metadata(dict.fromkeys(IDS, 1))
     between.harness.longest_ns, between.keeps = 0, False
     topics = [RequestTopicData(topic_name=name, topic_id=topic_id(name), partitions=[]) for name in IDS]
     for number, one in enumerate(NAMES):
@@ -149,7 +149,7 @@ def test_large_alter_partition_request_is_handled_in_slices(between: BetweenBrok
         query.answer = dict.fromkeys(query.wanted, AlteredPartition(ErrorCode.NONE, STATE))
 
     request = AlterPartitionRequest(broker_id=2, broker_epoch=20, topics=topics)
-    answer = between.ask(request, version, AlterPartitionResponse, decide=decide)
+    answer = between.request(request, version, AlterPartitionResponse, decide=decide)
     assert [one.error_code for topic in answer.topics for one in topic.partitions] == [0] * MANY
     check_holds(between)
 
@@ -164,7 +164,7 @@ def test_large_alter_partition_request_of_unknown_topics_is_handled(between: Bet
         query.answer = {}
 
     request = AlterPartitionRequest(broker_id=2, broker_epoch=20, topics=topics)
-    answer = between.ask(request, 2, AlterPartitionResponse, decide=decide)
+    answer = between.request(request, 2, AlterPartitionResponse, decide=decide)
     assert {one.error_code for one in answer.topics[0].partitions} == {ErrorCode.UNKNOWN_TOPIC_ID}
     check_holds(between)
 
@@ -174,7 +174,7 @@ def test_large_request_can_be_refused(between: BetweenBrokers) -> None:
     between.may()
     become = BecomeLeaderOrFollower({one: AssignedState(STATE, BROKERS) for one in NAMES}, IDS, ())
     message = leader_and_isr.to_message(sent(become), become, 7, "PLAINTEXT")
-    answer = between.ask(message, 7, LeaderAndIsrResponse)
+    answer = between.request(message, 7, LeaderAndIsrResponse)
     assert leader_and_isr.errors(become, answer) == dict.fromkeys(NAMES, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     check_holds(between)
 
@@ -212,7 +212,7 @@ def check_answer(between: BetweenBrokers, key: ApiKey, version: int, data: bytes
     try:
         outcome = harness.send_frame(data)
         if isinstance(outcome, ParkedRequest):
-            assert between.take_in(decides.apply) + between.control(decides)
+            assert between.handle_requests(decides.apply) + between.answer_queries(decides)
         answer = harness.finished(outcome)
     except Malformed:
         return False
@@ -228,7 +228,7 @@ def test_malformed_request_is_refused_or_closes_its_connection(
 ) -> None:
     random = Random(f"{key.name} {version}")
     controller = Controlling(between.harness)
-    controller.makes("t", 2)
+    controller.create_topic("t", 2)
     strings, uuids = ("t", "u", "", "ü" * 100), (topic_id("t"), topic_id("u"), bytes(16))
     forge = Forge(random, strings, uuids, [None], {"broker_id": (1, 2), "topic_id": uuids})
     answered = 0
@@ -244,4 +244,4 @@ def test_malformed_request_is_refused_or_closes_its_connection(
     assert not caplog.records, caplog.text
     assert answered >= REQUESTS // 2
     controller.epoch = 100
-    assert controller.leads("t", epoch=9) == {}, "the broker lives"
+    assert controller.send_leader_and_isr("t", epoch=9) == {}, "the broker lives"

@@ -81,7 +81,7 @@ def update(version: int) -> UpdateMetadataRequest:
 
 @pytest.mark.parametrize("version", range(8))
 def test_broker_leads_the_requested_partitions(between: BetweenBrokers, version: int) -> None:
-    answer = between.ask(become(version), version, LeaderAndIsrResponse)
+    answer = between.request(become(version), version, LeaderAndIsrResponse)
     assert answer.error_code == NONE
     if version < 5:
         ends = sorted((one.topic_name, one.partition_index, one.error_code) for one in answer.partition_errors)
@@ -95,13 +95,13 @@ def test_broker_leads_the_requested_partitions(between: BetweenBrokers, version:
         } == {IDS[T]: [(0, NONE), (1, NONE)], IDS[U]: [(0, NONE)], IDS[X]: [(0, UNKNOWN)]}
     assert leader_and_isr.errors(BECOME, answer) == {X0: UNKNOWN}, "the controller reads it so"
     assert {one for one, partition in between.harness.broker.partitions.items() if partition.leading} == {T0, T1, U0}
-    (applied,) = between.told
+    (applied,) = between.controller_requests
     assert applied[:4] == (US, 10 if version >= 2 else NO_EPOCH, OTHER, 7)
 
 
 def test_topics_without_an_id_share_one_response_entry(between: BetweenBrokers) -> None:
     request = leader_and_isr.to_message(sent(BECOME), BECOME._replace(topic_ids={}), 7, "PLAINTEXT")
-    answer = between.ask(request, 7, LeaderAndIsrResponse, respond=lambda _: {})
+    answer = between.request(request, 7, LeaderAndIsrResponse, respond=lambda _: {})
     (topic,) = answer.topics
     assert topic.topic_id == ZERO_UUID and len(topic.partition_errors) == 4
 
@@ -109,7 +109,7 @@ def test_topics_without_an_id_share_one_response_entry(between: BetweenBrokers) 
 @pytest.mark.parametrize("code", STALE)
 @pytest.mark.parametrize("version", range(8))
 def test_stale_epoch_is_returned_for_each_partition(between: BetweenBrokers, version: int, code: ErrorCode) -> None:
-    answer = between.ask(become(version), version, LeaderAndIsrResponse, respond=lambda _: Refused(code))
+    answer = between.request(become(version), version, LeaderAndIsrResponse, respond=lambda _: Refused(code))
     check_refused(answer, version, code)
 
 
@@ -130,21 +130,21 @@ def check_refused(answer: LeaderAndIsrResponse, version: int, code: ErrorCode) -
 
 @pytest.mark.parametrize("version", range(5))
 def test_broker_stops_the_requested_replicas(between: BetweenBrokers, version: int) -> None:
-    between.ask(become(7), 7, LeaderAndIsrResponse)
-    between.told.clear()
-    answer = between.ask(stop(version), version, StopReplicaResponse)
+    between.request(become(7), 7, LeaderAndIsrResponse)
+    between.controller_requests.clear()
+    answer = between.request(stop(version), version, StopReplicaResponse)
     assert answer.error_code == NONE
     ends = [(one.topic_name, one.partition_index, one.error_code) for one in answer.partition_errors]
     assert ends == [("t", 0, NONE), ("x", 0, NONE)]
     assert T0 not in between.harness.broker.partitions and T1 in between.harness.broker.partitions
-    (applied,) = between.told
+    (applied,) = between.controller_requests
     assert applied[:4] == (US, 10 if version >= 1 else NO_EPOCH, OTHER, 7)
 
 
 @pytest.mark.parametrize("version", range(5))
 def test_stop_failures_are_returned_by_partition(between: BetweenBrokers, version: int) -> None:
     failed = {X0: ErrorCode.KAFKA_STORAGE_ERROR}
-    answer = between.ask(stop(version, deletes=True), version, StopReplicaResponse, respond=lambda _: failed)
+    answer = between.request(stop(version, deletes=True), version, StopReplicaResponse, respond=lambda _: failed)
     assert stop_replica.errors(answer) == failed
     assert len(answer.partition_errors) == 2
 
@@ -162,10 +162,10 @@ def test_one_request_stops_and_deletes_replicas(between: BetweenBrokers, version
         assert isinstance(one.request, StopReplicas)
         return {name: ErrorCode.FENCED_LEADER_EPOCH for name in one.request.partitions if one.request.deletes}
 
-    answer = between.ask(request, version, StopReplicaResponse, respond=failed)
+    answer = between.request(request, version, StopReplicaResponse, respond=failed)
     assert stop_replica.errors(answer) == {T0: ErrorCode.FENCED_LEADER_EPOCH}
     assert sorted(one.partition_index for one in answer.partition_errors) == [0, 1, 2]
-    assert [one.request for one in between.told] == [
+    assert [one.request for one in between.controller_requests] == [
         StopReplicas({T1: LeaderEpoch(5), name_of("t", 2): LeaderEpoch(5)}, deletes=False),
         StopReplicas({T0: LeaderEpoch(5)}, deletes=True),
     ]
@@ -176,14 +176,14 @@ def test_newer_controller_between_stop_and_delete_is_detected(between: BetweenBr
     topics = [StopReplicaTopicState(topic_name="t", partition_states=states)]
     request = StopReplicaRequest(controller_id=OTHER, controller_epoch=7, topic_states=topics)
     ends: Iterator[Errors | Refused] = iter([{}, Refused(ErrorCode.STALE_CONTROLLER_EPOCH)])
-    answer = between.ask(request, 4, StopReplicaResponse, respond=lambda _: next(ends))
+    answer = between.request(request, 4, StopReplicaResponse, respond=lambda _: next(ends))
     assert answer == StopReplicaResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH, partition_errors=[])
 
 
 @pytest.mark.parametrize("code", STALE)
 @pytest.mark.parametrize("version", range(5))
 def test_a_stale_epoch_stops_nothing(between: BetweenBrokers, version: int, code: ErrorCode) -> None:
-    answer = between.ask(stop(version), version, StopReplicaResponse, respond=lambda _: Refused(code))
+    answer = between.request(stop(version), version, StopReplicaResponse, respond=lambda _: Refused(code))
     assert answer == StopReplicaResponse(error_code=code, partition_errors=[])
 
 
@@ -191,22 +191,22 @@ def test_empty_request_of_a_stale_controller_is_refused(between: BetweenBrokers)
     between.harness.broker.controlled.broker_epoch = LeaderEpoch(10)
     between.harness.broker.controlled.controller_epoch = 8
     nothing = StopReplicaRequest(controller_id=OTHER, controller_epoch=7)
-    assert between.ask(nothing, 4, StopReplicaResponse).error_code == ErrorCode.STALE_CONTROLLER_EPOCH
+    assert between.request(nothing, 4, StopReplicaResponse).error_code == ErrorCode.STALE_CONTROLLER_EPOCH
 
 
 @pytest.mark.parametrize("version", range(9))
 def test_metadata_update_is_visible_to_clients(between: BetweenBrokers, version: int) -> None:
-    assert between.ask(update(version), version, UpdateMetadataResponse).error_code == NONE
+    assert between.request(update(version), version, UpdateMetadataResponse).error_code == NONE
     topic = between.harness.broker.view.topics[T]
     assert topic.id == (IDS[T] if version >= 7 else ZERO_UUID)
     assert [(one.leader, one.leader_epoch) for one in topic.partitions] == [(US, 3)]
-    assert between.told[0].broker_epoch == (10 if version >= 5 else NO_EPOCH)
+    assert between.controller_requests[0].broker_epoch == (10 if version >= 5 else NO_EPOCH)
 
 
 @pytest.mark.parametrize("code", STALE)
 @pytest.mark.parametrize("version", range(9))
 def test_metadata_update_with_a_stale_epoch_is_refused(between: BetweenBrokers, version: int, code: ErrorCode) -> None:
-    answer = between.ask(update(version), version, UpdateMetadataResponse, respond=lambda _: Refused(code))
+    answer = between.request(update(version), version, UpdateMetadataResponse, respond=lambda _: Refused(code))
     assert answer == UpdateMetadataResponse(error_code=code)
 
 
@@ -217,10 +217,10 @@ def test_broker_detects_stale_epochs(between: BetweenBrokers) -> None:
         (stop(4), 4, StopReplicaResponse),
         (update(8), 8, UpdateMetadataResponse),
     ):
-        assert between.ask(message, version, response).error_code == ErrorCode.STALE_BROKER_EPOCH  # type: ignore[attr-defined]
+        assert between.request(message, version, response).error_code == ErrorCode.STALE_BROKER_EPOCH  # type: ignore[attr-defined]
     between.harness.broker.controlled.broker_epoch = LeaderEpoch(10)
     between.harness.broker.controlled.controller_epoch = 8
-    assert between.ask(become(7), 7, LeaderAndIsrResponse).error_code == ErrorCode.STALE_CONTROLLER_EPOCH
+    assert between.request(become(7), 7, LeaderAndIsrResponse).error_code == ErrorCode.STALE_CONTROLLER_EPOCH
 
 
 DENIED = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
@@ -229,14 +229,14 @@ DENIED = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 def test_requests_without_cluster_action_are_refused(between: BetweenBrokers) -> None:
     between.may(*(set(Operation) - {Operation.CLUSTER_ACTION}))
     for version in range(8):
-        check_refused(between.ask(become(version), version, LeaderAndIsrResponse), version, DENIED)
+        check_refused(between.request(become(version), version, LeaderAndIsrResponse), version, DENIED)
     for version in range(5):
-        answer = between.ask(stop(version), version, StopReplicaResponse)
+        answer = between.request(stop(version), version, StopReplicaResponse)
         assert answer.error_code == DENIED
         assert stop_replica.errors(answer) == {T0: DENIED, X0: DENIED}
     for version in range(9):
-        assert between.ask(update(version), version, UpdateMetadataResponse).error_code == DENIED
-    assert not between.take_in() and not between.harness.broker.partitions
+        assert between.request(update(version), version, UpdateMetadataResponse).error_code == DENIED
+    assert not between.handle_requests() and not between.harness.broker.partitions
 
 
 def test_request_not_handled_in_time_closes_the_connection(between: BetweenBrokers) -> None:
@@ -245,13 +245,13 @@ def test_request_not_handled_in_time_closes_the_connection(between: BetweenBroke
     assert isinstance(outcome, ParkedRequest)
     with pytest.raises(ConnectionAbortedError, match="timed out"):
         between.harness.finished(outcome)
-    assert between.take_in() == 1
-    assert between.ask(become(7), 7, LeaderAndIsrResponse).error_code == NONE
+    assert between.handle_requests() == 1
+    assert between.request(become(7), 7, LeaderAndIsrResponse).error_code == NONE
 
 
 def test_requests_of_several_connections_are_handled_in_order(between: BetweenBrokers) -> None:
     outcomes = [between.harness.send(update(8), 8), between.harness.send(become(7), 7)]
-    assert between.take_in() == 2
-    assert [type(one.request) for one in between.told] == [UpdateMetadata, BecomeLeaderOrFollower]
+    assert between.handle_requests() == 2
+    assert [type(one.request) for one in between.controller_requests] == [UpdateMetadata, BecomeLeaderOrFollower]
     for outcome in outcomes:
         assert between.harness.finished(outcome)

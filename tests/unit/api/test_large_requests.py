@@ -68,11 +68,11 @@ def test_next_large_request_is_decoded_after_the_response_to_the_first(harness: 
     assert len(data) > LARGE_REQUEST_BYTES
     first, second = send_data(harness, data), send_data(harness, data)
     assert is_being_read(first) and not is_being_read(second)
-    harness.go_on(first)
+    harness.resume(first)
     assert first.data_to_send()
     woken(harness, second)
     assert is_being_read(second)
-    harness.go_on(second)
+    harness.resume(second)
     assert second.data_to_send()
 
 
@@ -108,8 +108,8 @@ def test_stalled_large_request_gives_up_its_turn(harness: Harness) -> None:
         assert due is not None
         harness.pass_time(due - harness.now.steady)
         woken(harness, second)
-    harness.go_on(first)
-    harness.go_on(second)
+    harness.resume(first)
+    harness.resume(second)
     assert first.data_to_send() and second.data_to_send()
 
 
@@ -130,7 +130,7 @@ def leaves_no_garbage() -> Iterator[None]:
 
 def test_oversized_commit_leaves_no_garbage(harness: Harness) -> None:
     topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1, assignments=[], configs=[])
-    harness.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 5, CreateTopicsResponse)
+    harness.request(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 5, CreateTopicsResponse)
 
     def commit(count: int) -> ErrorCode:
         parts = [
@@ -139,9 +139,9 @@ def test_oversized_commit_leaves_no_garbage(harness: Harness) -> None:
         ]
         topics = [OffsetCommitRequestTopic(name="t", partitions=parts)]
         request = OffsetCommitRequest(group_id="g", generation_id_or_member_epoch=-1, member_id="", topics=topics)
-        return ErrorCode(harness.ask(request, 8, OffsetCommitResponse).topics[0].partitions[0].error_code)
+        return ErrorCode(harness.request(request, 8, OffsetCommitResponse).topics[0].partitions[0].error_code)
 
-    harness.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 4, FindCoordinatorResponse)
+    harness.request(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 4, FindCoordinatorResponse)
     assert commit(1) == ErrorCode.NONE
     with leaves_no_garbage():
         assert commit(2_000) == ErrorCode.UNKNOWN_SERVER_ERROR
@@ -154,7 +154,7 @@ def test_undecodable_body_leaves_no_garbage(harness: Harness, data: bytes) -> No
     data = (len(data) - 4).to_bytes(4, "big") + data[4:]
     with leaves_no_garbage():
         talk = send_data(harness, data)
-        harness.go_on(talk)
+        harness.resume(talk)
         assert talk.ending is not None and isinstance(talk.ending.reason, Malformed)
         talk.leave()
         del talk

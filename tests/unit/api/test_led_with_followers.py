@@ -79,12 +79,12 @@ def test_acks_all_produce_times_out_after_its_timeout(led: Led) -> None:
 
 
 def test_min_isr_can_be_raised_at_run_time(led: Led) -> None:
-    led.time_passes(2 * LAG_MS_MAX)
-    led.answers(led.proposed())
+    led.pass_time(2 * LAG_MS_MAX)
+    led.answer_proposal(led.take_proposal())
     assert led.state.isr == (US,)
     assert led.produced(led.produce()) == (ErrorCode.NONE, 0)
     request = alter((BROKER, "", [("min.insync.replicas", SET, "2")]))
-    (result,) = led.harness.ask(request, 1, IncrementalAlterConfigsResponse).responses
+    (result,) = led.harness.request(request, 1, IncrementalAlterConfigsResponse).responses
     assert result.error_code == ErrorCode.NONE
     assert led.produced(led.produce()) == (ErrorCode.NOT_ENOUGH_REPLICAS, -1)
 
@@ -139,7 +139,7 @@ def test_large_produce_waits_for_followers(led: Led, other: FetchingFollower, th
     led.harness.broker.purgatory.park(outcome)
     for follower, fetch in zip((other, third), fetches, strict=True):
         assert not is_parked(led, fetch)
-        assert offsets_of(follower.told(fetch)[0]) == [1]
+        assert offsets_of(follower.read_response(fetch)[0]) == [1]
     assert led.is_waiting(outcome)
     other.fetch({0: 2})
     third.fetch({0: 2})
@@ -160,8 +160,8 @@ def test_committed_partition_stays_so_while_the_request_waits(tmp_path: Path) ->
     for follower in followers:
         follower.fetch({1: 1})
     assert led.is_waiting(waiting)
-    assert led.controller.leads("t", 1, epoch=1, replicas=(US,)) == {}
-    led.fetches(OTHER, THIRD)
+    assert led.controller.send_leader_and_isr("t", 1, epoch=1, replicas=(US,)) == {}
+    led.fetch_as_follower(OTHER, THIRD)
     assert not led.is_waiting(waiting)
     answer = led.harness.decoded(led.harness.finished(waiting), PRODUCE, ProduceResponse)
     results = [(one.error_code, one.base_offset) for one in answer.responses[0].partition_responses]
@@ -174,7 +174,7 @@ def test_write_does_not_wait_for_a_replica_removed_by_the_controller(led: Led, o
     waiting = led.produce()
     other.fetch({0: 1})
     assert led.is_waiting(waiting)
-    assert led.controller.leads("t", epoch=1, replicas=(US, OTHER)) == {}
+    assert led.controller.send_leader_and_isr("t", epoch=1, replicas=(US, OTHER)) == {}
     assert not led.is_waiting(waiting)
     assert led.produced(waiting) == (ErrorCode.NONE, 0)
 
@@ -185,7 +185,7 @@ def test_write_does_not_wait_for_a_replica_removed_by_the_controller(led: Led, o
 def list_offset(led: Led, timestamp: int, *, broker: int = -1, version: int = 5) -> tuple[ErrorCode, int]:
     part = ListOffsetsPartition(partition_index=0, current_leader_epoch=-1, timestamp=timestamp)
     request = ListOffsetsRequest(replica_id=broker, topics=[ListOffsetsTopic(name="t", partitions=[part])])
-    (partition,) = led.harness.ask(request, version, ListOffsetsResponse).topics[0].partitions
+    (partition,) = led.harness.request(request, version, ListOffsetsResponse).topics[0].partitions
     return ErrorCode(partition.error_code), partition.offset
 
 
@@ -200,13 +200,13 @@ def test_list_offsets_returns_log_end_to_brokers_and_committed_to_clients(led: L
 def test_new_leader_refuses_the_latest_offset_until_it_is_known(led: Led, version: int, code: ErrorCode) -> None:
     """Its high watermark is below the one that its predecessor exposed (KIP-207)."""
     led.produce(acks=LEADER)
-    assert led.controller.leads("t", leader=NO_BROKER, epoch=1, replicas=ALL_THREE) == {}
-    assert led.controller.leads("t", epoch=2, replicas=ALL_THREE) == {}
+    assert led.controller.send_leader_and_isr("t", leader=NO_BROKER, epoch=1, replicas=ALL_THREE) == {}
+    assert led.controller.send_leader_and_isr("t", epoch=2, replicas=ALL_THREE) == {}
     assert list_offset(led, LATEST, version=version) == (code, -1)
     assert list_offset(led, NOW_MS + 1, version=version) == (code, -1)
     assert list_offset(led, EARLIEST, version=version) == (ErrorCode.NONE, 0)
     assert list_offset(led, LATEST, broker=OTHER, version=version) == (ErrorCode.NONE, 1)
-    led.fetches(OTHER, THIRD)
+    led.fetch_as_follower(OTHER, THIRD)
     assert list_offset(led, LATEST, version=version) == (ErrorCode.NONE, 1)
     assert list_offset(led, NOW_MS + 1, version=version) == (ErrorCode.NONE, -1)
 
@@ -218,10 +218,10 @@ def test_epoch_end_requires_cluster_action_or_describe(led: Led, broker: int) ->
     request = OffsetForLeaderEpochRequest(replica_id=broker, topics=[OffsetForLeaderTopic(topic="t", partitions=parts)])
     for rules in (on_cluster(Operation.CLUSTER_ACTION), on(ResourceType.TOPIC, "t", may=[Operation.DESCRIBE])):
         led.harness.peer.admission = Admission(ANONYMOUS, Granted([*rules]))
-        (part,) = led.harness.ask(request, 4, OffsetForLeaderEpochResponse).topics[0].partitions
+        (part,) = led.harness.request(request, 4, OffsetForLeaderEpochResponse).topics[0].partitions
         assert (part.error_code, part.leader_epoch, part.end_offset) == (ErrorCode.NONE, 0, 1)
     led.harness.peer.admission = Admission(ANONYMOUS, Granted())
-    (part,) = led.harness.ask(request, 4, OffsetForLeaderEpochResponse).topics[0].partitions
+    (part,) = led.harness.request(request, 4, OffsetForLeaderEpochResponse).topics[0].partitions
     assert part.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
@@ -258,7 +258,7 @@ def test_deletion_of_records_waits_for_all_live_replicas(
     fetch = other.send({}, wait=WAIT_MS)
     outcome = delete_below(led, 2)
     assert led.is_waiting(outcome)
-    assert other.told(fetch)[0].log_start_offset == 2, "it need not wait for its time"
+    assert other.read_response(fetch)[0].log_start_offset == 2, "it need not wait for its time"
     other.log_start = 2
     other.fetch({0: 3})
     assert led.is_waiting(outcome)
@@ -273,7 +273,7 @@ def test_deletion_of_records_waits_for_all_live_replicas(
 def test_deletion_of_records_ignores_dead_replicas(with_records: Led, other: FetchingFollower) -> None:
     led = with_records
     outcome = delete_below(led, 2)
-    led.controller.tells({"t": 1}, brokers=(US, OTHER))
+    led.controller.send_update_metadata({"t": 1}, brokers=(US, OTHER))
     other.log_start = 2
     other.fetch({0: 3})
     assert deleted(led, outcome) == (ErrorCode.NONE, 2)
@@ -287,7 +287,7 @@ def test_deletion_of_records_times_out_without_followers(with_records: Led) -> N
 def test_deletion_of_records_ends_when_the_leader_changes(with_records: Led) -> None:
     outcome = delete_below(with_records, 2)
     assert with_records.is_waiting(outcome)
-    assert with_records.controller.leads("t", leader=NO_BROKER, epoch=1, replicas=ALL_THREE) == {}
+    assert with_records.controller.send_leader_and_isr("t", leader=NO_BROKER, epoch=1, replicas=ALL_THREE) == {}
     assert not with_records.is_waiting(outcome)
     assert deleted(with_records, outcome)[0] is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
@@ -297,10 +297,10 @@ def test_leader_alone_in_the_isr_waits_for_its_disk(tmp_path: Path, flush_messag
     """As without followers, and also for earlier records, unless flush.messages is configured."""
     led = Led(tmp_path, **({} if flush_messages is None else {"flush_messages": flush_messages}))
     before = led.produce()
-    led.time_passes(2 * LAG_MS_MAX)
+    led.pass_time(2 * LAG_MS_MAX)
     broker, positions = led.harness.broker, led.leading.positions
     assert (positions.high_watermark, positions.durable_end) == (0, 0 if flush_messages else 1)
-    led.answers(led.proposed())
+    led.answer_proposal(led.take_proposal())
     after = led.produce()
     if flush_messages is not None:
         assert not isinstance(after, ParkedRequest), "nobody waits for the disk"
@@ -316,7 +316,7 @@ def test_leader_alone_in_the_isr_waits_for_its_disk(tmp_path: Path, flush_messag
 def test_partition_without_followers_is_not_synced_on_election(tmp_path: Path) -> None:
     harness = Led(tmp_path).harness
     controller = Controlling(harness)
-    assert controller.leads("lone", 0, is_new=True) == {}
+    assert controller.send_leader_and_isr("lone", 0, is_new=True) == {}
     harness.send(produce_request("lone", b"a", acks=LEADER, timestamp_ms=NOW_MS), PRODUCE)
-    assert controller.leads("lone", 0, epoch=2) == {}
+    assert controller.send_leader_and_isr("lone", 0, epoch=2) == {}
     assert not harness.broker.flushes.has_pending

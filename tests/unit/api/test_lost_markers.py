@@ -48,7 +48,7 @@ def test_marker_of_a_lost_leader_returns_not_leader(tmp_path: Path, version: int
     led = Led(tmp_path)
     outcome = ends(led, version)
     assert led.is_waiting(outcome)
-    assert led.controller.leads("t", leader=NO_BROKER, epoch=1, replicas=ALL_THREE) == {}
+    assert led.controller.send_leader_and_isr("t", leader=NO_BROKER, epoch=1, replicas=ALL_THREE) == {}
     assert not led.is_waiting(outcome)
     assert error_of(led, outcome, version) is ErrorCode.NOT_LEADER_OR_FOLLOWER
 

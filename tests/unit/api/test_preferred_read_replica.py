@@ -33,7 +33,7 @@ class Racks:
         self.set_racks(**racks)
         self.led.produce(acks=LEADER)
         self.led.produce(acks=LEADER)
-        self.led.fetches(OTHER, THIRD)
+        self.led.fetch_as_follower(OTHER, THIRD)
 
     def set_racks(self, us: str = "a", other: str = "b", third: str = "b") -> None:
         view = self.led.harness.broker.view
@@ -98,16 +98,16 @@ def test_requests_before_version_11_are_served_by_the_leader(tmp_path: Path) -> 
 def test_replica_with_the_highest_offset_is_preferred(tmp_path: Path) -> None:
     racks = Racks(tmp_path)
     racks.led.produce(acks=LEADER)
-    racks.led.fetches(OTHER)
+    racks.led.fetch_as_follower(OTHER)
     assert racks.preferred("b") == OTHER
 
 
 def test_most_recently_caught_up_replica_is_preferred(tmp_path: Path) -> None:
     racks = Racks(tmp_path)
     racks.led.harness.pass_time(100)
-    racks.led.fetches(OTHER)
+    racks.led.fetch_as_follower(OTHER)
     assert racks.preferred("b") == OTHER
-    racks.led.fetches(THIRD)
+    racks.led.fetch_as_follower(THIRD)
     assert racks.preferred("b") == THIRD, "of equals the one with the greater id, as in Kafka"
 
 
@@ -131,10 +131,10 @@ def test_preferred_replica_is_alive_reachable_and_in_sync(tmp_path: Path) -> Non
     assert racks.preferred("b") == NO_REPLICA
     view.brokers = alive
     racks.led.produce(acks=LEADER)
-    racks.led.fetches(THIRD)
-    racks.led.time_passes(2 * LAG_MS_MAX, THIRD)
+    racks.led.fetch_as_follower(THIRD)
+    racks.led.pass_time(2 * LAG_MS_MAX, THIRD)
     assert racks.preferred("b") == OTHER, "the controller has not answered yet"
-    racks.led.answers(racks.led.proposed())
+    racks.led.answer_proposal(racks.led.take_proposal())
     assert racks.response_of(racks.send("b")).preferred_read_replica == NO_REPLICA
 
 
@@ -160,7 +160,7 @@ def test_parked_fetch_is_redirected_with_the_next_record(tmp_path: Path, is_plai
     assert isinstance(waiting.condition, plain_fetch._DelayedPlainFetch) == is_plain
     racks.set_racks()
     racks.led.produce(acks=LEADER)
-    racks.led.fetches(OTHER, THIRD)
+    racks.led.fetch_as_follower(OTHER, THIRD)
     assert racks.response_of(waiting).preferred_read_replica == THIRD
 
 
@@ -184,9 +184,9 @@ def test_session_fetch_is_redirected_immediately(tmp_path: Path) -> None:
         rack_id="b",
     )
     harness = racks.led.harness
-    session = harness.ask(request, VERSION, FetchResponse).session_id
+    session = harness.request(request, VERSION, FetchResponse).session_id
     assert session
     racks.set_racks()
     request.session_id, request.session_epoch = session, 1
-    redirected = harness.ask(request, VERSION, FetchResponse).responses[0].partitions[0]
+    redirected = harness.request(request, VERSION, FetchResponse).responses[0].partitions[0]
     assert redirected.preferred_read_replica == THIRD

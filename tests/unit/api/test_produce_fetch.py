@@ -62,7 +62,7 @@ def create(harness: Harness, name: str = TOPIC, **configs: str) -> None:
         assignments=[],
         configs=[CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()],
     )
-    (result,) = harness.ask(CreateTopicsRequest(topics=[topic]), 7, CreateTopicsResponse).topics
+    (result,) = harness.request(CreateTopicsRequest(topics=[topic]), 7, CreateTopicsResponse).topics
     assert result.error_code == ErrorCode.NONE, result.error_message
 
 
@@ -80,7 +80,7 @@ def request(harness: Harness, records: bytes | bytearray | None, acks: int = ALL
 def produce(
     harness: Harness, records: bytes | bytearray | None, acks: int = ALL, version: int = 9
 ) -> PartitionProduceResponse:
-    response = harness.ask(request(harness, records, acks, version), version, ProduceResponse)
+    response = harness.request(request(harness, records, acks, version), version, ProduceResponse)
     return response.responses[0].partition_responses[0]
 
 
@@ -95,7 +95,7 @@ def fetch_request(harness: Harness, offset: int, version: int = 12, **limits: in
 
 
 def fetch(harness: Harness, offset: int, version: int = 12, **limits: int) -> PartitionData:
-    response = harness.ask(fetch_request(harness, offset, version, **limits), version, FetchResponse)
+    response = harness.request(fetch_request(harness, offset, version, **limits), version, FetchResponse)
     assert response.error_code == ErrorCode.NONE
     return response.responses[0].partitions[0]
 
@@ -193,13 +193,13 @@ def test_missing_offset_is_out_of_range(harness: Harness, offset: int, code: Err
 def test_unknown_topics_partitions_and_ids_are_refused(harness: Harness) -> None:
     partition = FetchPartition(partition=7, fetch_offset=0, partition_max_bytes=1)
     topics = [FetchTopic(topic="t", partitions=[partition]), FetchTopic(topic="nowhere", partitions=[partition])]
-    answer = harness.ask(
+    answer = harness.request(
         FetchRequest(max_wait_ms=500, min_bytes=1, topics=topics, forgotten_topics_data=[]), 12, FetchResponse
     )
     codes = [part.error_code for topic in answer.responses for part in topic.partitions]
     assert codes == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 2
     topics = [FetchTopic(topic_id=harness.broker.entropy.new_uuid(), partitions=[partition])]
-    answer = harness.ask(
+    answer = harness.request(
         FetchRequest(max_wait_ms=500, min_bytes=1, topics=topics, forgotten_topics_data=[]), 13, FetchResponse
     )
     assert answer.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
@@ -260,7 +260,7 @@ def test_list_offsets_works_in_every_version(harness: Harness, version: int) -> 
     def place(timestamp: int) -> tuple[int, int, int]:
         partition = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
         topic = ListOffsetsTopic(name=TOPIC, partitions=[partition])
-        answer = harness.ask(ListOffsetsRequest(replica_id=-1, topics=[topic]), version, ListOffsetsResponse)
+        answer = harness.request(ListOffsetsRequest(replica_id=-1, topics=[topic]), version, ListOffsetsResponse)
         (part,) = answer.topics[0].partitions
         return part.error_code, part.offset, part.timestamp
 
@@ -284,7 +284,7 @@ def test_incremental_session_returns_only_changes(harness: Harness) -> None:
             topics=topics,
             forgotten_topics_data=[],
         )
-        return harness.ask(message, 12, FetchResponse)
+        return harness.request(message, 12, FetchResponse)
 
     def partition(index: int, offset: int) -> FetchPartition:
         return FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=10**6)

@@ -45,7 +45,7 @@ def harness(tmp_path: Path) -> Harness:
 def create(harness: Harness, partitions: int = 1, **configs: str) -> None:
     settings = [CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()]
     topic = CreatableTopic(name=NAME, num_partitions=partitions, replication_factor=1, assignments=[], configs=settings)
-    (result,) = harness.ask(CreateTopicsRequest(topics=[topic]), 7, CreateTopicsResponse).topics
+    (result,) = harness.request(CreateTopicsRequest(topics=[topic]), 7, CreateTopicsResponse).topics
     assert result.error_code == ErrorCode.NONE, result.error_message
 
 
@@ -55,7 +55,7 @@ def request(*batches: bytes | bytearray) -> ProduceRequest:
 
 
 def produce(harness: Harness, *batches: bytes | bytearray) -> list[PartitionProduceResponse]:
-    return harness.ask(request(*batches), 9, ProduceResponse).responses[0].partition_responses
+    return harness.request(request(*batches), 9, ProduceResponse).responses[0].partition_responses
 
 
 def good(value: bytes = b"v", codec: Codec = Codec.NONE, key: bytes | None = b"k") -> bytes:
@@ -181,7 +181,7 @@ def test_configuration_after_the_validation_applies(tmp_path: Path, first: dict[
         for partition in harness.broker.partitions.values():
             partition.configs = harness.configs.for_topic({"cleanup.policy": "compact"})
         work.on_finished()
-        harness.go_on(talk)
+        harness.resume(talk)
         answer = harness.decoded(talk.data_to_send(), 9, ProduceResponse).responses[0].partition_responses[0]
         assert answer.error_code == code
         for partition in harness.broker.partitions.values():
@@ -212,7 +212,7 @@ def test_zstd_is_refused_before_version_7_whatever_the_topics_codec(tmp_path: Pa
     create(harness, compression_type=compression)
     codes = []
     for version in (6, 7):
-        answer = harness.ask(request(bytearray(good(codec=Codec.ZSTD))), version, ProduceResponse)
+        answer = harness.request(request(bytearray(good(codec=Codec.ZSTD))), version, ProduceResponse)
         codes.append(answer.responses[0].partition_responses[0].error_code)
     assert codes == [ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, ErrorCode.NONE]  # As Apache Kafka 4.4.0.
 

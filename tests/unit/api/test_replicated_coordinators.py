@@ -50,7 +50,10 @@ class Replicated:
     def leads(self, name: TopicPartition, leader: BrokerId) -> None:
         replicas = BOTH if name in self.followed else (US,)
         epoch = self.epochs[name]
-        assert self.controller.leads(name.topic, leader=leader, epoch=epoch, replicas=replicas, is_new=True) == {}
+        assert (
+            self.controller.send_leader_and_isr(name.topic, leader=leader, epoch=epoch, replicas=replicas, is_new=True)
+            == {}
+        )
 
     def update_metadata(self) -> None:
         """Send UpdateMetadata: both brokers are alive, and this one leads all partitions."""
@@ -59,7 +62,7 @@ class Replicated:
         ids = {name.topic: topic_id(name.topic) for name in self.epochs}
         ours = self.harness.broker.view.brokers[US]
         other = BrokerInfo(TWO, (Endpoint("PLAINTEXT", "127.0.0.1", 9094),))
-        assert self.controller.says(UpdateMetadata(partitions, ids, (ours, other), False)) == {}
+        assert self.controller.send(UpdateMetadata(partitions, ids, (ours, other), False)) == {}
 
     def moves(self, name: TopicPartition, leader: BrokerId) -> None:
         """Let another broker lead a partition, or this one again."""
@@ -82,7 +85,7 @@ class Replicated:
     def sends(self, message: object, version: int) -> Conversation:
         talk = self.harness.talk()
         talk.receive_data(frame_of(message, version, next(self._numbers), "tests"))
-        self.harness.go_on(talk)
+        self.harness.resume(talk)
         self.wake()
         return talk
 
@@ -94,7 +97,7 @@ class Replicated:
                 talk = parked.owner
                 assert isinstance(talk, Conversation)
                 talk.answer_parked(parked, self.harness.now)
-                self.harness.go_on(talk)
+                self.harness.resume(talk)
             self.harness.settle()
 
     def response_frame(self, talk: Conversation) -> bytes:

@@ -30,7 +30,7 @@ def set_live_brokers(harness: Harness, *brokers: int) -> None:
 
 def finds(harness: Harness, kind: int) -> ErrorCode:
     request = FindCoordinatorRequest(key="k", key_type=kind)
-    return ErrorCode(harness.ask(request, 3, FindCoordinatorResponse).error_code)
+    return ErrorCode(harness.request(request, 3, FindCoordinatorResponse).error_code)
 
 
 @pytest.mark.parametrize(("kind", "topic", "min_isr"), BOTH)

@@ -60,13 +60,13 @@ def create(
     harness: Harness, *topics: CreatableTopic, version: int = 7, validate_only: bool = False
 ) -> list[CreatableTopicResult]:
     request = CreateTopicsRequest(topics=list(topics), validate_only=validate_only)
-    return harness.ask(request, version, CreateTopicsResponse).topics
+    return harness.request(request, version, CreateTopicsResponse).topics
 
 
 def metadata(harness: Harness, *names: str, version: int = 12, create: bool = False) -> MetadataResponse:
     topics = [MetadataRequestTopic(name=name) for name in names]
     request = MetadataRequest(topics=topics, allow_auto_topic_creation=create or version < 4)
-    return harness.ask(request, version, MetadataResponse)
+    return harness.request(request, version, MetadataResponse)
 
 
 @pytest.mark.parametrize("version", range(2, 8))
@@ -120,7 +120,7 @@ def test_delete_topics_works_in_every_version(harness: Harness, version: int, tm
         if version >= 6
         else DeleteTopicsRequest(topic_names=names, timeout_ms=1000)
     )
-    answers = harness.ask(request, version, DeleteTopicsResponse).responses
+    answers = harness.request(request, version, DeleteTopicsResponse).responses
     assert {one.name: one.error_code for one in answers} == {
         "a": ErrorCode.NONE,
         "nowhere": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -138,7 +138,7 @@ def test_topics_are_deleted_by_id(harness: Harness) -> None:
         DeleteTopicState(topic_id=ZERO_UUID),
         DeleteTopicState(name="a", topic_id=known),
     ]
-    answers = harness.ask(DeleteTopicsRequest(topics=states, timeout_ms=1000), 6, DeleteTopicsResponse).responses
+    answers = harness.request(DeleteTopicsRequest(topics=states, timeout_ms=1000), 6, DeleteTopicsResponse).responses
     assert [one.error_code for one in answers] == [
         ErrorCode.NONE,
         ErrorCode.UNKNOWN_TOPIC_ID,
@@ -156,10 +156,10 @@ def test_create_partitions_works_in_every_version(harness: Harness, version: int
         CreatePartitionsTopic(name="nowhere", count=3, assignments=None),
     ]
     request = CreatePartitionsRequest(topics=new_partitions, timeout_ms=1000, validate_only=False)
-    answers = harness.ask(request, version, CreatePartitionsResponse).results
+    answers = harness.request(request, version, CreatePartitionsResponse).results
     assert [one.error_code for one in answers] == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     assert len(harness.broker.partitions) == 3
-    again = harness.ask(request, version, CreatePartitionsResponse).results[0]
+    again = harness.request(request, version, CreatePartitionsResponse).results[0]
     assert again.error_code == ErrorCode.INVALID_PARTITIONS
 
 
@@ -180,7 +180,7 @@ def test_metadata_covers_all_no_named_or_unknown_topics(harness: Harness) -> Non
     create(harness, topic("a"), topic("b"))
 
     def names(topics: list[MetadataRequestTopic] | None, version: int) -> list[str | None]:
-        answer = harness.ask(MetadataRequest(topics=topics), version, MetadataResponse)
+        answer = harness.request(MetadataRequest(topics=topics), version, MetadataResponse)
         return [one.name for one in answer.topics]
 
     assert names(None, 1) == names([], 0) == ["a", "b"]
@@ -213,7 +213,7 @@ def test_describe_configs_works_in_every_version(harness: Harness, version: int)
         DescribeConfigsResource(resource_type=4, resource_name="2", configuration_keys=None),
     ]
     request = DescribeConfigsRequest(resources=resources, include_synonyms=True)
-    found = harness.ask(request, version, DescribeConfigsResponse).results
+    found = harness.request(request, version, DescribeConfigsResponse).results
     assert [one.error_code for one in found] == [
         ErrorCode.NONE,
         ErrorCode.NONE,
@@ -229,14 +229,14 @@ def test_describe_configs_works_in_every_version(harness: Harness, version: int)
 
 @pytest.mark.parametrize("version", range(3))
 def test_describe_cluster_works_in_every_version(harness: Harness, version: int) -> None:
-    answer = harness.ask(
+    answer = harness.request(
         DescribeClusterRequest(include_cluster_authorized_operations=True), version, DescribeClusterResponse
     )
     assert (answer.cluster_id, answer.controller_id, len(answer.brokers)) == ("cluster", 1, 1)
     assert answer.cluster_authorized_operations > 0
     if version:
         wrong = DescribeClusterRequest(include_cluster_authorized_operations=False, endpoint_type=2)
-        refused = harness.ask(wrong, version, DescribeClusterResponse)
+        refused = harness.request(wrong, version, DescribeClusterResponse)
         assert refused.error_code == ErrorCode.MISMATCHED_ENDPOINT_TYPE
 
 
@@ -247,20 +247,20 @@ def test_describe_topic_partitions_is_paginated(harness: Harness) -> None:
     pages = 0
     while cursor is not None or not pages:
         request = DescribeTopicPartitionsRequest(topics=[], response_partition_limit=2, cursor=cursor)
-        answer = harness.ask(request, 0, DescribeTopicPartitionsResponse)
+        answer = harness.request(request, 0, DescribeTopicPartitionsResponse)
         seen += [(one.name, part.partition_index) for one in answer.topics for part in one.partitions]
         cursor, pages = answer.next_cursor, pages + 1
     assert seen == [("a", 0), ("a", 1), ("a", 2), ("b", 0), ("b", 1)]
     assert pages == 3
     request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name="nowhere"), TopicRequest(name="a/b")])
-    codes = [one.error_code for one in harness.ask(request, 0, DescribeTopicPartitionsResponse).topics]
+    codes = [one.error_code for one in harness.request(request, 0, DescribeTopicPartitionsResponse).topics]
     assert codes == [ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
 @pytest.mark.parametrize("version", range(6))
 def test_api_versions_works_in_every_version(harness: Harness, version: int) -> None:
     request = ApiVersionsRequest(client_software_name="tests", client_software_version="1.0")
-    answer = harness.ask(request, version, ApiVersionsResponse)
+    answer = harness.request(request, version, ApiVersionsResponse)
     assert answer.error_code == ErrorCode.NONE
     assert {entry.api_key for entry in answer.api_keys} == {key for key, api in BY_KEY.items() if not api.is_own}
 
@@ -283,20 +283,20 @@ def test_unsupported_or_malformed_request_closes_the_connection(
 @pytest.mark.parametrize(("name", "version"), [("", "1"), ("bad name", "1"), ("-x", "1"), ("x", "")])
 def test_software_names_are_checked(harness: Harness, name: str, version: str) -> None:
     request = ApiVersionsRequest(client_software_name=name, client_software_version=version)
-    assert harness.ask(request, 3, ApiVersionsResponse).error_code == ErrorCode.INVALID_REQUEST
+    assert harness.request(request, 3, ApiVersionsResponse).error_code == ErrorCode.INVALID_REQUEST
 
 
 @pytest.mark.parametrize("is_updated", [True, False])
 def test_metadata_waits_for_the_first_update_after_the_start(harness: Harness, is_updated: bool) -> None:
     """Without a controller, the broker responds after a while with its own view."""
     controller, began = Controlling(harness), harness.now
-    assert controller.leads("flights") == {}
+    assert controller.send_leader_and_isr("flights") == {}
     harness.broker.view.controller = NO_BROKER
     message = MetadataRequest(topics=[MetadataRequestTopic(name="flights")], allow_auto_topic_creation=False)
     waiting = harness.send(message, 8)
     assert isinstance(waiting, ParkedRequest)
     if is_updated:
-        controller.tells({"flights": 1}, is_full=True)
+        controller.send_update_metadata({"flights": 1}, is_full=True)
     (found,) = harness.decoded(harness.finished(waiting), 8, MetadataResponse).topics
     expected = ErrorCode.NONE if is_updated else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert (found.error_code, len(found.partitions), harness.now == began) == (expected, int(is_updated), is_updated)

@@ -47,7 +47,7 @@ def producer(harness: Harness) -> Transactional:
 def list_transactions(harness: Harness, **filters: object) -> set[str]:
     values: dict[str, object] = {"state_filters": [], "producer_id_filters": []}
     request = ListTransactionsRequest(**values | filters)  # type: ignore[arg-type]
-    answer = harness.ask(request, 2, ListTransactionsResponse)
+    answer = harness.request(request, 2, ListTransactionsResponse)
     assert answer.error_code == ErrorCode.NONE
     return {one.transactional_id for one in answer.transaction_states}
 
@@ -74,7 +74,7 @@ def test_describe_limits_repetitions_of_a_transaction(
     harness: Harness, producer: Transactional, count: int, code: ErrorCode
 ) -> None:
     request = DescribeTransactionsRequest(transactional_ids=[producer.id] * count)
-    states = harness.ask(request, 0, DescribeTransactionsResponse).transaction_states
+    states = harness.request(request, 0, DescribeTransactionsResponse).transaction_states
     assert [(one.transactional_id, one.error_code) for one in states] == [("open", code)] * count
 
 
@@ -83,7 +83,7 @@ def test_describe_limits_repetitions_of_a_transaction(
 def test_describe_limits_repetitions_of_a_partition(harness: Harness, count: int, code: ErrorCode) -> None:
     topics = [TopicRequest(name="x", partition_indexes=[0])] * (count - 1)
     topics.append(TopicRequest(name="x", partition_indexes=[0]))
-    answers = harness.ask(DescribeProducersRequest(topics=topics), 0, DescribeProducersResponse).topics
+    answers = harness.request(DescribeProducersRequest(topics=topics), 0, DescribeProducersResponse).topics
     described = [(one.partition_index, one.error_code, len(one.active_producers)) for one in answers[-1].partitions]
     assert described == [(0, code, 0 if code else 1)]
 
@@ -98,7 +98,7 @@ def test_repeated_partition_gets_one_marker(harness: Harness, producer: Transact
         coordinator_epoch=0,
         transaction_version=2 if version == 2 else 0,
     )
-    answer = harness.ask(WriteTxnMarkersRequest(markers=[marker]), version, WriteTxnMarkersResponse)
+    answer = harness.request(WriteTxnMarkersRequest(markers=[marker]), version, WriteTxnMarkersResponse)
     (topic,) = answer.markers[0].topics
     assert [part.error_code for part in topic.partitions] == [ErrorCode.NONE] * 2
     assert (committed(harness, "x"), last_stable(harness, "x")) == ([b"a"], 2)

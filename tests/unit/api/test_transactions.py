@@ -174,7 +174,7 @@ def test_transaction_is_aborted_after_its_timeout(harness: Harness, version: int
     put(producer, b"a")
     for _ in range(20):
         harness.pass_time(SECOND)
-        harness.keep_house()
+        harness.run_housekeeping()
     assert producer.state.state is TransactionState.COMPLETE_ABORT
     assert last_stable(harness, "x") == 2
     assert committed(harness, "x") == []
@@ -191,7 +191,7 @@ def test_transaction_timeout_is_bounded(harness: Harness, timeout_ms: int) -> No
 def test_unused_transactional_ids_expire(harness: Harness) -> None:
     producer = start_producer(harness)
     harness.pass_time(7 * 86_400 * SECOND + SECOND)
-    harness.keep_house()
+    harness.run_housekeeping()
     assert producer.end(commit=True) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
     harness.restart()
     assert producer.end(commit=True) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
@@ -322,7 +322,7 @@ def test_epoch_past_the_last_is_fenced(harness: Harness, version: int) -> None:
 def time_out(harness: Harness) -> None:
     """Let the coordinator abort all open transactions."""
     harness.pass_time(70 * SECOND)
-    harness.keep_house()
+    harness.run_housekeeping()
     harness.settle()
 
 
@@ -383,7 +383,7 @@ def test_a_prepared_transaction_does_not_time_out(harness: Harness) -> None:
     assert producer.state.timeout_ms == NEVER_MS
     put(producer, b"a")
     harness.pass_time(30 * 86_400 * SECOND)
-    harness.keep_house()
+    harness.run_housekeeping()
     assert producer.state.state is TransactionState.ONGOING
 
 
@@ -399,9 +399,9 @@ def test_two_phase_commit_requires_configuration(tmp_path: Path) -> None:
 
 def test_producer_ids_are_unique(harness: Harness) -> None:
     request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
-    ids = [harness.ask(request, 4, InitProducerIdResponse).producer_id for _ in range(2500)]
+    ids = [harness.request(request, 4, InitProducerIdResponse).producer_id for _ in range(2500)]
     harness.restart()
-    ids += [harness.ask(request, 4, InitProducerIdResponse).producer_id for _ in range(10)]
+    ids += [harness.request(request, 4, InitProducerIdResponse).producer_id for _ in range(10)]
     assert len(set(ids)) == len(ids)
 
 
@@ -414,7 +414,7 @@ def test_end_does_not_wait_for_markers_of_deleted_topics(harness: Harness) -> No
     put(producer, b"a")
     assert producer.write("y", b"b") == ErrorCode.NONE
     states = [DeleteTopicState(name="y", topic_id=ZERO_UUID)]
-    harness.ask(DeleteTopicsRequest(topics=states, timeout_ms=1000), 6, DeleteTopicsResponse)
+    harness.request(DeleteTopicsRequest(topics=states, timeout_ms=1000), 6, DeleteTopicsResponse)
     assert producer.end(commit=True) == ErrorCode.NONE
     assert committed(harness, "x") == [b"a"]
 
@@ -438,7 +438,7 @@ def test_transaction_lost_by_its_coordinator_is_aborted_after_a_crash(harness: H
     shard, _ = harness.broker.transactions.states.find_transaction(producer.id)
     shard.remove(producer.id, harness.now)  # As a power failure would have it.
     harness.kill()
-    harness.keep_house()
+    harness.run_housekeeping()
     assert other.end(commit=True) == ErrorCode.NONE
     assert committed(harness, "x") == [b"b"]
     assert last_stable(harness, "x") == 4

@@ -37,7 +37,7 @@ def loading(tmp_path: Path) -> Harness:
 
 
 def test_list_groups_returns_load_in_progress(loading: Harness) -> None:
-    answer = loading.ask(ListGroupsRequest(), 5, ListGroupsResponse)
+    answer = loading.request(ListGroupsRequest(), 5, ListGroupsResponse)
     assert (answer.error_code, answer.groups) == (LOADING, [])
     loading.settle()
     assert groups(loading) == {"g"}
@@ -47,9 +47,9 @@ def test_list_groups_returns_load_in_progress(loading: Harness) -> None:
 def test_heartbeat_succeeds_for_any_member(loading: Harness, version: int) -> None:
     """As in Apache Kafka: clients treat this error of a heartbeat as a bug."""
     request = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
-    assert loading.ask(request, version, HeartbeatResponse).error_code == ErrorCode.NONE
+    assert loading.request(request, version, HeartbeatResponse).error_code == ErrorCode.NONE
     loading.settle()
-    assert loading.ask(request, version, HeartbeatResponse).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert loading.request(request, version, HeartbeatResponse).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 @pytest.mark.parametrize("version", range(6))
@@ -63,6 +63,6 @@ def test_transactional_commit_error_depends_on_the_version(loading: Harness, ver
         producer_epoch=0,
         topics=[TxnOffsetCommitRequestTopic(name="t", partitions=[part])],
     )
-    (topic,) = loading.ask(request, version, TxnOffsetCommitResponse).topics
+    (topic,) = loading.request(request, version, TxnOffsetCommitResponse).topics
     code = LOADING if version >= 2 else ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert [one.error_code for one in topic.partitions] == [code]

@@ -47,7 +47,7 @@ def with_partitions(folder: Path, others: int) -> Harness:
     """Return a broker with a topic of two partitions and a topic with the given number of others."""
     harness = Harness(folder)
     for name, partitions in (("t", 2), ("others", others)):
-        made = harness.ask(create_request(name, partitions=partitions), CREATE_TOPICS, CreateTopicsResponse)
+        made = harness.request(create_request(name, partitions=partitions), CREATE_TOPICS, CreateTopicsResponse)
         assert made.topics[0].error_code == ErrorCode.NONE
     return harness
 
@@ -102,7 +102,7 @@ def test_incremental_fetch_cost_is_independent_of_session_size(brokers: tuple[Ha
         ]
         first = fetch(session_epoch=0)
         first.topics.append(FetchTopic(topic="others", partitions=partitions))
-        session = harness.ask(first, FETCH, FetchResponse).session_id
+        session = harness.request(first, FETCH, FetchResponse).session_id
         assert session
         for epoch in (1, 2):
             harness.send(fetch(session_id=session, session_epoch=epoch), FETCH)
@@ -123,7 +123,7 @@ def test_a_round_of_housekeeping_over_idle_partitions_is_cheap_and_in_slices(bro
 
     few, many = brokers
     for harness in brokers:
-        harness.keep_house()  # Finish the tasks that are due at startup.
+        harness.run_housekeeping()  # Finish the tasks that are due at startup.
     more = sum(steps(many)) - sum(steps(few))
     assert more / (MANY - FEW) < CALLS_EACH_MAX
     assert max(steps(many)) < CHECKED_PER_SLICE * CALLS_EACH_MAX

@@ -45,7 +45,7 @@ class Case:
         self.harness = Harness(directory)
         entries = [CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()]
         topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1, assignments=[], configs=entries)
-        self.harness.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1_000), 5, CreateTopicsResponse)
+        self.harness.request(CreateTopicsRequest(topics=[topic], timeout_ms=1_000), 5, CreateTopicsResponse)
         self.partition: Partition = self.harness.broker.replica(TopicName("t"), 0)
 
     def stage(self, one: Batch, *, all_replicas: bool = False, checks_sequence: bool = True) -> Append:
@@ -294,9 +294,9 @@ def test_streaming_append_is_refused_after_its_producer_expired(case: Case) -> N
 
 def test_idle_producers_expire(case: Case) -> None:
     case.put(batch(0))
-    case.harness.keep_house()
+    case.harness.run_housekeeping()
     assert case.producer is not None
     case.harness.pass_time(86_400_000)
-    case.harness.keep_house()
+    case.harness.run_housekeeping()
     assert case.producer is None
     assert case.put(batch(9)).base_offset == 1

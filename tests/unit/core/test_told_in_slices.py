@@ -36,7 +36,7 @@ def planned(harness: Harness, *names: TopicName) -> dict[TopicName, TopicInfo | 
 
 def seen(harness: Harness) -> Seen:
     """Return the number of partitions of each topic in the metadata that clients get now."""
-    answer = harness.ask(MetadataRequest(topics=None), 12, MetadataResponse)
+    answer = harness.request(MetadataRequest(topics=None), 12, MetadataResponse)
     return {topic.name: len(topic.partitions) for topic in answer.topics}
 
 

@@ -17,9 +17,9 @@ from odradek.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, Add
 from odradek.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from support.channel_peer import (
     HOST,
-    Asked,
     Behaviour,
     Peer,
+    ReceivedRequest,
     Sent,
     Writer,
     answer,
@@ -36,34 +36,34 @@ LOGGER = "odradek.net.channels.channel"
 TIMEOUT_MS = 100  # Timeout for peers that never respond.
 
 
-async def sends_nothing(request: Asked, writer: Writer) -> None:
+async def sends_nothing(request: ReceivedRequest, writer: Writer) -> None:
     await request.until_closed()
 
 
-async def closes(request: Asked, writer: Writer) -> None:
+async def closes(request: ReceivedRequest, writer: Writer) -> None:
     writer.close()
 
 
-async def resets(request: Asked, writer: Writer) -> None:
+async def resets(request: ReceivedRequest, writer: Writer) -> None:
     reset(writer)
 
 
-async def closes_in_the_middle(request: Asked, writer: Writer) -> None:
+async def closes_in_the_middle(request: ReceivedRequest, writer: Writer) -> None:
     writer.write(request.frame()[:-3])
     writer.close()
 
 
-async def closes_in_the_length(request: Asked, writer: Writer) -> None:
+async def closes_in_the_length(request: ReceivedRequest, writer: Writer) -> None:
     writer.write(request.frame()[:2])
     writer.close()
 
 
-async def answers_half(request: Asked, writer: Writer) -> None:
+async def answers_half(request: ReceivedRequest, writer: Writer) -> None:
     writer.write(request.frame()[:-3])
     await request.until_closed()
 
 
-async def dribbles(request: Asked, writer: Writer) -> None:
+async def dribbles(request: ReceivedRequest, writer: Writer) -> None:
     """Send one byte at a time of a response that takes hours."""
     writer.write((1 << 20).to_bytes(4) + request.correlation_id.to_bytes(4))
     while not writer.is_closing():
@@ -72,28 +72,28 @@ async def dribbles(request: Asked, writer: Writer) -> None:
         await asyncio.sleep(0.005)
 
 
-async def answers_another(request: Asked, writer: Writer) -> None:
+async def answers_another(request: ReceivedRequest, writer: Writer) -> None:
     frame = request.frame()
     writer.write(frame[:4] + (request.correlation_id + 1).to_bytes(4) + frame[8:])
 
 
-async def announces_a_lot(request: Asked, writer: Writer) -> None:
+async def announces_a_lot(request: ReceivedRequest, writer: Writer) -> None:
     writer.write((100 * 1024 * 1024 + 1).to_bytes(4) + bytes(100))
 
 
-async def sends_http(request: Asked, writer: Writer) -> None:
+async def sends_http(request: ReceivedRequest, writer: Writer) -> None:
     writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
 
 
-async def announces_less_than_nothing(request: Asked, writer: Writer) -> None:
+async def announces_less_than_nothing(request: ReceivedRequest, writer: Writer) -> None:
     writer.write(b"\xff" * 100)
 
 
-async def announces_too_little(request: Asked, writer: Writer) -> None:
+async def announces_too_little(request: ReceivedRequest, writer: Writer) -> None:
     writer.write((3).to_bytes(4) + bytes(100))
 
 
-async def cuts_the_body(request: Asked, writer: Writer) -> None:
+async def cuts_the_body(request: ReceivedRequest, writer: Writer) -> None:
     frame = request.frame()
     writer.write((len(frame) - 4 - 8).to_bytes(4) + frame[4:-8])
 
@@ -136,7 +136,7 @@ IN_FLIGHT = pytest.mark.parametrize("in_flight_max", [1, 3])
 @IN_FLIGHT
 def test_each_request_fails_once_with_the_reason(bad: Bad, in_flight_max: int) -> None:
     async def work() -> None:
-        async def at_first(request: Asked, writer: Writer) -> None:
+        async def at_first(request: ReceivedRequest, writer: Writer) -> None:
             await (answer if request.connection else bad.behave)(request, writer)
 
         async with Peer(at_first) as peer:
@@ -163,7 +163,7 @@ def test_requests_are_resent_until_they_are_answered(
     caplog.set_level(logging.INFO, LOGGER)
 
     async def work() -> None:
-        async def at_first(request: Asked, writer: Writer) -> None:
+        async def at_first(request: ReceivedRequest, writer: Writer) -> None:
             await (answer if request.connection > 1 else bad.behave)(request, writer)
 
         async with Peer(at_first) as peer:
@@ -172,7 +172,7 @@ def test_requests_are_resent_until_they_are_answered(
             sent.send(5)
             assert await sent.all() == list(range(5))
             for connection in range(peer.connections):
-                numbers = [request.number for request in peer.asked if request.connection == connection]
+                numbers = [request.number for request in peer.requests if request.connection == connection]
                 assert numbers == sorted(numbers)
             lines = [record for record in caplog.records if record.name == LOGGER]
             first = lines[0].getMessage()
@@ -186,7 +186,7 @@ def test_requests_are_resent_until_they_are_answered(
 
 def test_unrequested_response_closes_the_connection() -> None:
     async def work() -> None:
-        async def twice(request: Asked, writer: Writer) -> None:
+        async def twice(request: ReceivedRequest, writer: Writer) -> None:
             await answer(request, writer)
             if request.connection == 0:
                 await asyncio.sleep(0.02)
@@ -242,9 +242,9 @@ def test_peer_that_reads_all_requests_first_gets_all() -> None:
     """Writing continues when the transport has room again, not only after a response."""
 
     async def work() -> None:
-        seen: list[Asked] = []
+        seen: list[ReceivedRequest] = []
 
-        async def reads_all(request: Asked, writer: Writer) -> None:
+        async def reads_all(request: ReceivedRequest, writer: Writer) -> None:
             seen.append(request)
             await asyncio.sleep(0.001)
             if len(seen) == 300:
@@ -278,7 +278,7 @@ class Whims:
         self._random = Random(seed)
         self.has_enough = False
 
-    async def __call__(self, request: Asked, writer: Writer) -> None:
+    async def __call__(self, request: ReceivedRequest, writer: Writer) -> None:
         random = self._random
         if random.random() < 0.1 and not self.has_enough:
             await random.choice(FUZZED)(request, writer)
@@ -330,12 +330,12 @@ def test_a_large_response_is_received_whole() -> None:
     async def work() -> None:
         size = 5_000_000
 
-        async def padded(request: Asked, writer: Writer) -> None:
+        async def padded(request: ReceivedRequest, writer: Writer) -> None:
             frame = request.frame()
             writer.write((len(frame) - 4 + size).to_bytes(4) + frame[4:] + bytes(size))
             await answer_next(request, writer)
 
-        async def answer_next(request: Asked, writer: Writer) -> None:
+        async def answer_next(request: ReceivedRequest, writer: Writer) -> None:
             await writer.drain()
 
         async with Peer(padded) as peer:

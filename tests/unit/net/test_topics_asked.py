@@ -16,7 +16,7 @@ from odradek.net.channels.broker_channels import BrokerChannels
 from odradek.net.cluster.broker_requests import BrokerRequests
 from odradek.wire.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
 from odradek.wire.schema.compile import encode
-from support.channel_peer import Asked, Peer, Writer, framed, run
+from support.channel_peer import Peer, ReceivedRequest, Writer, framed, run
 from support.in_memory import US, Harness
 
 pytestmark = pytest.mark.waits
@@ -27,7 +27,7 @@ TOPIC = TopicInfo(NAME, Uuid(bytes(16)), (PartitionInfo(US, LeaderEpoch(0), (US,
 FAILED = "failed to create topics: no response from the controller"
 
 
-async def answer_created(request: Asked, writer: Writer) -> None:
+async def answer_created(request: ReceivedRequest, writer: Writer) -> None:
     response = CreateTopicsResponse(topics=[CreatableTopicResult(name=NAME, error_code=0, error_message=None)])
     writer.write(framed(request.correlation_id, b"\0" + encode(response, request.version)))
     await writer.drain()

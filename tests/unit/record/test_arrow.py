@@ -15,14 +15,14 @@ from odradek.record.arrow import ArrowDecoder, DecodeSelection, RecordBatchLimit
 from odradek.record.builder import RecordIn, encode_batch
 from odradek.record.compression import Codec
 from odradek.record.record_batch import Batch, iter_batches
-from support.record_kernels import LIVES, kernel
+from support.record_kernels import BUILDS, kernel
 
 Row = dict[str, Any]
 ALL = DecodeSelection(headers=True)
 
 
-@pytest.fixture(params=LIVES, autouse=True)
-def life(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+@pytest.fixture(params=BUILDS, autouse=True)
+def build(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setattr(arrow, "Decoder", kernel("decode", request.param).Decoder)
     return str(request.param)
 

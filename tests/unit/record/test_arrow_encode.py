@@ -14,7 +14,7 @@ from odradek.record.builder import encode_batch
 from odradek.record.compression import Codec
 from odradek.record.record_batch import HEADER_BYTES, Batch
 from odradek.record.records import decode
-from support.record_kernels import LIVES, kernel
+from support.record_kernels import BUILDS, kernel
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 COUNT = 100
@@ -25,8 +25,8 @@ HEADS: list[Any] = [[("a", b"1"), ("é", None)] if i % 4 == 1 else [] if i % 2 e
 NOW = 5
 
 
-@pytest.fixture(params=LIVES, autouse=True)
-def life(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+@pytest.fixture(params=BUILDS, autouse=True)
+def build(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     module = kernel("encode", request.param)
     monkeypatch.setattr(arrow_encode, "Encoder", module.Encoder)
     monkeypatch.setattr(arrow_encode, "Cells", module.Cells)

@@ -17,7 +17,7 @@ from odradek.base.units import Offset, TimestampMs
 from odradek.record.builder import encode_batch, encode_record, seal_batch
 from odradek.record.record_batch import HEADER_BYTES, Batch
 from odradek.record.records import Record, decode
-from support.record_kernels import LIVES, kernel
+from support.record_kernels import BUILDS, kernel
 
 SEED = bytes(range(16))
 SLOT_BYTES = 24
@@ -34,7 +34,7 @@ SIPHASH_128 = {
 }
 
 
-@pytest.fixture(params=LIVES)
+@pytest.fixture(params=BUILDS)
 def compact(request: pytest.FixtureRequest) -> Iterator[ModuleType]:
     yield kernel("compact", request.param)
 

@@ -24,7 +24,7 @@ from odradek.record.record_batch import (
     iter_batches,
 )
 from odradek.record.records import iter_records
-from support.record_kernels import LIVES, kernel
+from support.record_kernels import BUILDS, kernel
 
 T0 = 1000
 HIGHEST = 2**62
@@ -59,22 +59,22 @@ def resealed(batch: bytes, at: int, data: bytes) -> bytes:
     return bytes(made)
 
 
-@pytest.fixture(params=LIVES)
-def life(request: pytest.FixtureRequest) -> str:
+@pytest.fixture(params=BUILDS)
+def build(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
 class Runs:
     """Both kinds of runs over one chunk, with an offset map of the chunk's keys."""
 
-    def __init__(self, life: str, data: bytes, *, first: int = 0, upper: int = HIGHEST, slots: int = 1000) -> None:
-        module = kernel("compact_runs", life)
+    def __init__(self, build: str, data: bytes, *, first: int = 0, upper: int = HIGHEST, slots: int = 1000) -> None:
+        module = kernel("compact_runs", build)
         self.data = data
-        self.map = kernel("compact", life).OffsetMap(slots * 24)
+        self.map = kernel("compact", build).OffsetMap(slots * 24)
         self.keys = module.KeyRuns(self.map, first, upper)
         self.keys.begin_chunk(data, HIGHEST)
         self.filter_runs = module.FilterRuns
-        self.life = life
+        self.build = build
 
     def put(self, start: int = 0, next_offset: int = 0, room: int = 1000) -> int:
         return int(self.keys.run(start, next_offset, room))
@@ -116,9 +116,9 @@ SINGLES = {
 
 
 @pytest.mark.parametrize("kind", SINGLES)
-def test_run_ends_before_a_batch_that_needs_special_handling(life: str, kind: str) -> None:
+def test_run_ends_before_a_batch_that_needs_special_handling(build: str, kind: str) -> None:
     data, starts = log_of(batch_of(0, b"a"), SINGLES[kind])
-    runs = Runs(life, data)
+    runs = Runs(build, data)
     assert (runs.put(), runs.keys.next_offset) == (starts[1], 1)
     assert runs.put(starts[1], 1) == 0
     found = runs.filter()
@@ -128,7 +128,7 @@ def test_run_ends_before_a_batch_that_needs_special_handling(life: str, kind: st
 
 @pytest.mark.parametrize("log_append_time", [False, True])
 @pytest.mark.parametrize("producer", [-1, 7])
-def test_all_plain_batches_form_one_run(life: str, producer: int, log_append_time: bool) -> None:
+def test_all_plain_batches_form_one_run(build: str, producer: int, log_append_time: bool) -> None:
     """This includes batches of idempotent producers and batches with log append time."""
     batches = []
     for offset in range(0, 60, 3):
@@ -139,7 +139,7 @@ def test_all_plain_batches_form_one_run(life: str, producer: int, log_append_tim
             batch.stamp_log_append_time(TimestampMs(T0 + 500))
         batches.append(bytes(batch.view))
     data, _ = log_of(*batches)
-    runs = Runs(life, data)
+    runs = Runs(build, data)
     assert (runs.put(), runs.keys.next_offset, len(runs.map)) == (len(data), 60, 24)
     found = runs.filter()
     assert (run(found), found.next_offset, found.base_offset, found.last_offset) == (len(data), 60, 0, 59)
@@ -151,54 +151,54 @@ def test_all_plain_batches_form_one_run(life: str, producer: int, log_append_tim
         assert (batch.producer_id, batch.next_offset - batch.base_offset) == (producer, 3)
 
 
-def test_keys_below_the_first_offset_are_not_mapped(life: str) -> None:
+def test_keys_below_the_first_offset_are_not_mapped(build: str) -> None:
     data, _ = log_of(batch_of(0, b"a", b"b"), batch_of(2, b"c", b"d"), batch_of(4, b"e"))
-    runs = Runs(life, data, first=3)
+    runs = Runs(build, data, first=3)
     assert (runs.put(), runs.keys.next_offset) == (len(data), 5)
     assert [runs.map.get(key) for key in (b"a", b"b", b"c", b"d", b"e")] == [-1, -1, -1, 3, 4]
 
 
-def test_run_ends_at_the_end_of_the_dirty_part(life: str) -> None:
+def test_run_ends_at_the_end_of_the_dirty_part(build: str) -> None:
     data, starts = log_of(batch_of(0, b"a"), batch_of(1, b"b"), batch_of(2, b"c"))
-    runs = Runs(life, data, upper=2)
+    runs = Runs(build, data, upper=2)
     assert (runs.put(), runs.keys.next_offset) == (starts[2], 2)
 
 
-def test_run_ends_before_a_batch_whose_keys_do_not_fit(life: str) -> None:
+def test_run_ends_before_a_batch_whose_keys_do_not_fit(build: str) -> None:
     data, starts = log_of(batch_of(0, b"a", b"b"), batch_of(2, b"a", b"c", b"d"), batch_of(5, b"a"))
-    runs = Runs(life, data)
+    runs = Runs(build, data)
     assert (runs.put(room=3), runs.keys.next_offset) == (starts[1], 2)
     assert runs.put(starts[1], 2, room=0) == 0
 
 
-def test_records_beyond_the_map_are_retained(life: str) -> None:
+def test_records_beyond_the_map_are_retained(build: str) -> None:
     data, _ = log_of(batch_of(0, b"a"), batch_of(1, b"b"), batch_of(4, b"b", value=None), batch_of(5, b"b"))
-    runs = Runs(life, data)
+    runs = Runs(build, data)
     runs.put()
     found = runs.filter(end=3)
     assert run(found) == len(data)
     assert (found.dropped, kept(found)) == (1, [(0, b"a"), (4, b"b"), (5, b"b")])
 
 
-def test_run_ends_before_a_batch_retained_without_records(life: str) -> None:
+def test_run_ends_before_a_batch_retained_without_records(build: str) -> None:
     data, starts = log_of(batch_of(0, b"a"), batch_of(1, b"a"), batch_of(2, b"a"), batch_of(3, b"a"))
-    runs = Runs(life, data)
+    runs = Runs(build, data)
     runs.put()
     assert run(runs.filter(special=[0, 1, 7])) == 0
     assert run(runs.filter(special=[-5, 1, 7])) == starts[1]
     assert run(runs.filter(special=[3])) == len(data), "a last batch of which all stays"
-    runs = Runs(life, data[: starts[3]])
+    runs = Runs(build, data[: starts[3]])
     runs.map.put(b"a", 10)
     assert run(runs.filter(end=3)) == starts[2], "where the map ends"
     assert run(runs.filter(), keeps_last=True) == starts[2], "the last of a group"
     assert run(runs.filter()) == starts[3]
 
 
-def test_tombstone_is_removed_after_its_delete_horizon(life: str) -> None:
+def test_tombstone_is_removed_after_its_delete_horizon(build: str) -> None:
     tombstone, horizon = batch_of(1, b"b", value=None), T0 + 60
     stamped = resealed(mangled(tombstone, 27, horizon.to_bytes(8)), 21, bytes([0, 0x40]))
     data, starts = log_of(batch_of(0, b"a"), stamped, batch_of(2, b"c"))
-    runs = Runs(life, data)
+    runs = Runs(build, data)
     runs.put()
     found = runs.filter()
     assert run(found, now=horizon - 1) == len(data)
@@ -206,24 +206,24 @@ def test_tombstone_is_removed_after_its_delete_horizon(life: str) -> None:
     found = runs.filter()
     assert run(found, now=horizon) == len(data)
     assert (found.dropped, bytes(found.kept())) == (1, data[: starts[1]] + data[starts[2] :])
-    runs = Runs(life, log_of(batch_of(0, b"a"), tombstone)[0])
+    runs = Runs(build, log_of(batch_of(0, b"a"), tombstone)[0])
     runs.put()
     assert run(runs.filter(), now=horizon) == starts[1], "it has to get a horizon first"
 
 
-def test_run_ends_when_the_segment_is_full(life: str) -> None:
+def test_run_ends_when_the_segment_is_full(build: str) -> None:
     data, starts = log_of(batch_of(0, b"a"), batch_of(1, b"b"), batch_of(INT32_MAX, b"c"))
-    runs = Runs(life, data)
+    runs = Runs(build, data)
     runs.put()
     assert run(runs.filter(), bytes_max=starts[2] - 1) == starts[1]
     assert runs.filter().run(0, 0, 0, False, 1 << 30, INT32_MAX - 1) == starts[2]
     assert runs.filter().run(0, 0, 0, False, 1 << 30, INT32_MAX) == len(data)
 
 
-def test_batches_are_retained_once(life: str) -> None:
+def test_batches_are_retained_once(build: str) -> None:
     """A repeated call for the same batches returns no second copy of them."""
     data, starts = log_of(batch_of(0, b"a"), batch_of(1, b"b"))
-    runs = Runs(life, data)
+    runs = Runs(build, data)
     runs.put()
     found = runs.filter()
     assert run(found) == len(data)
@@ -232,9 +232,9 @@ def test_batches_are_retained_once(life: str) -> None:
     assert runs.put(-5) == runs.put(starts[2] + 100) == 0
 
 
-def test_damaged_batches_are_not_part_of_a_run(life: str) -> None:
+def test_damaged_batches_are_not_part_of_a_run(build: str) -> None:
     random = Random(3)
-    for _ in range(2000 if life == "compiled" else 200):
+    for _ in range(2000 if build == "compiled" else 200):
         data, starts = log_of(*[batch_of(offset, b"%d" % (offset % 3), b"x") for offset in range(0, 12, 2)])
         broken = bytearray(data)
         for _ in range(random.randrange(3)):
@@ -242,6 +242,6 @@ def test_damaged_batches_are_not_part_of_a_run(life: str) -> None:
         for start, end in pairwise(starts):
             if random.random() < 0.5:  # Damage that a checksum does not find.
                 broken[start:end] = resealed(bytes(broken[start:end]), 0, b"")
-        runs = Runs(life, bytes(broken))
+        runs = Runs(build, bytes(broken))
         assert runs.put() in starts
         assert run(runs.filter(end=random.randrange(14)), now=random.randrange(2000)) in starts

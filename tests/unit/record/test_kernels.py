@@ -12,7 +12,7 @@ import pytest
 
 from odradek.record.builder import encode_batch
 from odradek.record.record_batch import Batch
-from support.record_kernels import LIVES, kernel
+from support.record_kernels import BUILDS, kernel
 
 KNOWN_HASHES = {
     b"21": -973932308,
@@ -24,15 +24,15 @@ KNOWN_HASHES = {
 }
 
 
-@pytest.fixture(params=LIVES)
+@pytest.fixture(params=BUILDS)
 def decode(request: pytest.FixtureRequest) -> Iterator[ModuleType]:
     yield kernel("decode", request.param)
 
 
-@pytest.mark.parametrize("life", LIVES)
+@pytest.mark.parametrize("build", BUILDS)
 @pytest.mark.parametrize("key", KNOWN_HASHES)
-def test_murmur2_matches_kafkas_hashes(life: str, key: bytes) -> None:
-    assert kernel("murmur", life).murmur2(memoryview(key)) == KNOWN_HASHES[key] % (1 << 32)
+def test_murmur2_matches_kafkas_hashes(build: str, key: bytes) -> None:
+    assert kernel("murmur", build).murmur2(memoryview(key)) == KNOWN_HASHES[key] % (1 << 32)
 
 
 def batch_of(count: int, value: bytes = b"value") -> Batch:

@@ -102,7 +102,7 @@ def test_invalid_replica_does_not_prevent_leading_the_others(
         wrong[name_of("u", number)] = BAD
     become = BecomeLeaderOrFollower({**odd, GOOD: ASSIGNED}, ids_of([*odd, GOOD]), ())
     message = leader_and_isr.to_message(sent(become), become, version, "PLAINTEXT")
-    answer = between.ask(message, version, LeaderAndIsrResponse)
+    answer = between.request(message, version, LeaderAndIsrResponse)
     assert answer.error_code == ErrorCode.NONE
     assert leader_and_isr.errors(become, answer) == wrong
     assert list(between.harness.broker.partitions) == [GOOD]
@@ -121,17 +121,17 @@ def test_invalid_partition_does_not_hide_the_others_from_clients(between: Betwee
         partitions = {name: metadata, GOOD: METADATA}
         update = UpdateMetadata(partitions, ids_of(partitions), (), is_full=False)
         message = update_metadata.to_message(sent(update), update, version)
-        assert between.ask(message, version, UpdateMetadataResponse).error_code == code, bad
+        assert between.request(message, version, UpdateMetadataResponse).error_code == code, bad
         assert list(between.harness.broker.view.topics) == [GOOD.topic]
 
 
 @pytest.mark.parametrize("version", range(5))
 def test_invalid_name_does_not_prevent_stopping_the_others(between: BetweenBrokers, version: int) -> None:
     become = BecomeLeaderOrFollower({GOOD: ASSIGNED}, ids_of([GOOD]), ())
-    between.ask(leader_and_isr.to_message(sent(become), become, 7, "PLAINTEXT"), 7, LeaderAndIsrResponse)
+    between.request(leader_and_isr.to_message(sent(become), become, 7, "PLAINTEXT"), 7, LeaderAndIsrResponse)
     stop = StopReplicas({**dict.fromkeys(odd_names(), LeaderEpoch(3)), GOOD: LeaderEpoch(3)}, deletes=True)
     message = stop_replica.to_message(sent(stop), stop, version)
-    answer = between.ask(message, version, StopReplicaResponse)
+    answer = between.request(message, version, StopReplicaResponse)
     assert stop_replica.errors(answer) == odd_names()
     assert len(answer.partition_errors) == len(stop.partitions)
     assert not between.harness.broker.partitions
@@ -140,7 +140,7 @@ def test_invalid_name_does_not_prevent_stopping_the_others(between: BetweenBroke
 def test_topic_with_the_id_of_another_is_refused(between: BetweenBrokers) -> None:
     both = {GOOD: ASSIGNED, name_of("thief"): ASSIGNED}
     become = BecomeLeaderOrFollower(both, dict.fromkeys((one.topic for one in both), topic_id("good")), ())
-    between.ask(leader_and_isr.to_message(sent(become), become, 7, "PLAINTEXT"), 7, LeaderAndIsrResponse)
+    between.request(leader_and_isr.to_message(sent(become), become, 7, "PLAINTEXT"), 7, LeaderAndIsrResponse)
     assert list(between.harness.broker.partitions) == [GOOD]
 
 
@@ -150,7 +150,7 @@ def test_an_isr_outside_of_the_replicas_is_accepted(between: BetweenBrokers) -> 
     led_by_none = ASSIGNED._replace(state=STATE._replace(leader=NO_BROKER))
     become = BecomeLeaderOrFollower({GOOD: wide, name_of("good", 1): led_by_none}, ids_of([GOOD]), ())
     message = leader_and_isr.to_message(sent(become), become, 7, "PLAINTEXT")
-    answer = between.ask(message, 7, LeaderAndIsrResponse)
+    answer = between.request(message, 7, LeaderAndIsrResponse)
     assert leader_and_isr.errors(become, answer) == {}
 
 
@@ -170,7 +170,7 @@ HERE = Endpoint("PLAINTEXT", "h", 9092)
 def test_unreachable_broker_is_left_out(between: BetweenBrokers, odd: BrokerInfo) -> None:
     update = UpdateMetadata({GOOD: METADATA}, ids_of([GOOD]), (BrokerInfo(US, (HERE,)), odd), is_full=False)
     message = update_metadata.to_message(sent(update), update, 8)
-    assert between.ask(message, 8, UpdateMetadataResponse).error_code == BAD
+    assert between.request(message, 8, UpdateMetadataResponse).error_code == BAD
     assert between.harness.broker.view.brokers == {US: BrokerInfo(US, (HERE,))}
     assert list(between.harness.broker.view.topics) == [GOOD.topic]
 
@@ -179,12 +179,13 @@ def test_unreachable_broker_is_left_out(between: BetweenBrokers, odd: BrokerInfo
 def test_controller_with_an_invalid_id_is_refused(between: BetweenBrokers, controller: int) -> None:
     update = UpdateMetadata({GOOD: METADATA}, ids_of([GOOD]), (), is_full=True)
     message = update_metadata.to_message(sent(update)._replace(controller=BrokerId(controller)), update, 8)
-    assert between.ask(message, 8, UpdateMetadataResponse).error_code == BAD
+    assert between.request(message, 8, UpdateMetadataResponse).error_code == BAD
     become = BecomeLeaderOrFollower({GOOD: ASSIGNED}, ids_of([GOOD]), ())
     one = sent(become)._replace(controller=BrokerId(controller))
     assert (
-        between.ask(leader_and_isr.to_message(one, become, 7, "PLAINTEXT"), 7, LeaderAndIsrResponse).error_code == BAD
+        between.request(leader_and_isr.to_message(one, become, 7, "PLAINTEXT"), 7, LeaderAndIsrResponse).error_code
+        == BAD
     )
-    assert not between.take_in()
+    assert not between.handle_requests()
     with pytest.raises(Refused):
         between.harness.broker.leader(GOOD.topic, 0)

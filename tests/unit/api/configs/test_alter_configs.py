@@ -33,11 +33,11 @@ def harness(tmp_path: Path) -> Harness:
 
 def create_topic(harness: Harness, name: str, partitions: int = 1) -> None:
     topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, assignments=[], configs=[])
-    assert not harness.ask(CreateTopicsRequest(topics=[topic]), 7, CreateTopicsResponse).topics[0].error_code
+    assert not harness.request(CreateTopicsRequest(topics=[topic]), 7, CreateTopicsResponse).topics[0].error_code
 
 
 def changed(harness: Harness, *resources: tuple[int, str, list[tuple[str, int, str | None]]]) -> list[int]:
-    answer = harness.ask(alter(*resources), 1, IncrementalAlterConfigsResponse)
+    answer = harness.request(alter(*resources), 1, IncrementalAlterConfigsResponse)
     return [one.error_code for one in answer.responses]
 
 
@@ -48,14 +48,14 @@ def produce(size: int, topic: str = "t") -> ProduceRequest:
 
 
 def produce_error(harness: Harness, size: int) -> int:
-    answer = harness.ask(produce(size), 9, ProduceResponse)
+    answer = harness.request(produce(size), 9, ProduceResponse)
     return answer.responses[0].partition_responses[0].error_code
 
 
 @pytest.mark.parametrize("version", [0, 1])
 def test_incremental_alter_configs_works_in_every_version(harness: Harness, version: int) -> None:
     request = alter((TOPIC, "t", [("retention.ms", SET, "5")]), (TOPIC, "no", []), (7, "x", []))
-    answer = harness.ask(request, version, IncrementalAlterConfigsResponse)
+    answer = harness.request(request, version, IncrementalAlterConfigsResponse)
     assert [(one.resource_type, one.resource_name, one.error_code) for one in answer.responses] == [
         (TOPIC, "t", ErrorCode.NONE),
         (TOPIC, "no", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
@@ -66,7 +66,7 @@ def test_incremental_alter_configs_works_in_every_version(harness: Harness, vers
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_alter_configs_replaces_all_keys_in_every_version(harness: Harness, version: int) -> None:
     assert changed(harness, (TOPIC, "t", [("retention.ms", SET, "5")])) == [0]
-    answer = harness.ask(replace(TOPIC, "t", segment_ms="9"), version, AlterConfigsResponse)
+    answer = harness.request(replace(TOPIC, "t", segment_ms="9"), version, AlterConfigsResponse)
     assert [one.error_code for one in answer.responses] == [ErrorCode.NONE]
     assert harness.broker.view.topics[TopicName("t")].configs == {"segment.ms": "9"}
 
@@ -99,7 +99,7 @@ def test_new_topic_uses_altered_broker_defaults(harness: Harness) -> None:
 
 def test_each_value_is_described_with_its_source(harness: Harness) -> None:
     def source(kind: int, name: str, key: str) -> tuple[str | None, int] | None:
-        return configs_in(harness.ask(describe(kind, name, key), 4, DescribeConfigsResponse)).get(key)
+        return configs_in(harness.request(describe(kind, name, key), 4, DescribeConfigsResponse)).get(key)
 
     assert changed(harness, (BROKER, "", [("log.retention.ms", SET, "7")])) == [0]
     assert source(TOPIC, "t", "retention.ms") == ("7", ALL_SOURCE)
@@ -120,7 +120,7 @@ def test_validate_only_request_changes_nothing(harness: Harness) -> None:
     request = alter(
         (TOPIC, "t", [("retention.ms", SET, "5")]), (BROKER, "", [("log.retention.ms", SET, "x")]), dry=True
     )
-    answer = harness.ask(request, 1, IncrementalAlterConfigsResponse)
+    answer = harness.request(request, 1, IncrementalAlterConfigsResponse)
     assert [one.error_code for one in answer.responses] == [ErrorCode.NONE, ErrorCode.INVALID_REQUEST]
     assert harness.broker.view.topics[TopicName("t")].configs == {}
 
@@ -138,7 +138,7 @@ def test_change_during_a_staged_produce_waits_for_the_write(harness: Harness) ->
     harness.settle()
     assert partition.configs.max_message_bytes == 9
     assert partition.log.end_offset == 1
-    harness.go_on(talk)
+    harness.resume(talk)
     answer = harness.decoded(talk.data_to_send(), 9, ProduceResponse)
     assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE
     assert produce_error(harness, 500) == ErrorCode.MESSAGE_TOO_LARGE
@@ -157,7 +157,7 @@ def test_change_of_many_topics_takes_short_turns(tmp_path: Path) -> None:
     topics = [
         CreatableTopic(name=name, num_partitions=1, replication_factor=1, assignments=[], configs=[]) for name in names
     ]
-    harness.ask(CreateTopicsRequest(topics=topics), 7, CreateTopicsResponse)
+    harness.request(CreateTopicsRequest(topics=topics), 7, CreateTopicsResponse)
     longest = []
     for value in ("5", "6", "7"):
         harness.longest_ns = 0
@@ -172,7 +172,7 @@ def test_change_of_many_topics_takes_short_turns(tmp_path: Path) -> None:
 def test_resources_with_a_configuration_are_listed(harness: Harness) -> None:
     def listed(version: int, *kinds: int) -> list[tuple[int, str]]:
         request = ListConfigResourcesRequest(resource_types=list(kinds))
-        answer = harness.ask(request, version, ListConfigResourcesResponse)
+        answer = harness.request(request, version, ListConfigResourcesResponse)
         assert not answer.error_code
         return sorted((one.resource_type, one.resource_name) for one in answer.config_resources)
 
@@ -180,5 +180,5 @@ def test_resources_with_a_configuration_are_listed(harness: Harness) -> None:
     assert listed(1) == [(TOPIC, "t"), (BROKER, "1"), (8, "1")]
     assert listed(1, TOPIC, 32) == [(TOPIC, "t")]
     assert listed(1, BROKER, BROKER, 16) == [(BROKER, "1")]
-    wrong = harness.ask(ListConfigResourcesRequest(resource_types=[3]), 1, ListConfigResourcesResponse)
+    wrong = harness.request(ListConfigResourcesRequest(resource_types=[3]), 1, ListConfigResourcesResponse)
     assert wrong.error_code == ErrorCode.UNSUPPORTED_VERSION

@@ -30,7 +30,7 @@ def harness(tmp_path: Path) -> Harness:
         CreatableTopic(name=name, num_partitions=count, replication_factor=1, assignments=[], configs=[])
         for name, count in (("a", 3), ("b", 1))
     ]
-    made.ask(CreateTopicsRequest(topics=topics, timeout_ms=1_000), 5, CreateTopicsResponse)
+    made.request(CreateTopicsRequest(topics=topics, timeout_ms=1_000), 5, CreateTopicsResponse)
     log = made.broker.partitions[TopicPartition(TopicName("a"), 1)].log
     for _ in range(3):
         put(log, b"some value")
@@ -41,7 +41,7 @@ def harness(tmp_path: Path) -> Harness:
 def describe(harness: Harness, *requested: RequestedTopic, version: int = LATEST) -> DescribeLogDirsResult:
     topics = [DescribableLogDirTopic(topic=topic, partitions=indexes) for topic, indexes in requested]
     request = DescribeLogDirsRequest(topics=topics if requested else None)
-    answer = harness.ask(request, version, DescribeLogDirsResponse)
+    answer = harness.request(request, version, DescribeLogDirsResponse)
     assert answer.error_code == ErrorCode.NONE
     (result,) = answer.results
     assert result.error_code == ErrorCode.NONE
@@ -86,5 +86,5 @@ def test_only_requested_partitions_are_described(
 
 
 def test_empty_topic_list_describes_no_topics(harness: Harness) -> None:
-    answer = harness.ask(DescribeLogDirsRequest(topics=[]), LATEST, DescribeLogDirsResponse)
+    answer = harness.request(DescribeLogDirsRequest(topics=[]), LATEST, DescribeLogDirsResponse)
     assert [result.topics for result in answer.results] == [[]]

@@ -39,14 +39,14 @@ def test_partition_may_be_forgotten_while_all_are_sent_again(tmp_path: Path, for
     """With other rules all partitions of the session are due, and another connection may send the next request."""
     harness = Harness(tmp_path)
     make_topic(harness, "t", partitions=9)
-    opened = harness.ask(request(0, 0), VERSION, FetchResponse)
+    opened = harness.request(request(0, 0), VERSION, FetchResponse)
     session = harness.broker.sessions.find_session(opened.session_id)
     assert session is not None
     call = Call(harness.broker, harness.peer, VERSION, "c", CorrelationId(1), harness.now)
     begun = fetch._new_context(call, request(session.id, 1, isolation=1))
     for _ in range(3):
         next(begun)
-    answer = harness.ask(request(session.id, 2, isolation=1, forgotten=forgotten), VERSION, FetchResponse)
+    answer = harness.request(request(session.id, 2, isolation=1, forgotten=forgotten), VERSION, FetchResponse)
     assert answer.error_code == ErrorCode.NONE
     whole(begun)
     assert session.due.keys() <= set(session.wanted.values())

@@ -66,7 +66,7 @@ def make_topic(harness: Harness) -> None:
         CreatableTopicConfig(name="message.timestamp.after.max.ms", value="9223372036854775807"),
     ]
     topic = CreatableTopic(name="t", num_partitions=2, replication_factor=1, assignments=[], configs=configs)
-    harness.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1_000), 5, CreateTopicsResponse)
+    harness.request(CreateTopicsRequest(topics=[topic], timeout_ms=1_000), 5, CreateTopicsResponse)
 
 
 def batch(*ats: int, codec: Codec = Codec.NONE, value: bytes = b"v") -> bytes:
@@ -315,7 +315,7 @@ def test_topic_deleted_during_the_lookup_returns_an_error(harness: Harness) -> N
         produce_raw(harness, batch(T0))
         parked = parked_request(harness, T0)
         (lookup,) = lookups(harness)
-        harness.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1_000), 5, DeleteTopicsResponse)
+        harness.request(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1_000), 5, DeleteTopicsResponse)
         if is_made_again:
             make_topic(harness)
         harness.broker.on_event(lookup.run(), harness.now)
@@ -406,7 +406,10 @@ def test_any_replica_returns_its_log_end_to_debugging_clients(harness: Harness) 
     partition = harness.broker.partitions[NAME]
     epoch, topic_id = partition.info.leader_epoch + 1, partition.log.topic_id
     other = BrokerId(US + 1)
-    assert Controlling(harness).leads("t", leader=other, epoch=epoch, replicas=(US, other), of=topic_id) == {}
+    assert (
+        Controlling(harness).send_leader_and_isr("t", leader=other, epoch=epoch, replicas=(US, other), of=topic_id)
+        == {}
+    )
     for replica, expected in ((-1, (-1, ErrorCode.NOT_LEADER_OR_FOLLOWER)), (-2, (2, ErrorCode.NONE))):
         parts = [ListOffsetsPartition(partition_index=0, current_leader_epoch=-1, timestamp=LATEST)]
         topics = [ListOffsetsTopic(name="t", partitions=parts)]

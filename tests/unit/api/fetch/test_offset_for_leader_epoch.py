@@ -47,7 +47,7 @@ def harness(tmp_path: Path) -> Harness:
         CreatableTopic(name=name, num_partitions=2, replication_factor=1, assignments=[], configs=[])
         for name in ("t", "u")
     ]
-    made.ask(CreateTopicsRequest(topics=topics, timeout_ms=1_000), 5, CreateTopicsResponse)
+    made.request(CreateTopicsRequest(topics=topics, timeout_ms=1_000), 5, CreateTopicsResponse)
     return made
 
 
@@ -71,7 +71,7 @@ def put(harness: Harness, count: int, acks: int = 1) -> None:
     topic = TopicProduceData(name="t", partition_data=[PartitionProduceData(index=0, records=records)])
     request = ProduceRequest(acks=acks, timeout_ms=1_000, topic_data=[topic])
     if acks == 1:
-        answer = harness.ask(request, 9, ProduceResponse)
+        answer = harness.request(request, 9, ProduceResponse)
         assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE
     else:
         harness.send(request, 9)
@@ -90,7 +90,7 @@ def send_request(
     harness: Harness, *topics: OffsetForLeaderTopic, version: int = LATEST
 ) -> list[tuple[str, list[EpochResult]]]:
     request = OffsetForLeaderEpochRequest(replica_id=-1, topics=list(topics))
-    answer = harness.ask(request, version, OffsetForLeaderEpochResponse)
+    answer = harness.request(request, version, OffsetForLeaderEpochResponse)
     return [(one.topic, list(map(result_of, one.partitions))) for one in answer.topics]
 
 
@@ -137,7 +137,7 @@ def test_an_epoch_from_before_the_log_start(harness: Harness, partition: Partiti
     """It ends at the start of the oldest known epoch, where a reader of the missing epoch must continue."""
     partitions = [DeleteRecordsPartition(partition_index=0, offset=6)]
     request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="t", partitions=partitions)], timeout_ms=1_000)
-    assert harness.ask(request, 2, DeleteRecordsResponse).topics[0].partitions[0].error_code == ErrorCode.NONE
+    assert harness.request(request, 2, DeleteRecordsResponse).topics[0].partitions[0].error_code == ErrorCode.NONE
     assert partition.log.start_offset == 6
     assert epoch_end(harness, 0) == (ErrorCode.NONE, 0, 6)
     assert epoch_end(harness, 2) == (ErrorCode.NONE, 2, 6)
@@ -206,7 +206,7 @@ def test_offline_log_returns_a_storage_error(harness: Harness, partition: Partit
 @pytest.mark.parametrize("replica", [-2, -1, 0, 1, 2, INT32_MAX])
 def test_replica_id_does_not_affect_the_response(harness: Harness, replica: int) -> None:
     request = OffsetForLeaderEpochRequest(replica_id=replica, topics=[topic("t", (0, 3))])
-    (one,) = harness.ask(request, LATEST, OffsetForLeaderEpochResponse).topics
+    (one,) = harness.request(request, LATEST, OffsetForLeaderEpochResponse).topics
     assert list(map(result_of, one.partitions)) == [(ErrorCode.NONE, 3, 7)]
 
 

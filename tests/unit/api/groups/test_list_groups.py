@@ -33,9 +33,9 @@ def group(harness: Harness, name: str) -> GroupOffsets:
 
 @pytest.mark.parametrize("version", range(6))
 def test_list_groups_works_in_every_version(harness: Harness, version: int) -> None:
-    assert harness.ask(ListGroupsRequest(), version, ListGroupsResponse).groups == []
+    assert harness.request(ListGroupsRequest(), version, ListGroupsResponse).groups == []
     group(harness, "g")
-    (one,) = harness.ask(ListGroupsRequest(), version, ListGroupsResponse).groups
+    (one,) = harness.request(ListGroupsRequest(), version, ListGroupsResponse).groups
     assert (one.group_id, one.protocol_type) == ("g", "")
     assert one.group_state == ("Empty" if version >= 4 else "")
     assert one.group_type == ("classic" if version >= 5 else "")
@@ -59,7 +59,7 @@ def test_states_and_types_are_case_insensitive(
     harness: Harness, states: list[str], types: list[str], found: bool
 ) -> None:
     group(harness, "g")
-    answer = harness.ask(ListGroupsRequest(states_filter=states, types_filter=types), 5, ListGroupsResponse)
+    answer = harness.request(ListGroupsRequest(states_filter=states, types_filter=types), 5, ListGroupsResponse)
     assert answer.error_code == NONE
     assert [one.group_id for one in answer.groups] == (["g"] if found else [])
 

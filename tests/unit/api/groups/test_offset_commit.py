@@ -114,7 +114,7 @@ def test_a_group_may_have_no_name(harness: Harness) -> None:
 def test_repeated_partition_gets_its_last_offset(group: GroupOffsets) -> None:
     request = group.request({A: 1, B: 2}, 9)
     request.topics += group.request({B: 3, A: 4}, 9).topics
-    (topic,) = group.harness.ask(request, 9, OffsetCommitResponse).topics
+    (topic,) = group.harness.request(request, 9, OffsetCommitResponse).topics
     assert [(part.partition_index, part.error_code) for part in topic.partitions] == [(0, 0), (1, 0), (1, 0), (0, 0)]
     assert group.fetch() == {A: Kept(4), B: Kept(3)}
 
@@ -157,7 +157,7 @@ def test_commit_times_out_on_a_slow_disk(tmp_path: Path) -> None:
 
 def test_commit_without_the_state_topic_returns_not_coordinator(harness: Harness) -> None:
     request = OffsetCommitRequest(group_id="g", topics=GroupOffsets.request(_unfound(harness), {A: 1}, 9).topics)
-    answer = harness.ask(request, 9, OffsetCommitResponse)
+    answer = harness.request(request, 9, OffsetCommitResponse)
     assert answer.topics[0].partitions[0].error_code == ErrorCode.NOT_COORDINATOR
 
 

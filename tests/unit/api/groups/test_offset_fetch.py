@@ -81,7 +81,7 @@ def test_fetch_without_the_state_topic_returns_not_coordinator(harness: Harness,
     request = OffsetFetchRequest(group_id="g", topics=topics)
     if version >= 8:
         request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=None)])
-    answer = harness.ask(request, version, OffsetFetchResponse)
+    answer = harness.request(request, version, OffsetFetchResponse)
     code = ErrorCode.NOT_COORDINATOR
     if version >= 8:
         assert [(one.group_id, one.error_code, one.topics) for one in answer.groups] == [("g", code, [])]
@@ -100,13 +100,13 @@ def test_many_groups_are_fetched_in_one_request(group: GroupOffsets, version: in
         one.fetch_request(names, version).groups[0]
         for one, names in ((group, None), (other, [A, B]), (GroupOffsets(group.harness, "nobody"), None), (group, [C]))
     ]
-    answer = group.harness.ask(OffsetFetchRequest(groups=requests), version, OffsetFetchResponse)
+    answer = group.harness.request(OffsetFetchRequest(groups=requests), version, OffsetFetchResponse)
     offsets = [
         (one.group_id, [part.committed_offset for topic in one.topics for part in topic.partitions])
         for one in answer.groups
     ]
     assert offsets == [("g", [5, 7]), ("other", [-1, 8]), ("nobody", []), ("g", [7])]
-    assert group.harness.ask(OffsetFetchRequest(), version, OffsetFetchResponse).groups == []
+    assert group.harness.request(OffsetFetchRequest(), version, OffsetFetchResponse).groups == []
 
 
 @pytest.mark.parametrize("version", range(8, 11))
@@ -114,7 +114,7 @@ def test_fetch_limits_repetitions_of_a_whole_group(group: GroupOffsets, version:
     everything, one_place = (group.fetch_request(names, version).groups[0] for names in (None, [C]))
     for count, code in ((TIMES_MAX, ErrorCode.NONE), (TIMES_MAX + 1, ErrorCode.INVALID_REQUEST)):
         request = OffsetFetchRequest(groups=[everything] * count + [one_place] * 1000)
-        answer = group.harness.ask(request, version, OffsetFetchResponse)
+        answer = group.harness.request(request, version, OffsetFetchResponse)
         assert [one.error_code for one in answer.groups] == [code] * (count + 1000)
 
 

@@ -57,7 +57,7 @@ def create(harness: Harness, name: str, partitions: int = 1, **configs: str) -> 
         assignments=[],
         configs=[CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()],
     )
-    (result,) = harness.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1_000), 7, CreateTopicsResponse).topics
+    (result,) = harness.request(CreateTopicsRequest(topics=[topic], timeout_ms=1_000), 7, CreateTopicsResponse).topics
     assert not result.error_code, result.error_message
 
 
@@ -78,7 +78,7 @@ def code_of(talk: Conversation) -> int:
 
 
 def answers(harness: Harness, request: ProduceRequest) -> list[PartitionProduceResponse]:
-    (topic,) = harness.ask(request, VERSION, ProduceResponse).responses
+    (topic,) = harness.request(request, VERSION, ProduceResponse).responses
     return topic.partition_responses
 
 
@@ -123,7 +123,7 @@ def test_other_requests_run_between_slices_and_nothing_stays_staged(harness: Har
             assert end(harness, "t", 0) == 1, "what was staged in a slice is written in it"
             assert answers(harness, produce(range(MANY - 1, MANY), LEADER))[0].base_offset == 0
     assert slices > 3
-    harness.go_on(talk)
+    harness.resume(talk)
     data = b"".join(map(bytes, talk.data_to_send()))  # type: ignore[arg-type]
     parts = decode_response(ProduceResponse, VERSION, data[4:])[1].responses[0].partition_responses
     assert [part.base_offset for part in parts] == [0] * (MANY - 1) + [1]
@@ -138,7 +138,7 @@ def test_first_writes_take_more_of_a_slice(harness: Harness) -> None:
         steps.append(1)
         while talk.step(harness.now, 0):
             steps[-1] += 1
-        harness.go_on(talk)
+        harness.resume(talk)
     assert steps[0] > 30 * FIRST_WRITE_PARTS // SLICE_ELEMENTS and steps[1] == 1
     assert [end(harness, "t", index) for index in range(31)] == [2] * 30 + [0]
 
@@ -158,7 +158,7 @@ def test_batch_is_recompressed_on_a_thread(harness: Harness) -> None:
         talk = began(harness, request)
         assert harness.broker.works and talk.waits_for is harness.broker.works[0]
         assert end(harness, "z") == offset
-        harness.go_on(talk)
+        harness.resume(talk)
         data = b"".join(map(bytes, talk.data_to_send()))  # type: ignore[arg-type]
         (part,) = decode_response(ProduceResponse, VERSION, data[4:])[1].responses[0].partition_responses
         assert (part.error_code, part.base_offset) == (ErrorCode.NONE, offset)
@@ -182,10 +182,10 @@ def test_topic_deleted_during_recompression_is_not_written(harness: Harness) -> 
     talk = began(harness, produce(range(1), LEADER, topic="z", records=batch(Codec.GZIP, 1000)))
     (work,) = harness.broker.works
     harness.broker.works.clear()
-    harness.ask(DeleteTopicsRequest(topic_names=["z"], timeout_ms=1_000), 3, DeleteTopicsResponse)
+    harness.request(DeleteTopicsRequest(topic_names=["z"], timeout_ms=1_000), 3, DeleteTopicsResponse)
     work.run()
     work.on_finished()
-    harness.go_on(talk)
+    harness.resume(talk)
     assert code_of(talk) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
@@ -203,6 +203,6 @@ def test_right_to_write_revoked_during_recompression_is_noticed(harness: Harness
     talk = began(harness, produce(range(1), LEADER, topic="z", records=batch(Codec.GZIP, 1000)))
     assert harness.broker.works
     harness.peer.set_admission(Admission(rights=Granted(), version=1))
-    harness.go_on(talk)
+    harness.resume(talk)
     assert code_of(talk) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
     assert end(harness, "z") == 0

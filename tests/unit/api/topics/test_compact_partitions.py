@@ -67,7 +67,7 @@ def make(harness: Harness, name: str, partitions: int = 1, **configs: str) -> No
         assignments=[],
         configs=[CreatableTopicConfig(name=key, value=value) for key, value in texts.items()],
     )
-    answer = harness.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1_000), 5, CreateTopicsResponse)
+    answer = harness.request(CreateTopicsRequest(topics=[topic], timeout_ms=1_000), 5, CreateTopicsResponse)
     assert answer.topics[0].error_code == ErrorCode.NONE
 
 
@@ -77,7 +77,7 @@ def write(harness: Harness, name: str, partition: int = 0, *, keys: int = KEYS, 
         records = [(b"k%d" % key, b"v" * 50, (), harness.now.wall) for key in range(keys)]
         part = PartitionProduceData(index=partition, records=bytes(encode_batch(records, **of)))  # type: ignore[arg-type]
         data = [TopicProduceData(name=name, partition_data=[part])]
-        answer = harness.ask(ProduceRequest(acks=-1, timeout_ms=1_000, topic_data=data), 9, ProduceResponse)
+        answer = harness.request(ProduceRequest(acks=-1, timeout_ms=1_000, topic_data=data), 9, ProduceResponse)
         assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE
 
 
@@ -103,7 +103,7 @@ def later(harness: Harness) -> Moment:
 def rounds(harness: Harness, count: int = 1) -> None:
     for _ in range(count):
         harness.now = later(harness)
-        harness.keep_house()
+        harness.run_housekeeping()
 
 
 def results_of(harness: Harness, waiting: ParkedRequest[Encoded]) -> list[CompactPartitionsPartitionResult]:
@@ -201,7 +201,7 @@ def test_empty_request_completes_immediately(harness: Harness) -> None:
 
 def test_api_is_hidden_from_kafka_clients(harness: Harness) -> None:
     api_versions = ApiVersionsRequest(client_software_name="tests", client_software_version="1")
-    keys = {one.api_key for one in harness.ask(api_versions, 3, ApiVersionsResponse).api_keys}
+    keys = {one.api_key for one in harness.request(api_versions, 3, ApiVersionsResponse).api_keys}
     assert max(keys) < 1_000
 
 
@@ -273,7 +273,7 @@ def full() -> DiskFailed:
 def steps(harness: Harness) -> list[Clean]:
     """Run one round and return the steps of passes for the caller to execute."""
     harness.now = later(harness)
-    harness.keep_house_in_pieces()
+    harness.run_housekeeping_in_slices()
     found = []
     for effect in harness.broker.take_effects():
         if isinstance(effect, Clean):
@@ -339,10 +339,10 @@ def test_request_with_no_timeout_completes_immediately(harness: Harness, timeout
 def test_next_request_of_the_connection_does_not_wait(harness: Harness) -> None:
     talk = harness.talk()
     talk.receive_data(frame_of(request(("table", 0)), 0, 1, "c"))
-    harness.go_on(talk)
+    harness.resume(talk)
     topic = CreatableTopic(name="next", num_partitions=1, replication_factor=1, assignments=[], configs=[])
     talk.receive_data(frame_of(CreateTopicsRequest(topics=[topic], timeout_ms=1_000), 5, 2, "c"))
-    harness.go_on(talk)
+    harness.resume(talk)
     harness.settle()
     assert "next" in harness.broker.view.topics
     assert not talk.data_to_send(), "answers are in order"
@@ -441,7 +441,7 @@ def test_small_offset_map_takes_several_passes(tmp_path: Path) -> None:
 
 def test_topic_deletion_completes_the_request(harness: Harness) -> None:
     waiting = send_request(harness, ("table", 0))
-    harness.ask(DeleteTopicsRequest(topic_names=["table"], timeout_ms=1_000), 1, DeleteTopicsResponse)
+    harness.request(DeleteTopicsRequest(topic_names=["table"], timeout_ms=1_000), 1, DeleteTopicsResponse)
     make(harness, "table", 2)
     rounds(harness)
     assert harness.broker.purgatory.take_completed() == [waiting]
@@ -455,7 +455,7 @@ def test_topic_deletion_completes_the_request(harness: Harness) -> None:
 def test_topic_deletion_amid_a_pass_completes_the_request(harness: Harness) -> None:
     waiting = send_request(harness, ("table", 0))
     step = begin_pass(harness)
-    harness.ask(DeleteTopicsRequest(topic_names=["table"], timeout_ms=1_000), 1, DeleteTopicsResponse)
+    harness.request(DeleteTopicsRequest(topic_names=["table"], timeout_ms=1_000), 1, DeleteTopicsResponse)
     harness.broker.on_event(step.run(lambda _: None), harness.now)
     rounds(harness)
     assert harness.broker.purgatory.take_completed() == [waiting]

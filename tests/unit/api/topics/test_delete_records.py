@@ -50,14 +50,14 @@ def harness(tmp_path: Path) -> Harness:
 def make(harness: Harness, name: str, partitions: int = 1, **configs: str) -> None:
     texts = [CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()]
     topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, assignments=[], configs=texts)
-    harness.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1_000), 5, CreateTopicsResponse)
+    harness.request(CreateTopicsRequest(topics=[topic], timeout_ms=1_000), 5, CreateTopicsResponse)
 
 
 def produce(harness: Harness, topic: str, partition: int, count: int = RECORDS) -> None:
     for _ in range(count):
         part = PartitionProduceData(index=partition, records=bytes(encode_batch([(b"k", b"v", (), NOW_MS)])))
         data = [TopicProduceData(name=topic, partition_data=[part])]
-        answer = harness.ask(ProduceRequest(acks=-1, timeout_ms=1_000, topic_data=data), 9, ProduceResponse)
+        answer = harness.request(ProduceRequest(acks=-1, timeout_ms=1_000, topic_data=data), 9, ProduceResponse)
         assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE
 
 
@@ -78,7 +78,7 @@ def results_of(answer: DeleteRecordsResponse) -> Results:
 
 
 def delete_records(harness: Harness, *parts: tuple[str, int, int], version: int = VERSION) -> Results:
-    return results_of(harness.ask(request(*parts), version, DeleteRecordsResponse))
+    return results_of(harness.request(request(*parts), version, DeleteRecordsResponse))
 
 
 def start_of(harness: Harness, name: TopicPartition = T) -> int:
@@ -151,7 +151,7 @@ def test_invalid_requests_are_refused(
     harness: Harness, topic: str, partition: int, offset: int, code: ErrorCode
 ) -> None:
     make(harness, "compacted", cleanup_policy="compact")
-    harness.ask(FindCoordinatorRequest(key="g"), 0, FindCoordinatorResponse)
+    harness.request(FindCoordinatorRequest(key="g"), 0, FindCoordinatorResponse)
     assert delete_records(harness, (topic, partition, offset), ("t", 1, 3)) in (
         [(partition, -1, code), (1, 3, ErrorCode.NONE)],  # Both results are in one entry of the topic.
         [(1, 3, ErrorCode.NONE), (partition, -1, code)],
@@ -267,14 +267,14 @@ def test_topic_deletion_during_the_write_fails_the_request(harness: Harness) -> 
     waiting = harness.send(request(("t", 0, 4)), VERSION)
     assert isinstance(waiting, ParkedRequest)
     (write,) = begin_writes(harness)
-    harness.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1_000), 1, DeleteTopicsResponse)
+    harness.request(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1_000), 1, DeleteTopicsResponse)
     make(harness, "t", 3)
     end(harness, write)
     for again in begin_writes(harness):
         assert T not in again.write.offsets
         end(harness, again)
     assert results_of(response_of(harness, waiting)) == [(0, -1, ErrorCode.KAFKA_STORAGE_ERROR)]
-    harness.keep_house()
+    harness.run_housekeeping()
     harness.kill()
     assert start_of(harness) == 0, "what was written was of an earlier topic"
 
@@ -305,9 +305,9 @@ def test_segments_below_the_start_are_deleted_at_the_next_retention(tmp_path: Pa
         log.roll(harness.now.wall)
     assert delete_records(harness, ("t", 0, 5)) == [(0, 5, ErrorCode.NONE)]
     assert [one.base_offset for one in log.segments] == [0, 2, 4, 6]
-    harness.keep_house()
+    harness.run_housekeeping()
     harness.pass_time(400_000)
-    harness.keep_house()
+    harness.run_housekeeping()
     assert [one.base_offset for one in log.segments] == [4, 6]
     assert log.start_offset == 5
     harness.kill()

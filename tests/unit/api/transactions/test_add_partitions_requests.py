@@ -37,13 +37,13 @@ def question_of(producer: Transactional, *, adds: bool) -> Question:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_each_transaction_has_its_own_result(elsewhere: CoordinatedElsewhere, version: int) -> None:
-    first, second, old = (elsewhere.begun(name) for name in ("first", "second", "old"))
+    first, second, old = (elsewhere.begin_producer(name) for name in ("first", "second", "old"))
     fenced = question_of(old, adds=True)
     assert old.begin().error_code == ErrorCode.NONE
     effect = AddPartitions(
         TWO, [(question_of(first, adds=True), [T0, T1]), (fenced, [T0]), (question_of(second, adds=False), [T0, T2])]
     )
-    assert elsewhere.carried_out(effect, version) == {
+    assert elsewhere.execute(effect, version) == {
         ("first", T0): ErrorCode.NONE,
         ("first", T1): ErrorCode.NONE,
         ("old", T0): ErrorCode.PRODUCER_FENCED,
@@ -55,9 +55,9 @@ def test_each_transaction_has_its_own_result(elsewhere: CoordinatedElsewhere, ve
 
 
 def test_partition_unknown_to_the_coordinator_prevents_the_addition(elsewhere: CoordinatedElsewhere) -> None:
-    producer = elsewhere.begun()
+    producer = elsewhere.begin_producer()
     effect = AddPartitions(TWO, [(question_of(producer, adds=True), [T0, name_of("new")])])
-    assert elsewhere.carried_out(effect) == {
+    assert elsewhere.execute(effect) == {
         ("p", T0): ErrorCode.OPERATION_NOT_ATTEMPTED,
         ("p", name_of("new")): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
@@ -66,21 +66,21 @@ def test_partition_unknown_to_the_coordinator_prevents_the_addition(elsewhere: C
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_request_requires_cluster_action(elsewhere: CoordinatedElsewhere, version: int) -> None:
-    producer = elsewhere.begun()
+    producer = elsewhere.begin_producer()
     effect = AddPartitions(TWO, [(question_of(producer, adds=True), [T0])])
     peer = elsewhere.coordinator.peer
     peer.admission = Admission(Principal("User", "other"), Granted([*on_cluster(Operation.ALTER)]))
-    outcome = elsewhere.carried_out(effect, version)
+    outcome = elsewhere.execute(effect, version)
     assert isinstance(outcome, Refused)
     assert outcome.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     peer.admission = Admission(Principal("User", "other"), Granted([*on_cluster(Operation.CLUSTER_ACTION)]))
-    assert elsewhere.carried_out(effect, version) == {("p", T0): ErrorCode.NONE}
+    assert elsewhere.execute(effect, version) == {("p", T0): ErrorCode.NONE}
 
 
 def test_verification_waits_until_the_addition_is_durable(
     elsewhere: CoordinatedElsewhere,
 ) -> None:
-    producer, coordinator = elsewhere.begun(), elsewhere.coordinator
+    producer, coordinator = elsewhere.begin_producer(), elsewhere.coordinator
     broker = coordinator.broker
     broker.transactions.touch(producer.id, producer.producer, (T0,), 0, coordinator.now)
     effect = AddPartitions(TWO, [(question_of(producer, adds=False), [T0])])
@@ -97,7 +97,7 @@ def test_clients_versions_are_not_used_between_brokers() -> None:
 
 
 def test_what_was_not_asked_for_and_codes_that_nobody_knows_do_no_harm(elsewhere: CoordinatedElsewhere) -> None:
-    effect = AddPartitions(TWO, [(question_of(elsewhere.begun(), adds=True), [T0, T1])])
+    effect = AddPartitions(TWO, [(question_of(elsewhere.begin_producer(), adds=True), [T0, T1])])
     results = [
         AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=code)
         for index, code in ((0, 30_000), (7, 0))

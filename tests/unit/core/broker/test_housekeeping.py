@@ -23,8 +23,8 @@ PARTITIONS = 40
 def test_each_slice_deletes_segments_of_one_partition(tmp_path: Path) -> None:
     harness = Harness(tmp_path, log_retention_ms="1000")
     topic = CreatableTopic(name="t", num_partitions=PARTITIONS, replication_factor=1, assignments=[], configs=[])
-    harness.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 5, CreateTopicsResponse)
-    harness.keep_house()
+    harness.request(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 5, CreateTopicsResponse)
+    harness.run_housekeeping()
     logs = [partition.log for partition in harness.broker.partitions.values()]
     for partition in harness.broker.partitions.values():
         put(partition.log, b"x", at=harness.now.wall)
@@ -44,7 +44,7 @@ def test_each_slice_deletes_segments_of_one_partition(tmp_path: Path) -> None:
     assert moved == PARTITIONS
     assert not harness.broker.log_starts.has_pending
     assert len(list(tmp_path.rglob("*.deleted"))) == 0, "files are a chore"
-    harness.keep_house()
+    harness.run_housekeeping()
     assert len(list(tmp_path.rglob("*.log.deleted"))) == PARTITIONS
 
 
@@ -52,7 +52,7 @@ def test_each_slice_cleans_one_compacted_and_deleted_log(tmp_path: Path) -> None
     """The cleaner applies the retention of logs with cleanup.policy=compact,delete, in slices too."""
     harness = Harness(tmp_path, log_retention_ms="1000", log_cleanup_policy="compact,delete")
     topic = CreatableTopic(name="t", num_partitions=PARTITIONS, replication_factor=1, assignments=[], configs=[])
-    harness.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 5, CreateTopicsResponse)
+    harness.request(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 5, CreateTopicsResponse)
     for partition in harness.broker.partitions.values():
         put(partition.log, b"x", at=harness.now.wall)
         partition.log.roll(harness.now.wall)

@@ -42,7 +42,7 @@ def table(harness: Harness, partitions: int = 1, ratio: str = "1") -> list[Parti
         assignments=[],
         configs=[CreatableTopicConfig(name=key, value=value) for key, value in texts.items()],
     )
-    harness.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 5, CreateTopicsResponse)
+    harness.request(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 5, CreateTopicsResponse)
     return [harness.broker.partitions[TopicPartition(TopicName("table"), index)] for index in range(partitions)]
 
 
@@ -106,7 +106,7 @@ def test_request_for_newer_records_is_compacted_immediately_after(harness: Harne
 def test_requested_compaction_follows_the_running_pass(harness: Harness) -> None:
     (partition,) = table(harness, ratio="0")
     write(harness, partition, 2, rolls=True)
-    harness.keep_house_in_pieces()
+    harness.run_housekeeping_in_slices()
     effects = harness.broker.take_effects()
     (step,) = [one for one in effects if isinstance(one, Clean)]
     write(harness, partition, 2)
@@ -137,7 +137,7 @@ def test_compaction_of_a_deleted_partition_ends(harness: Harness) -> None:
     (compaction,) = request_compactions(harness, partition)
     harness.learn(Changed(0, {TopicName("table"): None}))
     harness.settle()
-    harness.keep_house()
+    harness.run_housekeeping()
     assert not isinstance(compaction.answer, CompactionResult)
     assert not harness.broker.cleaner.awaits_rename
     assert not harness.broker.cleaner._requested._unsynced

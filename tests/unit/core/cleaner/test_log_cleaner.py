@@ -45,7 +45,7 @@ def create(harness: Harness, name: str, **configs: str) -> Partition:
         assignments=[],
         configs=[CreatableTopicConfig(name=key, value=value) for key, value in texts.items()],
     )
-    harness.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 5, CreateTopicsResponse)
+    harness.request(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 5, CreateTopicsResponse)
     return harness.broker.partitions[TopicPartition(TopicName(name), 0)]
 
 
@@ -70,13 +70,13 @@ def passed(harness: Harness, seconds: int) -> None:
 def run_housekeeping(harness: Harness, rounds: int = 5) -> None:
     for _ in range(rounds):
         passed(harness, 1)
-        harness.keep_house()
+        harness.run_housekeeping()
 
 
 def begin_pass(harness: Harness) -> Clean:
     """Run one round and return the first step of the only pass that has started."""
     passed(harness, 60)
-    harness.keep_house_in_pieces()
+    harness.run_housekeeping_in_slices()
     (step,) = [one for one in harness.broker.take_effects() if isinstance(one, Clean)]
     return step
 
@@ -84,7 +84,7 @@ def begin_pass(harness: Harness) -> Clean:
 def steps(harness: Harness) -> list[str]:
     """Run one round and return the topics whose passes have started; the passes are not executed."""
     passed(harness, 60)
-    harness.keep_house_in_pieces()
+    harness.run_housekeeping_in_slices()
     found = [one.partition for one in harness.broker.take_effects() if isinstance(one, Clean)]
     return [str(partition.topic_partition.topic) for partition in found]
 
@@ -311,7 +311,7 @@ def test_recreated_topic_waits_for_the_last_step_of_the_deleted_one(tmp_path: Pa
     harness.broker.cleaner.request_compaction(again)
     harness.broker.cleaner.go_on(harness.now)
     passed(harness, 1)
-    harness.keep_house_in_pieces()
+    harness.run_housekeeping_in_slices()
     assert not [one for one in harness.broker.take_effects() if isinstance(one, Clean)]
     harness.broker.on_event(step.run(lambda _: None), harness.now)
     run_housekeeping(harness)

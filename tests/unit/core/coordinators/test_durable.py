@@ -45,13 +45,13 @@ def write_markers(harness: Harness, partitions: int = 1) -> Transactional:
 def ends(harness: Harness, producer: Transactional) -> bool:
     for _ in range(3):
         harness.pass_time(1000)
-        harness.keep_house()
+        harness.run_housekeeping()
     return producer.state.state is TransactionState.COMPLETE_COMMIT
 
 
 def test_transaction_ends_if_its_topic_is_deleted_before_the_marker_sync(harness: Harness) -> None:
     producer = write_markers(harness)
-    harness.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), 5, DeleteTopicsResponse)
+    harness.request(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), 5, DeleteTopicsResponse)
     assert ends(harness, producer)
 
 

@@ -114,10 +114,10 @@ def start_out_of_files(harness: Harness, producer: Transactional) -> OutOfFiles:
 def test_load_without_a_free_descriptor_is_retried(harness: Harness) -> None:
     producer = Transactional(harness, "t")
     disk = start_out_of_files(harness, producer)
-    harness.keep_house()
+    harness.run_housekeeping()
     assert producer.begin().error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     disk.is_out = False
-    harness.keep_house()
+    harness.run_housekeeping()
     assert list(transactions_of(harness)) == ["t"]
     assert producer.begin().error_code == ErrorCode.NONE
 
@@ -127,7 +127,7 @@ def test_partition_offline_before_a_descriptor_is_free_is_not_loaded(harness: Ha
     disk = start_out_of_files(harness, producer)
     state_partition(harness).take_offline()
     disk.is_out = False
-    harness.keep_house()
+    harness.run_housekeeping()
     assert producer.begin().error_code == ErrorCode.NOT_COORDINATOR
 
 
@@ -141,7 +141,7 @@ def commit_offset(harness: Harness, producer: Transactional) -> None:
         producer_epoch=producer.producer.epoch,
         topics=[TxnOffsetCommitRequestTopic(name="t", partitions=[part])],
     )
-    answer = harness.ask(request, 5, TxnOffsetCommitResponse)
+    answer = harness.request(request, 5, TxnOffsetCommitResponse)
     assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
 
 
@@ -151,7 +151,7 @@ def offsets(harness: Harness) -> GroupShard:
 
 def test_marker_written_while_offsets_load_is_applied(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     make_topic(harness, "t")
-    harness.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 6, FindCoordinatorResponse)
+    harness.request(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 6, FindCoordinatorResponse)
     producer = Transactional(harness)
     producer.begin()
     commit_offset(harness, producer)
@@ -210,9 +210,9 @@ def begin_long_load(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> Load:
 def empty_by_retention(harness: Harness, partition: Partition) -> None:
     configs = harness.configs.for_topic({"cleanup.policy": "delete", "retention.ms": "1"})
     partition.configure(configs, log_config(configs))
-    harness.keep_house()  # The first retention follows after a delay.
+    harness.run_housekeeping()  # The first retention follows after a delay.
     harness.pass_time(DAY_MS)
-    harness.keep_house()
+    harness.run_housekeeping()
     assert partition.log.start_offset == partition.log.end_offset > 0
 
 
@@ -287,7 +287,7 @@ def run_housekeeping(harness: Harness) -> None:
     """Keep house until the state log is requested, synced, compacted and renamed."""
     for _ in range(5):
         harness.pass_time(1000)
-        harness.keep_house()
+        harness.run_housekeeping()
 
 
 @pytest.mark.usefixtures("soon")
@@ -325,7 +325,7 @@ def test_state_survives_a_stop_at_any_step_of_compaction(harness: Harness, how: 
     for steps in range(12):
         for _ in range(steps):
             harness.pass_time(1000)
-            harness.keep_house_in_pieces()
+            harness.run_housekeeping_in_slices()
             effects = harness.broker.take_effects()
             assert not any(isinstance(effect, Load) for effect in effects)
             for effect in effects:
@@ -378,7 +378,7 @@ def test_state_log_with_permanently_open_transactions_is_compacted(harness: Harn
             assert second.end(commit=True) == ErrorCode.NONE
         first, second = second, first
         harness.pass_time(1000)
-        harness.keep_house()
+        harness.run_housekeeping()
     log = harness.broker.partitions[TopicPartition(CONSUMER_OFFSETS, 0)].log
     assert log.compaction.cleaned_to > 400
     data = [batch for batch in batches_of(log) if not batch.is_control]
@@ -396,7 +396,7 @@ def test_fast_growing_state_log_stays_small(harness: Harness) -> None:
     for _ in range(60):
         write_many(harness, ids=0, times=50)
         harness.pass_time(1000)
-        harness.keep_house()
+        harness.run_housekeeping()
         sizes.append(log.size)
     assert max(sizes) < 10 * sizes[0]
 
@@ -425,7 +425,7 @@ def test_a_log_is_not_compacted_before_it_is_synced(harness: Harness) -> None:
     write_many(harness, ids=5, times=200)
     Transactional(harness, "t").begin()
     for _ in range(3):
-        harness.keep_house_in_pieces()
+        harness.run_housekeeping_in_slices()
     assert not harness.broker.cleaner.is_running
     run_housekeeping(harness)
     assert state_partition(harness).log.compaction.cleaned_to > 1000
@@ -455,7 +455,7 @@ def test_damaged_state_log_is_reported_once_and_stays_in_use(
         file.write(b"damage")
     for _ in range(20):
         harness.pass_time(15_000)
-        harness.keep_house()
+        harness.run_housekeeping()
     assert [record.levelname for record in caplog.records if "no longer compacted" in record.message] == ["ERROR"]
     assert state_partition(harness) in harness.broker.cleaner.set_aside
     assert transactions_of(harness) == before

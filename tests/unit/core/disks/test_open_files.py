@@ -27,7 +27,7 @@ PARTITIONS = 10
 def harness(tmp_path: Path) -> Harness:
     one = Harness(tmp_path)
     topic = CreatableTopic(name="t", num_partitions=PARTITIONS, replication_factor=1, assignments=[], configs=[])
-    one.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 5, CreateTopicsResponse)
+    one.request(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 5, CreateTopicsResponse)
     return one
 
 
@@ -110,7 +110,7 @@ def test_release_scan_resumes_after_the_last_log(tmp_path: Path) -> None:
     harness = Harness(tmp_path)
     count = COMPARED_MIN + 50
     topic = CreatableTopic(name="t", num_partitions=count, replication_factor=1, assignments=[], configs=[])
-    harness.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 5, CreateTopicsResponse)
+    harness.request(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 5, CreateTopicsResponse)
     for age, partition in enumerate(harness.broker.partitions.values()):
         put(partition.log, b"x", at=T0 + age)
         flush_now(partition.log, T0)

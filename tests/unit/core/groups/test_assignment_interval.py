@@ -16,6 +16,6 @@ def test_altered_assignment_interval_applies_immediately(tmp_path: Path) -> None
     consumers.join("b", "t")
     assert consumers.describe().assignment_epoch < consumers.describe().group_epoch, "b waits for its share"
     edit = ("group.consumer.assignment.interval.ms", SET, "0")
-    consumers.ask(alter((BROKER, "", [edit])), 1, IncrementalAlterConfigsResponse)
+    consumers.request(alter((BROKER, "", [edit])), 1, IncrementalAlterConfigsResponse)
     consumers.beat("a", 2)
     assert consumers.describe().assignment_epoch == consumers.describe().group_epoch

@@ -123,7 +123,7 @@ def test_member_silent_for_two_sessions_during_a_stall_is_removed(harness: Harne
 
 def heartbeat_code(harness: Harness, member_id: str) -> int:
     request = HeartbeatRequest(group_id="g", generation_id=1, member_id=member_id)
-    return harness.ask(request, 3, HeartbeatResponse).error_code
+    return harness.request(request, 3, HeartbeatResponse).error_code
 
 
 # Expiry of offsets.

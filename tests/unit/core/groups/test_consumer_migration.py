@@ -46,7 +46,7 @@ class Classic:
             protocol_type=self.kind,
             protocols=[JoinGroupRequestProtocol(name=name, metadata=data) for name, data in self.protocols.items()],
         )
-        answer = self.broker.ask(request, 9, JoinGroupResponse)
+        answer = self.broker.request(request, 9, JoinGroupResponse)
         if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             self.id = answer.member_id
             return self.join()
@@ -63,13 +63,13 @@ class Classic:
             protocol_name=next(iter(self.protocols)),
             assignments=[mine] if assignment else [],
         )
-        return self.broker.ask(request, 5, SyncGroupResponse)
+        return self.broker.request(request, 5, SyncGroupResponse)
 
     def heartbeat(self, generation: int | None = None) -> int:
         request = HeartbeatRequest(
             group_id=GROUP, generation_id=self.generation if generation is None else generation, member_id=self.id
         )
-        return self.broker.ask(request, 4, HeartbeatResponse).error_code
+        return self.broker.request(request, 4, HeartbeatResponse).error_code
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def assigned(*partitions: int, topic: str = "t", user_data: bytes | None = None)
 
 
 def describe_classic(broker: Consumers) -> DescribedGroup:
-    (group,) = broker.ask(DescribeGroupsRequest(groups=[GROUP]), 6, DescribeGroupsResponse).groups
+    (group,) = broker.request(DescribeGroupsRequest(groups=[GROUP]), 6, DescribeGroupsResponse).groups
     return group
 
 
@@ -235,6 +235,6 @@ def test_an_administrator_removes_members_of_either_protocol(broker: Consumers) 
         MemberIdentity(member_id="x", group_instance_id="i"),
         MemberIdentity(member_id="x"),
     ]
-    answer = broker.ask(LeaveGroupRequest(group_id=GROUP, members=removed), 5, LeaveGroupResponse)
+    answer = broker.request(LeaveGroupRequest(group_id=GROUP, members=removed), 5, LeaveGroupResponse)
     assert [one.error_code for one in answer.members] == [0, 0, 25, 82, 25]
     assert [member.member_id for member in describe_classic(broker).members] == [old.id]

@@ -38,7 +38,7 @@ def commit_often(group: GroupOffsets, times: int) -> int:
         group.harness.send(request, 9)
         group.harness.settle()
         group.harness.pass_time(100)
-        group.harness.keep_house()
+        group.harness.run_housekeeping()
     return times
 
 
@@ -50,7 +50,7 @@ def crash(harness: Harness) -> None:
 def run_housekeeping(harness: Harness) -> None:
     for _ in range(5):
         harness.pass_time(1000)
-        harness.keep_house()
+        harness.run_housekeeping()
 
 
 def test_log_of_one_repeatedly_committed_offset_is_compacted(tmp_path: Path) -> None:
@@ -76,5 +76,5 @@ def test_log_of_one_repeatedly_committed_offset_is_compacted(tmp_path: Path) -> 
         run_housekeeping(harness)
     assert log_of(harness).size < COMPACTED_FROM_BYTES / 50
     harness.pass_time(HOUR_MS)
-    harness.keep_house()
+    harness.run_housekeeping()
     assert group.fetch() == {A: Kept(last), B: Kept(7)}, "what has a time of its own has it still"

@@ -22,14 +22,14 @@ RETENTION_MS = 10 * MINUTE_MS
 def harness(tmp_path: Path) -> Harness:
     harness = Harness(tmp_path, offsets_retention_minutes="10", offsets_retention_check_interval_ms="60000")
     make_topic(harness, "t", 2)
-    harness.keep_house()
+    harness.run_housekeeping()
     return harness
 
 
 def wait(harness: Harness, ms: int) -> None:
     """Pass the time in large steps; single seconds have the same effect, and take longer."""
     harness.pass_time(ms)
-    harness.keep_house()
+    harness.run_housekeeping()
 
 
 def test_old_offsets_of_simple_consumers_expire_with_their_group(harness: Harness) -> None:
@@ -53,7 +53,7 @@ def test_offset_with_its_own_retention_expires_then(harness: Harness, version: i
     group.commit({A: 1}, version, retention_ms=2 * MINUTE_MS)
     group.commit({B: 1}, version, retention_ms=(1 << 63) - 1)
     harness.restart()
-    harness.keep_house()
+    harness.run_housekeeping()
     wait(harness, MINUTE_MS)
     assert group.fetch() == {A: Kept(1), B: Kept(1)}
     wait(harness, MINUTE_MS)

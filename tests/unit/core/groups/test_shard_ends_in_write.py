@@ -52,7 +52,7 @@ def beat(harness: Harness, **fields: object) -> ConsumerGroupHeartbeatResponse:
         "topic_partitions": [],
     }
     request = ConsumerGroupHeartbeatRequest(**values | fields)  # type: ignore[arg-type]
-    return harness.ask(request, 1, ConsumerGroupHeartbeatResponse)
+    return harness.request(request, 1, ConsumerGroupHeartbeatResponse)
 
 
 def assigning(harness: Harness) -> Callable[[], int]:
@@ -62,7 +62,7 @@ def assigning(harness: Harness) -> Callable[[], int]:
 
 def leaving(harness: Harness) -> Callable[[], int]:
     request = LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id=stable(harness).member_id)])
-    return lambda: harness.ask(request, 5, LeaveGroupResponse).members[0].error_code
+    return lambda: harness.request(request, 5, LeaveGroupResponse).members[0].error_code
 
 
 def replacing(harness: Harness) -> Callable[[], int]:
@@ -73,7 +73,9 @@ def replacing(harness: Harness) -> Callable[[], int]:
 
 def deleting(harness: Harness) -> Callable[[], int]:
     leaving(harness)()
-    return lambda: harness.ask(DeleteGroupsRequest(groups_names=["g"]), 2, DeleteGroupsResponse).results[0].error_code
+    return lambda: (
+        harness.request(DeleteGroupsRequest(groups_names=["g"]), 2, DeleteGroupsResponse).results[0].error_code
+    )
 
 
 def beginning(harness: Harness) -> Callable[[], int]:
@@ -103,4 +105,4 @@ def test_shard_may_end_during_its_own_write(
     assert write() == (ErrorCode.NONE if begun is leaving else ErrorCode.NOT_COORDINATOR)
     for _ in range(3):
         harness.pass_time(HOUR_MS)
-        harness.keep_house()
+        harness.run_housekeeping()

@@ -26,7 +26,7 @@ def led(folder: Path, lag_ms_max: int) -> Harness:
     controller = Controlling(harness)
     view = harness.broker.view
     view.brokers = {**view.brokers, OTHER: BrokerInfo(OTHER)}
-    assert controller.leads(T, *range(PARTITIONS), replicas=(US, OTHER), is_new=True) == {}
+    assert controller.send_leader_and_isr(T, *range(PARTITIONS), replicas=(US, OTHER), is_new=True) == {}
     for index in range(PARTITIONS):
         leading = harness.broker.leader(T, index)
         leading.fetched(OTHER, Offset(0), Offset(0), harness.now)
@@ -42,7 +42,7 @@ def test_lagging_follower_is_proposed_for_removal_soon(tmp_path: Path, lag_ms_ma
     while not manager.has_proposals:
         harness.pass_time(SECOND_MS)
         passed += SECOND_MS
-        harness.keep_house()
+        harness.run_housekeeping()
         assert passed <= lag_ms_max + lag_ms_max // CHECKS_PER_LAG + 2 * SECOND_MS
     assert passed > lag_ms_max
     assert [one.proposal.isr for one in manager.take_proposals()] == [(US,)] * PARTITIONS
@@ -85,7 +85,7 @@ def test_former_leader_proposes_no_change(tmp_path: Path) -> None:
     harness.pass_time(5000)
     manager = harness.broker.alter_partition
     whole(manager.shrink(harness.now))
-    assert Controlling(harness).leads(T, 0, leader=BrokerId(-1), epoch=1, replicas=(US, OTHER)) == {}
+    assert Controlling(harness).send_leader_and_isr(T, 0, leader=BrokerId(-1), epoch=1, replicas=(US, OTHER)) == {}
     assert [one.leading.name.partition for one in manager.take_proposals()] == [1, 2, 3, 4]
     assert not manager.has_proposals
 

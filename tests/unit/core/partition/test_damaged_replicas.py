@@ -47,7 +47,7 @@ def led(tmp_path: Path) -> Led:
 def fill(led: Led) -> Led:
     for _ in range(RECORDS):
         led.produce(acks=1)
-    led.fetches(OTHER, THIRD)
+    led.fetch_as_follower(OTHER, THIRD)
     assert led.high_watermark == RECORDS
     return led
 
@@ -75,7 +75,7 @@ def rounds(led: Led, count: int = 2) -> int:
     before = led.harness.broker.replicas.changes
     for _ in range(count):
         led.harness.pass_time(1000)
-        led.harness.keep_house()
+        led.harness.run_housekeeping()
     return led.harness.broker.replicas.changes - before
 
 
@@ -85,11 +85,11 @@ def update_metadata(led: Led, leader: BrokerId, epoch: int, isr: tuple[BrokerId,
     state = LeaderAndIsr(leader, LeaderEpoch(epoch), isr, controller_epoch=led.controller.epoch)
     states = {T0: PartitionMetadata(state, ALL_THREE, ())}
     ids = {TopicName("t"): topic_id("t")}
-    assert led.controller.says(UpdateMetadata(states, ids, tuple(known.values()), False)) == {}
+    assert led.controller.send(UpdateMetadata(states, ids, tuple(known.values()), False)) == {}
 
 
 def follows(led: Led, epoch: int) -> None:
-    assert led.controller.leads("t", leader=OTHER, epoch=epoch, replicas=ALL_THREE) == {}
+    assert led.controller.send_leader_and_isr("t", leader=OTHER, epoch=epoch, replicas=ALL_THREE) == {}
     assert partition_of(led).info.leader == OTHER
 
 
@@ -103,7 +103,7 @@ def test_damaged_leader_is_truncated_after_another_is_elected(
     before = Path(partition_of(led).log.active.path).read_bytes()
     assert rounds(led) == 1
     assert led.produced(waiting)[0] is ErrorCode.KAFKA_STORAGE_ERROR
-    assert led.controller.leads("t", replicas=ALL_THREE) == STORAGE_ERROR
+    assert led.controller.send_leader_and_isr("t", replicas=ALL_THREE) == STORAGE_ERROR
     assert rounds(led, 10) == 0, "the controller has not elected another one yet"
     update_metadata(led, OTHER, 1, (OTHER, THIRD))
     assert rounds(led, 10) == 1
@@ -131,7 +131,7 @@ def test_replica_that_cannot_quarantine_its_damage_stays_offline(led: Led, caplo
     obstacle = Path(log.directory, f"{4:020}.log.aside.tmp")
     obstacle.mkdir()
     assert rounds(led) == 1
-    assert led.controller.leads("t", replicas=ALL_THREE) == STORAGE_ERROR
+    assert led.controller.send_leader_and_isr("t", replicas=ALL_THREE) == STORAGE_ERROR
     update_metadata(led, OTHER, 1, (OTHER, THIRD))
     assert rounds(led, 200) == 0
     assert not partition_of(led).is_online
@@ -149,7 +149,7 @@ def test_damaged_follower_is_truncated_after_it_left_the_isr(led: Led) -> None:
     update_metadata(led, OTHER, 1, ALL_THREE)
     damage(led, 4)
     assert rounds(led) == 1
-    assert led.controller.leads("t", leader=OTHER, epoch=1, replicas=ALL_THREE) == STORAGE_ERROR
+    assert led.controller.send_leader_and_isr("t", leader=OTHER, epoch=1, replicas=ALL_THREE) == STORAGE_ERROR
     assert rounds(led, 10) == 0
     update_metadata(led, OTHER, 2, (OTHER, THIRD))
     assert rounds(led, 10) == 1
@@ -161,17 +161,17 @@ def test_last_replica_in_sync_is_not_truncated(led: Led) -> None:
     """All others failed before the controller could elect one, so the readable records are served."""
     damage(led, 4)
     assert rounds(led) == 1
-    assert led.controller.leads("t", replicas=ALL_THREE) == STORAGE_ERROR
+    assert led.controller.send_leader_and_isr("t", replicas=ALL_THREE) == STORAGE_ERROR
     update_metadata(led, NO_BROKER, 1, (US,))
     assert rounds(led, 10) == 1
-    assert led.controller.leads("t", epoch=2, replicas=(US,)) == {}
+    assert led.controller.send_leader_and_isr("t", epoch=2, replicas=(US,)) == {}
     assert partition_of(led).log.end_offset == RECORDS
     assert partition_of(led).leading is not None
     assert rounds(led, 10) == 0
 
 
 def test_damaged_leader_alone_in_the_isr_serves_the_rest(led: Led) -> None:
-    assert led.controller.leads("t", epoch=1, replicas=(US,)) == {}
+    assert led.controller.send_leader_and_isr("t", epoch=1, replicas=(US,)) == {}
     damage(led, 4)
     assert rounds(led, 10) == 0
     assert partition_of(led).leading is not None
@@ -192,14 +192,14 @@ def test_replica_whose_disk_fails_behind_a_damage_goes_offline(led: Led, monkeyp
 def test_damage_that_blocks_a_follower_is_found(led: Led, offset: int, byte: int) -> None:
     """The follower refuses a wrong checksum or offset; the leader sent the batch without reading it."""
     damage(led, offset, byte, is_noticed=False)
-    led.time_passes(2 * LAG_MS_MAX, OTHER)
+    led.pass_time(2 * LAG_MS_MAX, OTHER)
     log = led.leading.log
     assert not log.damaged_places
     state = LeaderAndIsr(US, led.leading.epoch, (US, OTHER), partition_epoch=1)
     in_sync = led.leading.in_sync
     assert in_sync is not None
     in_sync.apply_leader_and_isr(state, ALL_THREE, log.end_offset, led.harness.now.steady)
-    led.fetches(THIRD, offset=0)
+    led.fetch_as_follower(THIRD, offset=0)
     assert rounds(led, 5) == 1
     assert log.damaged_places == 1
     assert not partition_of(led).is_online

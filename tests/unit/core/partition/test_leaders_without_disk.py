@@ -49,7 +49,7 @@ def rounds(led: Led) -> int:
     before = led.harness.broker.replicas.changes
     for _ in range(2):
         led.harness.pass_time(1000)
-        led.harness.keep_house()
+        led.harness.run_housekeeping()
     return led.harness.broker.replicas.changes - before
 
 
@@ -61,13 +61,13 @@ def test_another_replica_leads_while_the_disk_is_full(led: Led, has_no_room: pyt
     with pytest.raises(Refused, match="offline"):
         _ = led.leading
     # The controller sends its request, removes this broker from the ISR and stops the offline replica.
-    assert led.controller.leads("t", replicas=ALL_THREE) == STORAGE_ERROR
-    assert led.controller.stops("t") == STORAGE_ERROR
+    assert led.controller.send_leader_and_isr("t", replicas=ALL_THREE) == STORAGE_ERROR
+    assert led.controller.send_stop_replica("t") == STORAGE_ERROR
     assert rounds(led) == 0
     has_no_room.undo()
     assert rounds(led) == 1
     assert T0 not in led.harness.broker.partitions
-    assert led.controller.leads("t", leader=OTHER, epoch=1, replicas=ALL_THREE) == {}
+    assert led.controller.send_leader_and_isr("t", leader=OTHER, epoch=1, replicas=ALL_THREE) == {}
     assert partition_of(led).info.leader == OTHER
     assert partition_of(led).log.end_offset == 1
 
@@ -81,7 +81,7 @@ def test_leader_with_room_again_keeps_leading(led: Led) -> None:
 
 def test_leader_alone_in_the_isr_keeps_leading(tmp_path: Path) -> None:
     led = Led(tmp_path)
-    assert led.controller.leads("t", epoch=1, replicas=(US,)) == {}
+    assert led.controller.send_leader_and_isr("t", epoch=1, replicas=(US,)) == {}
     partition_of(led).disk_failed(FULL)
     assert rounds(led) == 0
     assert partition_of(led).leading is not None
@@ -103,12 +103,12 @@ def test_lack_of_descriptors_is_not_a_full_disk(led: Led) -> None:
 def test_controller_learns_of_a_single_failed_log(led: Led) -> None:
     partition_of(led).disk_failed(BROKEN)
     assert rounds(led) == 1
-    assert led.controller.leads("t", replicas=ALL_THREE) == STORAGE_ERROR
+    assert led.controller.send_leader_and_isr("t", replicas=ALL_THREE) == STORAGE_ERROR
     assert rounds(led) == 0
 
 
 def test_follower_with_a_full_disk_stays_online(led: Led) -> None:
-    assert led.controller.leads("t", leader=OTHER, epoch=1, replicas=ALL_THREE) == {}
+    assert led.controller.send_leader_and_isr("t", leader=OTHER, epoch=1, replicas=ALL_THREE) == {}
     partition_of(led).disk_failed(FULL)
     assert rounds(led) == 0
     assert partition_of(led).is_online
@@ -121,7 +121,9 @@ def test_log_without_room_is_reported_once(
         raise FULL
 
     monkeypatch.setattr(Storage, "open", refuses)
-    assert led.controller.leads("u", leader=OTHER, replicas=ALL_THREE) == {"u-0": ErrorCode.KAFKA_STORAGE_ERROR}
+    assert led.controller.send_leader_and_isr("u", leader=OTHER, replicas=ALL_THREE) == {
+        "u-0": ErrorCode.KAFKA_STORAGE_ERROR
+    }
     assert rounds(led) == 0
     assert caplog.text.count("u-0 is offline") == 1
     monkeypatch.undo()
@@ -132,9 +134,9 @@ def test_log_without_room_is_reported_once(
 def test_topic_can_be_deleted_on_a_full_disk(led: Led, has_no_room: pytest.MonkeyPatch) -> None:
     partition_of(led).disk_failed(FULL)
     assert rounds(led) == 1
-    assert led.controller.deletes("t", 0) == {}
+    assert led.controller.delete_topic("t", 0) == {}
     assert T0 not in led.harness.broker.partitions
-    assert led.controller.leads("t", epoch=1, replicas=ALL_THREE, generation=1, is_new=True) == {}
+    assert led.controller.send_leader_and_isr("t", epoch=1, replicas=ALL_THREE, generation=1, is_new=True) == {}
     has_no_room.undo()
     assert rounds(led) == 0
     assert partition_of(led).leading is not None, "it is another topic's"

@@ -37,8 +37,8 @@ class Failing(RealDisk):
 def harness(tmp_path: Path) -> Harness:
     made = Harness(tmp_path, log_retention_ms="1000")
     topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1, assignments=[], configs=[])
-    made.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1_000), 5, CreateTopicsResponse)
-    made.keep_house()
+    made.request(CreateTopicsRequest(topics=[topic], timeout_ms=1_000), 5, CreateTopicsResponse)
+    made.run_housekeeping()
     partition = partition_of(made)
     for _ in range(SEGMENTS):
         put(partition.log, b"x", at=made.now.wall)
@@ -58,7 +58,7 @@ def writes(harness: Harness) -> list[WriteStarts]:
 
 def begin_retention(harness: Harness) -> WriteStarts:
     harness.pass_time(1_000_000)
-    harness.keep_house_in_pieces()
+    harness.run_housekeeping_in_slices()
     (write,) = writes(harness)
     return write
 
@@ -133,7 +133,7 @@ def test_segment_below_the_start_is_deleted_without_a_write(harness: Harness) ->
     harness.settle()
     assert advance.is_ended and len(partition.log.segments) == SEGMENTS + 1
     harness.pass_time(1_000_000)
-    harness.keep_house_in_pieces()
+    harness.run_housekeeping_in_slices()
     assert not writes(harness)
     assert len(partition.log.segments) == 1
 

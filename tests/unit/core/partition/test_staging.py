@@ -38,7 +38,7 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
 def partition(broker: Broker, name: str = "t", **configs: str) -> Partition:
     entries = [CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()]
     topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1, assignments=[], configs=entries)
-    created = broker.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1_000), 5, CreateTopicsResponse)
+    created = broker.request(CreateTopicsRequest(topics=[topic], timeout_ms=1_000), 5, CreateTopicsResponse)
     assert created.topics[0].error_code == ErrorCode.NONE
     found = broker.broker.replica(TopicName(name), 0)
     assert US in found.info.replicas

@@ -41,7 +41,7 @@ def test_coordinators_without_verification_get_no_request(tmp_path: Path) -> Non
     elsewhere = CoordinatedElsewhere(tmp_path, inter_broker_protocol_version="3.4")
     assert add_partitions(elsewhere, question(adds=False), T0, T1).value == dict.fromkeys((T0, T1), ErrorCode.NONE)
     assert add_partitions(elsewhere, question(adds=True)).value == {T0: ErrorCode.COORDINATOR_NOT_AVAILABLE}
-    assert elsewhere.asked() == []
+    assert elsewhere.take_requests() == []
 
 
 # Batching.
@@ -49,15 +49,15 @@ def test_coordinators_without_verification_get_no_request(tmp_path: Path) -> Non
 
 def test_additions_during_a_request_are_batched_into_the_next(elsewhere: CoordinatedElsewhere) -> None:
     first = add_partitions(elsewhere, question("a"), T0)
-    effect = elsewhere.asked_alone()
+    effect = elsewhere.take_only_request()
     assert effect.broker == TWO
     others = [add_partitions(elsewhere, question(name), T0, T1) for name in "bcd"]
-    assert elsewhere.asked() == []
-    elsewhere.hears(effect, ErrorCode.NONE)
+    assert elsewhere.take_requests() == []
+    elsewhere.deliver(effect, ErrorCode.NONE)
     assert first.value == {T0: ErrorCode.NONE}
-    effect = elsewhere.asked_alone()
+    effect = elsewhere.take_only_request()
     assert [(one.transactional_id, some) for one, some in effect.transactions] == [(one, [T0, T1]) for one in "bcd"]
-    elsewhere.hears(
+    elsewhere.deliver(
         effect, {("b", T0): ErrorCode.NONE, ("b", T1): ErrorCode.PRODUCER_FENCED, ("c", T0): ErrorCode.NONE}
     )
     assert others[0].value == {T0: ErrorCode.NONE, T1: ErrorCode.PRODUCER_FENCED}
@@ -67,17 +67,17 @@ def test_additions_during_a_request_are_batched_into_the_next(elsewhere: Coordin
 
 def test_each_coordinator_gets_its_own_request(elsewhere: CoordinatedElsewhere) -> None:
     add_partitions(elsewhere, question("a"))
-    assert elsewhere.asked_alone().broker == TWO
-    elsewhere.is_coordinated_by(THREE)
+    assert elsewhere.take_only_request().broker == TWO
+    elsewhere.set_coordinator(THREE)
     add_partitions(elsewhere, question("b"))
-    assert elsewhere.asked_alone().broker == THREE
+    assert elsewhere.take_only_request().broker == THREE
 
 
 def test_equal_additions_are_sent_once_and_answered_both(elsewhere: CoordinatedElsewhere) -> None:
     both = [add_partitions(elsewhere, question(), T0, T1), add_partitions(elsewhere, question(), T1, T2)]
-    effect = elsewhere.asked_alone()
+    effect = elsewhere.take_only_request()
     assert effect.transactions == [(question(), [T0, T1, T2])]
-    elsewhere.hears(effect, ErrorCode.NONE)
+    elsewhere.deliver(effect, ErrorCode.NONE)
     assert [one.value for one in both] == [dict.fromkeys(some, ErrorCode.NONE) for some in ((T0, T1), (T1, T2))]
 
 
@@ -86,9 +86,9 @@ def test_response_for_another_epoch_of_the_transaction_is_ignored(elsewhere: Coo
         add_partitions(elsewhere, one) for one in (question(), question(adds=False), question(epoch=1))
     ]
     for promise, about in ((old, question()), (verified, question(adds=False)), (new, question(epoch=1))):
-        effect = elsewhere.asked_alone()
+        effect = elsewhere.take_only_request()
         assert effect.transactions == [(about, [T0])]
-        elsewhere.hears(effect, ErrorCode.NONE)
+        elsewhere.deliver(effect, ErrorCode.NONE)
         assert promise.value == {T0: ErrorCode.NONE}
 
 
@@ -99,11 +99,11 @@ def test_huge_addition_is_split_and_does_not_delay_others(
     many = [name_of("t", index) for index in range(5)]
     huge, small = add_partitions(elsewhere, question("huge"), *many), add_partitions(elsewhere, question("small"))
     sizes = []
-    while effects := elsewhere.asked():
+    while effects := elsewhere.take_requests():
         (effect,) = effects
         sizes.append(len(names(effect)))
         assert (small.value is None) == (len(sizes) < 3)
-        elsewhere.hears(effect, ErrorCode.NONE)
+        elsewhere.deliver(effect, ErrorCode.NONE)
     assert sizes == [2, 2, 2]
     assert huge.value == dict.fromkeys(many, ErrorCode.NONE)
     assert small.value == {T0: ErrorCode.NONE}
@@ -114,13 +114,13 @@ def test_full_queue_refuses_additions_with_load_in_progress(
 ) -> None:
     monkeypatch.setattr(addition_queue, "WAITING_MAX", 3)
     in_flight = add_partitions(elsewhere, question("a"), T0, T1, T2)
-    effect = elsewhere.asked_alone()
+    effect = elsewhere.take_only_request()
     waiting = add_partitions(elsewhere, question("b"), T0, T1)
     refused = add_partitions(elsewhere, question("c"), T0, T1)
     assert refused.value == dict.fromkeys((T0, T1), ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     fits = add_partitions(elsewhere, question("d"), T0)
-    elsewhere.hears(effect, ErrorCode.NONE)
-    elsewhere.hears(elsewhere.asked_alone(), ErrorCode.NONE)
+    elsewhere.deliver(effect, ErrorCode.NONE)
+    elsewhere.deliver(elsewhere.take_only_request(), ErrorCode.NONE)
     for promise in (in_flight, waiting, fits):
         assert set((promise.value or {}).values()) == {ErrorCode.NONE}
 
@@ -130,14 +130,14 @@ def test_full_queue_refuses_additions_with_load_in_progress(
 
 def test_second_completion_of_a_request_does_nothing(elsewhere: CoordinatedElsewhere) -> None:
     first = add_partitions(elsewhere, question())
-    effect = elsewhere.asked_alone()
+    effect = elsewhere.take_only_request()
     second = add_partitions(elsewhere, question())
-    elsewhere.hears(effect, LOST)
+    elsewhere.deliver(effect, LOST)
     assert first.value == {T0: ErrorCode.NETWORK_EXCEPTION}
-    elsewhere.hears(effect, ErrorCode.NONE)
+    elsewhere.deliver(effect, ErrorCode.NONE)
     assert second.value is None
-    elsewhere.hears(elsewhere.asked_alone(), ErrorCode.NONE)
-    elsewhere.hears(effect, ErrorCode.NONE)
+    elsewhere.deliver(elsewhere.take_only_request(), ErrorCode.NONE)
+    elsewhere.deliver(effect, ErrorCode.NONE)
     assert second.value == {T0: ErrorCode.NONE}
 
 
@@ -155,7 +155,7 @@ def test_failed_request_returns_the_error_code_of_apache_kafka(
     elsewhere: CoordinatedElsewhere, refused: ErrorCode, adds: bool, expected: ErrorCode
 ) -> None:
     promise = add_partitions(elsewhere, question(adds=adds))
-    elsewhere.hears(elsewhere.asked_alone(), Refused(refused, "why"))
+    elsewhere.deliver(elsewhere.take_only_request(), Refused(refused, "why"))
     assert promise.value == {T0: expected}
 
 
@@ -165,7 +165,7 @@ def test_each_change_of_a_coordinators_failure_is_logged_once(
     denied = Refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "no right")
     for outcome in (LOST, denied, denied, ErrorCode.NONE, denied):
         add_partitions(elsewhere, question())
-        elsewhere.hears(elsewhere.asked_alone(), outcome)
+        elsewhere.deliver(elsewhere.take_only_request(), outcome)
     levels = [one.levelno for one in caplog.records if "AddPartitionsToTxn request to broker" in one.message]
     assert levels == [logging.WARNING, logging.ERROR, logging.ERROR]
 
@@ -175,32 +175,32 @@ def test_each_change_of_a_coordinators_failure_is_logged_once(
 
 @pytest.mark.parametrize("leader", [NO_BROKER, THREE])
 def test_missing_coordinator_is_reported_immediately(elsewhere: CoordinatedElsewhere, leader: int) -> None:
-    elsewhere.is_coordinated_by(THREE if leader == THREE else NO_BROKER, alive=(US, TWO))
+    elsewhere.set_coordinator(THREE if leader == THREE else NO_BROKER, alive=(US, TWO))
     assert add_partitions(elsewhere, question()).value == {T0: ErrorCode.COORDINATOR_NOT_AVAILABLE}
-    assert elsewhere.asked() == []
+    assert elsewhere.take_requests() == []
 
 
 def test_additions_queued_for_a_dead_broker_are_refused(elsewhere: CoordinatedElsewhere) -> None:
     sent = add_partitions(elsewhere, question())
-    in_flight = elsewhere.asked_alone()
+    in_flight = elsewhere.take_only_request()
     waiting = add_partitions(elsewhere, question("b"))
-    elsewhere.is_coordinated_by(THREE, alive=(US, THREE))
-    elsewhere.passes(1000)
+    elsewhere.set_coordinator(THREE, alive=(US, THREE))
+    elsewhere.pass_time(1000)
     assert waiting.value == {T0: ErrorCode.COORDINATOR_NOT_AVAILABLE}
-    elsewhere.hears(in_flight, LOST)
+    elsewhere.deliver(in_flight, LOST)
     assert sent.value == {T0: ErrorCode.NETWORK_EXCEPTION}
     assert elsewhere.leader.broker.timers.next_due() is None, "nothing is left of it"
 
 
 def test_additions_queued_too_long_are_refused_and_not_sent(elsewhere: CoordinatedElsewhere) -> None:
     add_partitions(elsewhere, question())
-    in_flight = elsewhere.asked_alone()
+    in_flight = elsewhere.take_only_request()
     waiting = add_partitions(elsewhere, question("b"))
     for _ in range(31):
-        elsewhere.passes(1000)
+        elsewhere.pass_time(1000)
     assert waiting.value == {T0: ErrorCode.NETWORK_EXCEPTION}
-    elsewhere.hears(in_flight, LOST)
-    assert elsewhere.asked() == []
+    elsewhere.deliver(in_flight, LOST)
+    assert elsewhere.take_requests() == []
 
 
 def test_refused_addition_with_a_part_in_flight_completes_once(
@@ -208,11 +208,11 @@ def test_refused_addition_with_a_part_in_flight_completes_once(
 ) -> None:
     monkeypatch.setattr(addition_queue, "PARTITIONS_PER_REQUEST_MAX", 1)
     promise = add_partitions(elsewhere, question(), T0, T1)
-    in_flight = elsewhere.asked_alone()
-    elsewhere.is_coordinated_by(THREE, alive=(US, THREE))
-    elsewhere.passes(1000)
+    in_flight = elsewhere.take_only_request()
+    elsewhere.set_coordinator(THREE, alive=(US, THREE))
+    elsewhere.pass_time(1000)
     assert promise.value == dict.fromkeys((T0, T1), ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    elsewhere.hears(in_flight, ErrorCode.NONE)
+    elsewhere.deliver(in_flight, ErrorCode.NONE)
     assert promise.value == dict.fromkeys((T0, T1), ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
@@ -220,27 +220,27 @@ def test_addition_is_retried_while_the_previous_transaction_ends(elsewhere: Coor
     promise = add_partitions(elsewhere, question(), T0, T1, retries=True)
     sent = 0
     while promise.value is None:
-        for effect in elsewhere.asked():
+        for effect in elsewhere.take_requests():
             sent += 1
             assert names(effect) == [T0, T1]
-            elsewhere.hears(effect, {("p", T0): ErrorCode.CONCURRENT_TRANSACTIONS, ("p", T1): ErrorCode.NONE})
-        elsewhere.passes(5)
+            elsewhere.deliver(effect, {("p", T0): ErrorCode.CONCURRENT_TRANSACTIONS, ("p", T1): ErrorCode.NONE})
+        elsewhere.pass_time(5)
     assert sent == 6, "now, and each 20 ms until 100"
     assert promise.value[T0] is ErrorCode.CONCURRENT_TRANSACTIONS
 
 
 def test_retry_is_sent_to_the_current_coordinator(elsewhere: CoordinatedElsewhere) -> None:
     promise = add_partitions(elsewhere, question(), retries=True)
-    elsewhere.hears(elsewhere.asked_alone(), ErrorCode.CONCURRENT_TRANSACTIONS)
-    elsewhere.is_coordinated_by(THREE)
-    elsewhere.passes(20)
-    effect = elsewhere.asked_alone()
+    elsewhere.deliver(elsewhere.take_only_request(), ErrorCode.CONCURRENT_TRANSACTIONS)
+    elsewhere.set_coordinator(THREE)
+    elsewhere.pass_time(20)
+    effect = elsewhere.take_only_request()
     assert effect.broker == THREE
-    elsewhere.hears(effect, ErrorCode.NONE)
+    elsewhere.deliver(effect, ErrorCode.NONE)
     assert promise.value == {T0: ErrorCode.NONE}
 
 
 def test_verification_without_addition_is_not_retried(elsewhere: CoordinatedElsewhere) -> None:
     promise = add_partitions(elsewhere, question(adds=False))
-    elsewhere.hears(elsewhere.asked_alone(), ErrorCode.CONCURRENT_TRANSACTIONS)
+    elsewhere.deliver(elsewhere.take_only_request(), ErrorCode.CONCURRENT_TRANSACTIONS)
     assert promise.value == {T0: ErrorCode.CONCURRENT_TRANSACTIONS}

@@ -161,7 +161,7 @@ def test_producer_of_an_aborted_hanging_transaction_gets_an_error(harness: Harne
     """The whole transaction is aborted; otherwise the producer would find its batch written and commit without it."""
     producer = begin_transaction(harness, 0, 1, version=version)
     lose(producer, T1)
-    harness.keep_house()
+    harness.run_housekeeping()
     assert producer.state.state is ABORTED
     assert resend_first(producer, 1) == ErrorCode.INVALID_PRODUCER_EPOCH
     assert producer.end(commit=True) == (ErrorCode.PRODUCER_FENCED if version < 2 else ErrorCode.INVALID_TXN_STATE)
@@ -175,7 +175,7 @@ def test_producer_whose_transaction_was_lost_completely_gets_an_error(harness: H
     assert producer.end(commit=True) == ErrorCode.NONE
     assert producer.write("t", b"first") == ErrorCode.NONE
     lose(producer, T0)
-    harness.keep_house()
+    harness.run_housekeeping()
     assert producer.state.state is ABORTED
     assert resend_first(producer, 0) == ErrorCode.INVALID_PRODUCER_EPOCH
     assert producer.end(commit=False) == ErrorCode.NONE
@@ -201,7 +201,7 @@ def test_partition_rejoins_if_the_producer_writes_before_the_check(harness: Harn
     lose(producer, T1)
     assert resend_first(producer, 1) == ErrorCode.NONE
     assert producer.state.partitions == {T0, T1}
-    harness.keep_house()
+    harness.run_housekeeping()
     assert producer.end(commit=True) == ErrorCode.NONE
     assert committed(harness, "t", 1) == [b"hangs"]
 
@@ -223,7 +223,7 @@ def test_hanging_records_do_not_join_the_next_transaction(harness: Harness) -> N
     assert producer.write("t", b"next", partition=1) == ErrorCode.CONCURRENT_TRANSACTIONS
     assert producer.write_all("t", {0: [b"x"], 1: [b"next"]}) == [ErrorCode.NONE, ErrorCode.CONCURRENT_TRANSACTIONS]
     assert T1 in producer.state.partitions
-    harness.keep_house()
+    harness.run_housekeeping()
     assert producer.write("t", b"next", partition=1) == ErrorCode.NONE
     assert producer.end(commit=True) == ErrorCode.NONE
     assert committed(harness, "t", 1) == [b"next"]

@@ -81,4 +81,4 @@ def test_shard_may_end_during_its_own_write(
     assert harness.now.steady == began, "the client is answered at once"
     for _ in range(3):
         harness.pass_time(HOUR_MS)
-        harness.keep_house()
+        harness.run_housekeeping()

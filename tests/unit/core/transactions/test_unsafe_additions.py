@@ -26,16 +26,16 @@ def elsewhere(tmp_path: Path) -> Elsewhere:
 
 def lose_addition(elsewhere: Elsewhere, *, runs_housekeeping: bool) -> Transactional:
     """Return a producer whose first batch is written, while the coordinator's record of its partition is lost."""
-    producer = elsewhere.begun()
+    producer = elsewhere.begin_producer()
     harness = elsewhere.harness
     waiting = harness.send(producer.produce("t", {0: [b"a"]}), ADDS)
     assert isinstance(waiting, ParkedRequest)
     harness.broker.partitions[STATE].take_offline()
     answer = harness.decoded(harness.finished(waiting), ADDS, ProduceResponse)
     assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NOT_ENOUGH_REPLICAS
-    elsewhere.tells(TRANSACTION_STATE, TWO)
+    elsewhere.update_metadata(TRANSACTION_STATE, TWO)
     if runs_housekeeping:
-        harness.keep_house()
+        harness.run_housekeeping()
     else:
         assert producer.write("t", b"a") is ErrorCode.NOT_ENOUGH_REPLICAS, "it is found out by this"
     assert harness.broker.partitions[T0].has_open_transactions()
@@ -73,7 +73,7 @@ def test_records_unknown_to_the_next_coordinator_are_not_acknowledged(elsewhere:
 
 
 def test_other_transactions_are_not_in_doubt(elsewhere: Elsewhere) -> None:
-    other = elsewhere.begun("other")
+    other = elsewhere.begin_producer("other")
     assert other.write("t", b"a") is ErrorCode.NONE
     lose_addition(elsewhere, runs_housekeeping=True)
     assert other.write("t", b"b") is ErrorCode.NONE
@@ -86,5 +86,5 @@ def test_loss_is_forgotten_after_the_maximum_transaction_timeout(elsewhere: Else
     joins = harness.broker.transactions.joins
     assert joins.lost
     harness.pass_time(harness.broker.transactions.timeout_ms_max)
-    harness.keep_house()
+    harness.run_housekeeping()
     assert not joins.lost

@@ -13,7 +13,7 @@ from odradek.core.kernel.cluster_view import BrokerInfo, ClusterView, Endpoint
 from odradek.net.channels.broker_channels import BrokerChannels
 from odradek.net.channels.channel_requests import RequestBuilder
 from odradek.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
-from support.channel_peer import HOST, Asked, Peer, Writer, answer, run, until
+from support.channel_peer import HOST, Peer, ReceivedRequest, Writer, answer, run, until
 from support.ports import free_port
 
 pytestmark = pytest.mark.waits
@@ -64,10 +64,10 @@ def test_each_broker_has_its_own_channel() -> None:
             for number in range(6):
                 requester.send(OTHER if number % 2 else THIRD, number)
             assert sorted(await requester.answered(6), key=int) == list(range(6))
-            assert [received.number for received in one.asked] == [1, 3, 5]
-            assert [received.number for received in two.asked] == [0, 2, 4]
+            assert [received.number for received in one.requests] == [1, 3, 5]
+            assert [received.number for received in two.requests] == [0, 2, 4]
             assert one.connections == two.connections == 1
-            assert {received.client_id for received in one.asked} == {"broker-1"}
+            assert {received.client_id for received in one.requests} == {"broker-1"}
             requester.channels.close()
 
     run(work)
@@ -119,14 +119,14 @@ def test_next_request_retries_an_unreachable_broker() -> None:
 
 
 def test_moved_broker_gets_requests_at_its_new_endpoint() -> None:
-    async def silent(received: Asked, writer: Writer) -> None:
+    async def silent(received: ReceivedRequest, writer: Writer) -> None:
         """Read all requests and never respond."""
 
     async def work() -> None:
         async with Peer(silent) as before, Peer() as after:
             requester = Requester({OTHER: (at(before),)})
             requester.send(OTHER, 1)
-            await until(lambda: before.asked)
+            await until(lambda: before.requests)
             requester.set_brokers({OTHER: (at(after),)})
             await until(lambda: not before.open)
             requester.send(OTHER, 2)
@@ -154,7 +154,7 @@ def test_channel_to_a_removed_broker_is_closed() -> None:
 
 
 def test_close_fails_waiting_requests() -> None:
-    async def never(received: Asked, writer: Writer) -> None:
+    async def never(received: ReceivedRequest, writer: Writer) -> None:
         if received.number == 1:
             await answer(received, writer)
 
@@ -163,7 +163,7 @@ def test_close_fails_waiting_requests() -> None:
             requester = Requester({OTHER: (at(peer),)})
             for number in (1, 2, 3):
                 requester.send(OTHER, number)
-            await until(lambda: len(peer.asked) == 2)
+            await until(lambda: len(peer.requests) == 2)
             requester.channels.close()
             lost = ErrorCode.NETWORK_EXCEPTION
             assert await requester.answered(3) == [1, lost, lost]
@@ -172,7 +172,7 @@ def test_close_fails_waiting_requests() -> None:
 
 
 def test_requests_beyond_the_queue_limit_are_refused() -> None:
-    async def silent(received: Asked, writer: Writer) -> None:
+    async def silent(received: ReceivedRequest, writer: Writer) -> None:
         """Read all requests and never respond."""
 
     async def work() -> None:

@@ -23,7 +23,7 @@ from odradek.wire.messages.leader_and_isr import (
     LeaderAndIsrTopicState,
 )
 from odradek.wire.messages.metadata import MetadataRequest, MetadataResponse
-from support.channel_peer import HOST, Asked, Peer, Sent, Writer, answer, channel_to, config, run, until
+from support.channel_peer import HOST, Peer, ReceivedRequest, Sent, Writer, answer, channel_to, config, run, until
 from support.ports import free_port
 from support.scripted_broker import ScriptedBroker
 
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.waits
 LOGGER = "odradek.net.channels.channel"
 
 
-async def nothing(request: Asked, writer: Writer) -> None:
+async def nothing(request: ReceivedRequest, writer: Writer) -> None:
     """Read all requests and never respond."""
 
 
@@ -47,9 +47,9 @@ def test_requests_are_sent_in_order_over_one_connection(in_flight_max: int) -> N
             assert await sent.all() == list(range(20))
             sent.send(20)
             assert await sent.all() == list(range(40))
-            assert [request.number for request in peer.asked] == list(range(40))
-            assert len({request.correlation_id for request in peer.asked}) == 40
-            assert {request.client_id for request in peer.asked} == {"broker-1"}
+            assert [request.number for request in peer.requests] == list(range(40))
+            assert len({request.correlation_id for request in peer.requests}) == 40
+            assert {request.client_id for request in peer.requests} == {"broker-1"}
             assert peer.connections == 1
             channel.close()
 
@@ -63,7 +63,7 @@ def test_requests_in_flight_are_limited(in_flight_max: int) -> None:
             channel = channel_to(peer, in_flight_max=in_flight_max)
             sent = Sent(channel)
             sent.send(10)
-            await until(lambda: len(peer.asked) == in_flight_max)
+            await until(lambda: len(peer.requests) == in_flight_max)
             await asyncio.sleep(0.05)
             assert sent.built == list(range(in_flight_max))
             channel.close()
@@ -130,7 +130,7 @@ def test_unencodable_request_fails_in_its_place(retries: bool) -> None:
                 channel.send(RequestBuilder.of(message, AllocateProducerIdsResponse), outcomes.append)
             await until(lambda: len(outcomes) == 6)
             assert [isinstance(one, FailedRequest) for one in outcomes] == [False, False, True, False, True, False]
-            assert peer.connections == 1 and len(peer.asked) == 4
+            assert peer.connections == 1 and len(peer.requests) == 4
             channel.close()
 
     run(work)
@@ -186,7 +186,7 @@ def test_at_most_ten_thousand_requests_wait() -> None:
                 ChannelFull, match=r"queue of requests to broker 2 at 127\.0\.0\.1:[0-9]+ is full: 10000"
             ):
                 sent.send()
-            await until(lambda: peer.asked)
+            await until(lambda: peer.requests)
             assert sent.built == [0]  # The others wait as values.
             assert len(channel) == 10_000
             channel.close()
@@ -216,7 +216,7 @@ def test_closed_retrying_channel_reports_nothing_more(in_flight_max: int) -> Non
             channel = channel_to(peer, retries=True, in_flight_max=in_flight_max)
             sent = Sent(channel)
             sent.send(10)
-            await until(lambda: len(peer.asked) == in_flight_max)
+            await until(lambda: len(peer.requests) == in_flight_max)
             channel.close()
             sent.send()
             channel.close()
@@ -317,7 +317,7 @@ def test_backoff_doubles_up_to_its_bound_and_resets_after_a_response() -> None:
 
 
 def test_request_during_a_backoff_waits_for_its_end() -> None:
-    async def closes(request: Asked, writer: Writer) -> None:
+    async def closes(request: ReceivedRequest, writer: Writer) -> None:
         writer.close()
 
     async def work() -> None:
@@ -420,7 +420,7 @@ def test_connection_to_itself_is_refused() -> None:
 
 
 def test_next_request_replaces_a_lost_idle_connection(caplog: pytest.LogCaptureFixture) -> None:
-    async def once(request: Asked, writer: Writer) -> None:
+    async def once(request: ReceivedRequest, writer: Writer) -> None:
         await answer(request, writer)
         writer.close()
 
@@ -442,7 +442,9 @@ def test_next_request_replaces_a_lost_idle_connection(caplog: pytest.LogCaptureF
 # Versions.
 
 
-def check_versions(behave: Callable[[Asked, Writer], Any], check: Callable[[Peer, Sent], Any], **keywords: Any) -> None:
+def check_versions(
+    behave: Callable[[ReceivedRequest, Writer], Any], check: Callable[[Peer, Sent], Any], **keywords: Any
+) -> None:
     async def work() -> None:
         async with Peer(behave) as peer:
             channel = channel_to(peer, discovers_versions=True, **keywords)
@@ -457,14 +459,14 @@ def check_versions(behave: Callable[[Asked, Writer], Any], check: Callable[[Peer
 def test_api_versions_are_requested_once_per_connection() -> None:
     async def check(peer: Peer, sent: Sent) -> None:
         assert await sent.all() == [0, 1, 2]
-        assert [(request.api_key, request.version) for request in peer.asked] == [(18, 3)] + [(67, 0)] * 3
-        assert peer.asked[0].software() == "odradek"
+        assert [(request.api_key, request.version) for request in peer.requests] == [(18, 3)] + [(67, 0)] * 3
+        assert peer.requests[0].software() == "odradek"
 
     check_versions(answer, check)
 
 
 def test_api_versions_falls_back_to_version_0() -> None:
-    async def old(request: Asked, writer: Writer) -> None:
+    async def old(request: ReceivedRequest, writer: Writer) -> None:
         if request.api_key == 18 and request.version:
             writer.write(request.versions_frame(error=35, version=0))
         else:
@@ -472,14 +474,14 @@ def test_api_versions_falls_back_to_version_0() -> None:
 
     async def check(peer: Peer, sent: Sent) -> None:
         assert await sent.all() == [0, 1, 2]
-        assert [(request.api_key, request.version) for request in peer.asked] == [(18, 3), (18, 0)] + [(67, 0)] * 3
+        assert [(request.api_key, request.version) for request in peer.requests] == [(18, 3), (18, 0)] + [(67, 0)] * 3
 
     check_versions(old, check)
 
 
 @pytest.mark.parametrize("retries", [False, True])
 def test_unsupported_version_fails_with_a_reason(retries: bool) -> None:
-    async def older(request: Asked, writer: Writer) -> None:
+    async def older(request: ReceivedRequest, writer: Writer) -> None:
         writer.write(request.versions_frame(highest=-1))
 
     async def check(peer: Peer, sent: Sent) -> None:
@@ -493,7 +495,7 @@ def test_unsupported_version_fails_with_a_reason(retries: bool) -> None:
 
 
 def test_refused_api_versions_fails_all_requests() -> None:
-    async def refusing(request: Asked, writer: Writer) -> None:
+    async def refusing(request: ReceivedRequest, writer: Writer) -> None:
         writer.write(request.versions_frame(error=42))
 
     async def check(peer: Peer, sent: Sent) -> None:

@@ -29,7 +29,7 @@ from odradek.wire.messages.stop_replica import (
 )
 from odradek.wire.messages.update_metadata import UpdateMetadataResponse
 from odradek.wire.schema.compile import encode
-from support.channel_peer import HOST, Asked, Behaviour, Peer, Writer, framed, reset, run, until
+from support.channel_peer import HOST, Behaviour, Peer, ReceivedRequest, Writer, framed, reset, run, until
 from support.ports import free_port
 
 pytestmark = pytest.mark.waits
@@ -40,13 +40,13 @@ LOGGER = "odradek.net.channels.controller_channels"
 T0 = TopicPartition(TopicName("t"), 0)
 
 
-async def accept(request: Asked, writer: Writer) -> None:
+async def accept(request: ReceivedRequest, writer: Writer) -> None:
     """Respond with success."""
     writer.write(framed(request.correlation_id, b"\0" + done(request)))
     await writer.drain()
 
 
-def done(request: Asked, error: int = 0) -> bytes:
+def done(request: ReceivedRequest, error: int = 0) -> bytes:
     if request.api_key == LEADER_AND_ISR:
         return encode(LeaderAndIsrResponse(error_code=error, topics=[]), request.version)
     if request.api_key == STOP_REPLICA:
@@ -56,12 +56,12 @@ def done(request: Asked, error: int = 0) -> bytes:
     return encode(UpdateMetadataResponse(error_code=error), request.version)
 
 
-async def refuse(request: Asked, writer: Writer) -> None:
+async def refuse(request: ReceivedRequest, writer: Writer) -> None:
     writer.write(framed(request.correlation_id, b"\0" + done(request, ErrorCode.STALE_BROKER_EPOCH)))
     await writer.drain()
 
 
-async def silent(request: Asked, writer: Writer) -> None:
+async def silent(request: ReceivedRequest, writer: Writer) -> None:
     """Read all requests and never respond."""
 
 
@@ -103,8 +103,8 @@ def test_requests_are_sent_in_order_and_responses_are_received() -> None:
             for request in requests:
                 sender.channels.send(request, live(OTHER, peer.port))
             await sender.answered(*requests)
-            assert [request.api_key for request in peer.asked] == [6, 4, 6, 5]
-            assert [request.version for request in peer.asked] == [8, 7, 8, 4]
+            assert [request.api_key for request in peer.requests] == [6, 4, 6, 5]
+            assert [request.version for request in peer.requests] == [8, 7, 8, 4]
             assert [dict(event.errors) for event in sender.results] == [
                 {},
                 {},
@@ -126,7 +126,7 @@ def test_slow_broker_delays_no_other() -> None:
                 sender.channels.send(update(THIRD), live(THIRD, quick.port))
                 await until(lambda number=number: len(sender.results) > number)
             assert {event.request.broker for event in sender.results} == {THIRD}
-            assert len(slow.asked) == 1
+            assert len(slow.requests) == 1
             sender.channels.close()
 
     run(work)
@@ -134,7 +134,7 @@ def test_slow_broker_delays_no_other() -> None:
 
 @pytest.mark.parametrize("answers_first", [False, True])
 def test_request_is_resent_until_the_broker_responds(answers_first: bool) -> None:
-    async def breaks(request: Asked, writer: Writer) -> None:
+    async def breaks(request: ReceivedRequest, writer: Writer) -> None:
         if request.connection >= 3:
             await accept(request, writer)
         elif answers_first and request.connection == 1:
@@ -174,12 +174,12 @@ def test_re_registered_broker_gets_no_requests_for_its_old_epoch() -> None:
             sender = Sender()
             sender.channels.send(update(epoch=10), live(OTHER, before.port, 10))
             sender.channels.send(become(epoch=10), live(OTHER, before.port, 10))
-            await until(lambda: before.asked)
+            await until(lambda: before.requests)
             sender.channels.retain({OTHER: live(OTHER, after.port, 11)})
             sender.channels.send(update(epoch=11), live(OTHER, after.port, 11))
             await sender.answered(update(epoch=11))
             await until(lambda: not before.open)
-            assert len(before.asked) == len(after.asked) == 1
+            assert len(before.requests) == len(after.requests) == 1
             sender.channels.close()
 
     run(work)
@@ -210,7 +210,7 @@ def test_dead_broker_is_not_an_error(caplog: pytest.LogCaptureFixture) -> None:
             sender = Sender()
             for _ in range(3):
                 sender.channels.send(update(), live(OTHER, peer.port))
-            await until(lambda: peer.asked)
+            await until(lambda: peer.requests)
             sender.channels.retain({})
             await until(lambda: not peer.open)
             assert not sender.results
@@ -229,7 +229,7 @@ def test_refused_request_is_not_resent(behaviour: Behaviour, caplog: pytest.LogC
             sender = Sender()
             sender.channels.send(update(), live(OTHER, peer.port))
             sender.channels.send(become(), live(OTHER, peer.port))
-            await until(lambda: len(peer.asked) == 2 and len(caplog.records) >= 2)
+            await until(lambda: len(peer.requests) == 2 and len(caplog.records) >= 2)
             assert not sender.results
             sender.channels.close()
 

@@ -19,7 +19,7 @@ from odradek.net.cluster.broker_requests import BrokerRequests
 from odradek.net.cluster.controlled_shutdown_sender import hand_over
 from odradek.wire.messages.controlled_shutdown import ControlledShutdownResponse, RemainingPartition
 from odradek.wire.schema.compile import encode
-from support.channel_peer import Asked, Peer, Writer, framed, run
+from support.channel_peer import Peer, ReceivedRequest, Writer, framed, run
 from support.in_memory import US, Harness
 
 pytestmark = pytest.mark.waits
@@ -39,7 +39,7 @@ class Controller:
         self._after = after
         self.peer = Peer(self._answer)
 
-    async def _answer(self, request: Asked, writer: Writer) -> None:
+    async def _answer(self, request: ReceivedRequest, writer: Writer) -> None:
         assert (request.api_key, request.version) == (7, 3)
         left = self._left.pop(0)
         if left is None:
@@ -83,7 +83,7 @@ def request_count(
             requests = BrokerRequests(SimpleNamespace(loop=loop), broker, channels)  # type: ignore[arg-type]
             await hand_over(broker, lambda then: requests.shut_down(broker.view.controller, ShutDown(US, 5), then))
             channels.close()
-            return len(peer.asked)
+            return len(peer.requests)
 
     found: list[int] = []
 

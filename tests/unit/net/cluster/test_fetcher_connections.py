@@ -17,7 +17,7 @@ from odradek.net.channels.channel_connection import ChannelConnection
 from odradek.net.cluster.fetcher_connections import FetcherConnections
 from odradek.wire.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from odradek.wire.schema.compile import decode, encode
-from support.channel_peer import Asked, Peer, Writer, framed, run, until
+from support.channel_peer import Peer, ReceivedRequest, Writer, framed, run, until
 from support.controlling import OTHER, Controlling, topic_id
 from support.followed import batch
 from support.in_memory import US, Harness
@@ -38,7 +38,9 @@ class Following:
         self.loop = asyncio.get_running_loop()
         self.lines = FetcherConnections(self, self.broker, "PLAINTEXT", None)  # type: ignore[arg-type]  # A Shell.
         both = (OTHER, US)
-        errors = Controlling(self.harness).leads("t", *range(PARTITIONS), leader=OTHER, replicas=both, is_new=True)
+        errors = Controlling(self.harness).send_leader_and_isr(
+            "t", *range(PARTITIONS), leader=OTHER, replicas=both, is_new=True
+        )
         assert errors == {}
         self.lines.send_due_requests()
 
@@ -61,7 +63,7 @@ class Following:
         return self.broker.partitions[TopicPartition(TopicName("t"), index)].log.end_offset
 
 
-def request_of(received: Asked) -> FetchRequest:
+def request_of(received: ReceivedRequest) -> FetchRequest:
     assert received.api_key == FETCH
     return decode(FetchRequest, received.version, received._rest, 1)  # After the header's tags.
 
@@ -70,7 +72,7 @@ def indexes(request: FetchRequest) -> list[int]:
     return sorted(part.partition for topic in request.topics for part in topic.partitions)
 
 
-async def silence(received: Asked, writer: Writer) -> None:
+async def silence(received: ReceivedRequest, writer: Writer) -> None:
     """Send no response."""
 
 
@@ -81,7 +83,7 @@ class Leader:
         self.sessions: dict[int, set[int]] = {}  # The named partitions, by connection.
         self.records: dict[int, bytes] = {}
 
-    async def __call__(self, received: Asked, writer: Writer) -> None:
+    async def __call__(self, received: ReceivedRequest, writer: Writer) -> None:
         request = request_of(received)
         known = self.sessions.setdefault(received.connection, set())
         if request.session_epoch == 0:
@@ -115,12 +117,12 @@ def test_fetch_request_has_the_configured_values(tmp_path: Path) -> None:
                 replica_fetch_max_bytes="1001",
                 replica_fetch_response_max_bytes="2002",
             )
-            await until(lambda: bool(peer.asked))
-            request = request_of(peer.asked[0])
+            await until(lambda: bool(peer.requests))
+            request = request_of(peer.requests[0])
             assert (request.max_wait_ms, request.min_bytes, request.max_bytes) == (123, 7, 2002)
             assert {part.partition_max_bytes for topic in request.topics for part in topic.partitions} == {1001}
             assert request.replica_state.replica_id == US
-            assert peer.asked[0].client_id == "broker-1-fetcher-0"
+            assert peer.requests[0].client_id == "broker-1-fetcher-0"
             following.lines.close()
 
     run(work)
@@ -130,8 +132,8 @@ def test_each_fetcher_has_a_connection_and_a_session(tmp_path: Path) -> None:
     async def work() -> None:
         async with Peer(silence) as peer:
             following = Following(tmp_path, peer, num_replica_fetchers="3")
-            await until(lambda: len(peer.asked) == 3)
-            named = {received.client_id: indexes(request_of(received)) for received in peer.asked}
+            await until(lambda: len(peer.requests) == 3)
+            named = {received.client_id: indexes(request_of(received)) for received in peer.requests}
             spread: dict[str, list[int]] = {}
             for index in range(PARTITIONS):
                 number = fetcher_id(TopicPartition(TopicName("t"), index), 3)
@@ -148,7 +150,7 @@ def test_partitions_move_between_fetchers_without_duplicates(tmp_path: Path) -> 
         leader = Leader()
         async with Peer(leader) as peer:
             following = Following(tmp_path, peer)
-            await until(lambda: len(peer.asked) > 2)
+            await until(lambda: len(peer.requests) > 2)
             for number, count in enumerate((3, 2, 5, 1)):
                 leader.records[number] = batch(0)
                 following.resize(count)
@@ -174,7 +176,7 @@ def test_silent_leader_is_retried_over_another_connection(tmp_path: Path) -> Non
             await until(lambda: peer.connections == 1 and not peer.open)
             following.pass_time(699)
             await asyncio.sleep(0)
-            assert len(peer.asked) == 1, "the backoff is not over"
+            assert len(peer.requests) == 1, "the backoff is not over"
             following.pass_time(1)
             await until(lambda: peer.connections == 2)
             following.lines.close()
@@ -198,7 +200,7 @@ def test_receive_buffer_has_the_configured_size(tmp_path: Path, size: int, monke
     async def work() -> None:
         async with Peer(silence) as peer:
             following = Following(tmp_path, peer, replica_socket_receive_buffer_bytes=str(size))
-            await until(lambda: bool(peer.asked))
+            await until(lambda: bool(peer.requests))
             assert (made[0] == 2 * size) == (size > 0), "Linux counts what it needs itself, as much again"
             following.lines.close()
 
@@ -206,7 +208,7 @@ def test_receive_buffer_has_the_configured_size(tmp_path: Path, size: int, monke
 
 
 def test_session_error_starts_another_session(tmp_path: Path) -> None:
-    async def refuses(received: Asked, writer: Writer) -> None:
+    async def refuses(received: ReceivedRequest, writer: Writer) -> None:
         known = request_of(received).session_epoch > 0
         error = ErrorCode.FETCH_SESSION_ID_NOT_FOUND if known else ErrorCode.NONE
         response = FetchResponse(error_code=error, session_id=0 if known else 9, responses=[])
@@ -216,8 +218,8 @@ def test_session_error_starts_another_session(tmp_path: Path) -> None:
     async def work() -> None:
         async with Peer(refuses) as peer:
             following = Following(tmp_path, peer)
-            await until(lambda: len(peer.asked) >= 4)
-            requests = [request_of(received) for received in peer.asked[:4]]
+            await until(lambda: len(peer.requests) >= 4)
+            requests = [request_of(received) for received in peer.requests[:4]]
             assert [one.session_epoch for one in requests] == [0, 1, 0, 1]
             assert [len(indexes(one)) for one in requests] == [PARTITIONS, 0, PARTITIONS, 0]
             following.lines.close()

@@ -42,7 +42,7 @@ from odradek.wire.messages.alter_partition import (
     ResponseTopicData,
 )
 from odradek.wire.schema.compile import decode, encode
-from support.channel_peer import Asked, Peer, Writer, framed, run, until
+from support.channel_peer import Peer, ReceivedRequest, Writer, framed, run, until
 from support.in_memory import NOW_MS, US, Harness
 from support.logs import batch
 
@@ -155,7 +155,7 @@ class World:
     def controller_id(self) -> BrokerId:
         return self.broker.view.controller
 
-    async def answer(self, received: Asked, writer: Writer) -> None:
+    async def answer(self, received: ReceivedRequest, writer: Writer) -> None:
         """Serve a connection of the other broker."""
         assert received.api_key == 56
         self.versions.append(received.version)
@@ -259,7 +259,7 @@ class World:
         for index in indexes or (0,):
             self.produce(index)
         self.time_passes(LAG_MS_MAX + 1000)
-        self.harness.keep_house()
+        self.harness.run_housekeeping()
         self.settle()
 
     async def becomes(self, *isr: BrokerId) -> None:
@@ -363,7 +363,7 @@ def test_proposals_during_a_request_are_batched_into_the_next(tmp_path: Path) ->
         for index in (1, 2):
             world.produce(index)
         world.time_passes(LAG_MS_MAX + 1000)
-        world.harness.keep_house()
+        world.harness.run_housekeeping()
         world.settle()
         assert world.broker.alter_partition.has_proposals
         world.may_answer.set()

@@ -67,7 +67,7 @@ def make_changes_fail(harness: Harness, failure: Exception) -> None:
 def test_topic_change_refused_by_the_tree_is_a_server_error(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     harness = Harness(tmp_path)
     make_changes_fail(harness, Unavailable("no tree"))
-    (topic,) = harness.ask(CREATE, 5, CreateTopicsResponse).topics
+    (topic,) = harness.request(CREATE, 5, CreateTopicsResponse).topics
     assert topic.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert "unexpected error in CreateTopics" in caplog.text
     assert not harness._effects.are_changing
@@ -77,7 +77,7 @@ def test_a_broken_invariant_ends_the_process(tmp_path: Path) -> None:
     harness = Harness(tmp_path)
     make_changes_fail(harness, AssertionError("this can't be"))
     with pytest.raises(AssertionError, match="this can't be"):
-        harness.ask(CREATE, 5, CreateTopicsResponse)
+        harness.request(CREATE, 5, CreateTopicsResponse)
 
 
 def test_lack_of_descriptors_is_reported_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
