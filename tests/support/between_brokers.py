@@ -54,7 +54,7 @@ class BetweenBrokers:
         self.asked: list[events.ControllerQuery[Any]] = []
         self.producer_ids: ProducerIdBlock | Refused = ProducerIdBlock(ProducerId(2000), ProducerId(2999))
         self.asks = ControllerQueries(harness.broker.purgatory, self._take_producer_ids)
-        harness.broker.controller_asks = self.asks
+        harness.broker.controller_queries = self.asks
         self.may(Operation.CLUSTER_ACTION)
 
     def may(self, *operations: Operation) -> None:
@@ -68,11 +68,11 @@ class BetweenBrokers:
 
     def take_in(self, answer: Callable[[ControlRequest], Errors | Refused] | None = None) -> int:
         """Let the broker, or a test in its place, handle pending requests; return their number."""
-        taken = self.asks.told.take_questions()
+        taken = self.asks.control_requests.take_queries()
         for one in taken:
             if self.keeps:
-                self.told.append(one.question)
-            one.complete(self._apply(one.question) if answer is None else answer(one.question))
+                self.told.append(one.query)
+            one.complete(self._apply(one.query) if answer is None else answer(one.query))
         return len(taken)
 
     def _apply(self, sent: ControlRequest) -> Errors | Refused:
@@ -85,12 +85,12 @@ class BetweenBrokers:
 
     def control(self, decide: Callable[[Any], object]) -> int:
         """Let `decide` set the response or error of all requests to the controller."""
-        taken = self.asks.asked.take_questions()
+        taken = self.asks.broker_requests.take_queries()
         for one in taken:
             if self.keeps:
-                self.asked.append(one.question)
-            decide(one.question)
-            one.complete(one.question)
+                self.asked.append(one.query)
+            decide(one.query)
+            one.complete(one.query)
         return len(taken)
 
     def ask(

@@ -107,7 +107,7 @@ def dispatch(broker: Broker, peer: Peer, request: Request, now: Moment) -> Outco
 
 
 def _apis(broker: Broker) -> dict[int, Api]:
-    return table_of(broker.protocol, in_cluster=broker.controller_asks is not None).by_key
+    return table_of(broker.protocol, in_cluster=broker.controller_queries is not None).by_key
 
 
 def _parse_in_thread(api_request: _ApiRequest) -> Steps:

@@ -287,7 +287,7 @@ def test_requests_without_cluster_action_are_refused(between: BetweenBrokers) ->
         assert altered == AlterPartitionResponse(throttle_time_ms=0, error_code=DENIED, topics=[])
     ids = between.ask(AllocateProducerIdsRequest(broker_id=TWO), 0, AllocateProducerIdsResponse)
     assert (ids.error_code, ids.producer_id_start, ids.producer_id_len) == (DENIED, 0, 0)
-    assert not between.asks.asked.take_questions() and not between.asked
+    assert not between.asks.broker_requests.take_queries() and not between.asked
 
 
 def test_request_without_a_controller_response_closes_the_connection(between: BetweenBrokers) -> None:

@@ -78,7 +78,7 @@ class ClusterMember:
         self._configs = configs
         self._queries = ControllerQueries(broker.purgatory, metadata.allocate_producer_ids)
         if make_peers is not None:
-            broker.controller_asks = self._queries
+            broker.controller_queries = self._queries
         self._awaited = TopicPurgatory(broker.view)
         self._storage = list(broker.storage)
         self._directories: tuple[int, int] | None = self._directories_now()  # None: the controller was not notified.
@@ -204,7 +204,7 @@ class ClusterMember:
         if self._is_closed:
             return
         if self._peers is not None:
-            self._take_questions()
+            self._take_queries()
             self._peers.requests.send_queued_requests()
             self._peers.fetchers.send_due_requests()
         if self._isr_changes is not None:
@@ -217,13 +217,13 @@ class ClusterMember:
         self._report_directories()
         self._updates.start_next()
 
-    def _take_questions(self) -> None:
+    def _take_queries(self) -> None:
         """Take requests from other brokers; a lone broker receives none."""
-        for update in self._queries.told.take_questions():
-            self._updates.add(update.question, update.complete)
-        for query in self._queries.asked.take_questions():
-            assert isinstance(query.question, OwnQuery)
-            self._query_own_controller(query.question, query.complete)
+        for update in self._queries.control_requests.take_queries():
+            self._updates.add(update.query, update.complete)
+        for request in self._queries.broker_requests.take_queries():
+            assert isinstance(request.query, OwnQuery)
+            self._query_own_controller(request.query, request.complete)
 
     def forwards(self, change: Change) -> bool:
         """Forward a topic creation to the controller; return False if this broker applies the change.
