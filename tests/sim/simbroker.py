@@ -16,7 +16,7 @@ from odradek.base.units import INT32_MAX, BrokerId
 from odradek.base.uuids import Uuid, to_text
 from odradek.coordination.tree import TreeFailed
 from odradek.core.broker.broker import Broker
-from odradek.core.broker.replicas import is_held
+from odradek.core.broker.replicas import is_assigned
 from odradek.core.cleaner.cleaning_steps import Clean, Cleaned
 from odradek.core.configs.broker_configs import BrokerConfigs
 from odradek.core.kernel.cluster_view import BrokerInfo, ClusterView, Endpoint, TopicInfo
@@ -156,7 +156,7 @@ class SimBroker:
         changes = TopicsOfTree(tree, metadata)
         view = metadata.view()
         if view.topics:
-            storage.set_strays_aside(partial(is_held, self.id, view), now.wall)
+            storage.set_strays_aside(partial(is_assigned, self.id, view), now.wall)
         entropy = Entropy(lambda: self._random.randrange(INT32_MAX), self._new_uuid)
         alone = ClusterView(membership.cluster_id, brokers={us.id: us})
         broker = Broker(self.id, alone, storage, self._configs, entropy)

@@ -118,7 +118,7 @@ def _parse_in_thread(api_request: _ApiRequest) -> Steps:
     call, request = api_request.call, api_request.request
     turn = call.broker.large_requests.request_turn(request.size, call.now)
     try:
-        while not turn.has_come:
+        while not turn.is_granted:
             resumed = yield turn.parked(call.now)
             call.now = resumed.now
             turn.steps(call.now)

@@ -25,7 +25,7 @@ from odradek.app.terminal.command_failed import CommandFailed
 from odradek.base.errors import ErrorCode
 from odradek.client.admin import config_admin as configs
 from odradek.client.connection.client_errors import ErrorAnswer
-from odradek.core.configs.topic_configs import told_invalid
+from odradek.core.configs.topic_configs import invalid_overrides_message
 
 
 def config(
@@ -51,7 +51,9 @@ def config(
     with connected(bootstrap_server, command_config) as cluster:
         if not edits:
             entries = show(cluster, topic, defaults=show_all, as_json=as_json)
-            invalid = told_invalid(name, {one.name: one.value or "" for one in entries if one.is_set_on_topic})
+            invalid = invalid_overrides_message(
+                name, {one.name: one.value or "" for one in entries if one.is_set_on_topic}
+            )
             if invalid is not None:
                 typer.echo(f"odradek: {invalid}", err=True)
             return

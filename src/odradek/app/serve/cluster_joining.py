@@ -35,7 +35,7 @@ from odradek.coordination.acls import first_acl
 from odradek.coordination.reconnecting_tree import ReconnectingTree
 from odradek.coordination.sqlite import METADATA_FILE, TEND_MS_MAX, SqliteTree
 from odradek.core.broker.broker import Broker
-from odradek.core.broker.replicas import is_held
+from odradek.core.broker.replicas import is_assigned
 from odradek.core.configs.definition import ConfigError
 from odradek.core.configs.inter_broker_protocol import protocol_of
 from odradek.core.kernel.cluster_view import BrokerInfo, ClusterView
@@ -168,7 +168,7 @@ def _open_storage(
         view = metadata.view()
     # Skipped if the cluster has no topics at all: the tree itself may have been lost.
     if view.topics or view.unreadable:
-        storage.set_strays_aside(partial(is_held, membership.broker_id, view), now)
+        storage.set_strays_aside(partial(is_assigned, membership.broker_id, view), now)
     return storage, view
 
 

@@ -81,7 +81,7 @@ class Storage:
         """Return whether no directory is offline."""
         return len(self.online) == len(self._directories)
 
-    def check_one_is_left(self) -> None:
+    def check_any_online(self) -> None:
         """Raise NoDirectory if all directories are offline: no read or write works before the next start."""
         if not self.online:
             reasons = "; ".join(f"{one.path}: {one.failure}" for one in self._directories)

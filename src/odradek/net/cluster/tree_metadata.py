@@ -29,7 +29,7 @@ from odradek.coordination.tree import (
     Unavailable,
 )
 from odradek.core.broker.effects import AllocateProducerIds
-from odradek.core.configs.topic_configs import told_invalid
+from odradek.core.configs.topic_configs import invalid_overrides_message
 from odradek.core.kernel.cluster_view import BrokerInfo, ClusterView, PartitionInfo, TopicInfo
 from odradek.core.transactions.producer_ids import ProducerIdBlock
 
@@ -209,7 +209,7 @@ class Metadata:
         except BadZnodeError as bad:
             _LOG.error("%s: retention of topic %s is suspended until its configuration is readable", bad, name)
             return UNREADABLE_OVERRIDES
-        invalid = told_invalid(name, overrides)
+        invalid = invalid_overrides_message(name, overrides)
         if invalid is not None:
             _LOG.error("%s", invalid)
         return overrides

@@ -19,7 +19,7 @@ from typing import NamedTuple, Protocol, TypeVar
 from odradek.base.units import TimestampMs
 from odradek.core.broker import topic_log_lines as topic_log
 from odradek.core.broker.broker import Broker
-from odradek.core.broker.config_handlers import put_in_force
+from odradek.core.broker.config_handlers import apply_altered_configs
 from odradek.core.broker.effects import (
     AllocateProducerIds,
     AlterConfigs,
@@ -214,7 +214,7 @@ class Effects:
 
     def _on_altered(self, change: AlterConfigs, done: Future[Altered]) -> None:
         altered = self._result_of(change, done) or none_altered(change)
-        self._shell.add_slices(put_in_force(self._broker, altered, self._shell.now()))
+        self._shell.add_slices(apply_altered_configs(self._broker, altered, self._shell.now()))
 
     def _result_of(self, change: Change | AlterConfigs, done: Future[T]) -> T | None:
         """Return the result of a change, or None if it failed here for a reason that is no client's fault."""

@@ -241,7 +241,9 @@ def test_move_back_to_the_current_directory_cancels_the_move() -> None:
 
 def test_move_is_throttled_by_its_configured_rate() -> None:
     server = filled()
-    server.broker.configs.become(BrokerConfigs.parse({"replica.alter.log.dirs.io.max.bytes.per.second": "1000"}))
+    server.broker.configs.replace_values(
+        BrokerConfigs.parse({"replica.alter.log.dirs.io.max.bytes.per.second": "1000"})
+    )
     size = server.log.size
     server.move("/b")
     server.finish()
