@@ -112,8 +112,8 @@ class SimReplicated(SimControlled):
             for index, brokers in topic.partitions.items()
             if self.id in brokers
         }
-        lacking = self.broker.storage.lacking(replicas)
-        return Doubt(self.id, replicas if self.may_have_lost else lacking, 4 * SESSION_MS, lacking)
+        missing = self.broker.storage.missing_replicas(replicas)
+        return Doubt(self.id, replicas if self.may_have_lost else missing, 4 * SESSION_MS, missing)
 
     def apply_full_disk(self, remembered: dict[TopicPartition, ErrorCode]) -> None:
         self.offline_replicas.update(remembered)

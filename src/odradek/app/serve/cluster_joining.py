@@ -93,10 +93,10 @@ async def open_broker(
         storage, view = _open_storage(settings, disk, metadata, membership, now=shell.now().wall, cleanup=cleanup)
         if settings.is_member:
             replicas = _replicas(view, membership.broker_id)
-            lacking = storage.lacking(replicas)
-            doubtful = list(replicas) if may_have_lost(storage, this_boot()) else lacking
+            missing = storage.missing_replicas(replicas)
+            doubtful = list(replicas) if may_have_lost(storage, this_boot()) else missing
             if doubtful:
-                await await_replacement(tree, membership.broker_id, doubtful, 4 * timeout_ms, lacking)
+                await await_replacement(tree, membership.broker_id, doubtful, 4 * timeout_ms, missing)
         epoch = metadata.enroll(info, lambda: shell.now().wall, 2 * timeout_ms)
         lone_view = ClusterView(membership.cluster_id, brokers={info.id: info}, unreadable=view.unreadable)
         broker = Broker(info.id, lone_view, storage, settings.configs, Entropy(random_int31, new_uuid))

@@ -181,7 +181,7 @@ class Storage:
                 text = "%s: renamed %d stray logs, of partitions not assigned to this broker, to *-stray: %s"
                 _LOG.warning(text, directory.path, len(strays), names)
 
-    def lacking(self, replicas: Mapping[TopicPartition, Uuid]) -> list[TopicPartition]:
+    def missing_replicas(self, replicas: Mapping[TopicPartition, Uuid]) -> list[TopicPartition]:
         """Return those of this broker's replicas, given with topic ids, whose log is missing.
 
         Returns none while a directory is offline: the logs may be in it, and are not created again (`open`).

@@ -28,13 +28,13 @@ async def await_replacement(
     broker: BrokerId,
     partitions: Iterable[TopicPartition],
     patience_ms: int,
-    lacking: Collection[TopicPartition] = (),
+    missing: Collection[TopicPartition] = (),
 ) -> None:
     """Wait until no ISR relies on records that the broker may lack, as decided by Doubt.
 
     Blocks the loop only while it reads the tree.
     """
-    doubt = Doubt(broker, partitions, patience_ms, lacking)
+    doubt = Doubt(broker, partitions, patience_ms, missing)
     while not doubt.is_over(tree, time.monotonic()):
         await asyncio.sleep(POLL_SECONDS)  # A waiting start can be cancelled.
 
@@ -45,7 +45,7 @@ class Doubt:
     The doubt exists while an ISR of `partitions` contains the broker and others. It ends:
 
     - if no other broker is registered, because one of the brokers that failed together must be the first. Only a broker
-      certain to be `lacking` partitions gives others a quarter of `patience_ms` to register.
+      certain that partitions are `missing` gives others a quarter of `patience_ms` to register.
     - after `patience_ms` at most. A controller removes an absent broker once its session has expired; without a
       controller, no broker does.
     """
@@ -55,12 +55,12 @@ class Doubt:
         broker: BrokerId,
         partitions: Iterable[TopicPartition],
         patience_ms: int,
-        lacking: Collection[TopicPartition] = (),
+        missing: Collection[TopicPartition] = (),
     ) -> None:
         self._broker = broker
         self._left = list(partitions)
         self._patience = patience_ms / SECOND_MS
-        self._certain = frozenset(lacking)
+        self._certain = frozenset(missing)
         self._waiting_since: float | None = None  # Time at which waiting began.
 
     def is_over(self, tree: Tree, now: float) -> bool:

@@ -39,7 +39,7 @@ from odradek.core.fetch.disk_waits import DiskWait
 from odradek.core.kernel.chores import Chores, ChoresRun
 from odradek.core.kernel.moment import Moment
 from odradek.core.kernel.work import Work
-from odradek.core.partition.log_starts import WriteStarts, WroteStarts
+from odradek.core.partition.log_starts import StartsWritten, WriteStarts
 from odradek.core.partition.lookups import Lookup
 from odradek.core.transactions.producer_ids import ProducerIdBlock
 from odradek.net.loop.descriptors import has_run_out
@@ -196,7 +196,7 @@ class Effects:
         work.on_finished()
         self._shell.settle()
 
-    def _on_starts_written(self, done: Future[WroteStarts]) -> None:
+    def _on_starts_written(self, done: Future[StartsWritten]) -> None:
         self._shell.add_slices(self._broker.log_starts.on_starts_written(done.result(), self._shell.now()))
 
     def _on_ids_allocated(self, done: Future[ProducerIdBlock | None]) -> None:
