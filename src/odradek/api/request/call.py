@@ -129,7 +129,7 @@ class Call:
         return Refused(DENIED[resource], text)
 
     @property
-    def sees(self) -> Callable[[str], bool] | None:
+    def can_describe(self) -> Callable[[str], bool] | None:
         """Return a predicate of the topics that the principal may describe; None if it may describe all."""
         if self.rights in SEES_ALL:
             return None
