@@ -249,5 +249,5 @@ def test_broker_starts_with_any_stored_configuration(world: World, data: bytes) 
 
 
 def test_registered_broker_does_not_prevent_changes(world: World) -> None:
-    world.metadata.enroll(BrokerInfo(US), lambda: TimestampMs(1), 0)
+    world.metadata.register_broker(BrokerInfo(US), lambda: TimestampMs(1), 0)
     assert not world.alter({ALL: [("log.retention.ms", SET, "7")]}).refused

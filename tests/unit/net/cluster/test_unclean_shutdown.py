@@ -89,7 +89,7 @@ def test_first_of_several_lost_brokers_does_not_wait(tree: SqliteTree, monkeypat
 
 def test_broker_starts_if_no_isr_changes_in_time(tree: SqliteTree, caplog: pytest.LogCaptureFixture) -> None:
     in_sync(tree, NAMES[0], US, OTHER)
-    wait(tree, US, NAMES, patience_ms=0)
+    wait(tree, US, NAMES, timeout_ms=0)
     assert (
         "broker 1 starts although it is still in the ISR of 1 partitions: no controller removed it in time"
         in caplog.messages
