@@ -42,7 +42,7 @@ _SESSION_ERRORS = frozenset(
 )
 
 
-class ErrorAnswer:
+class ErrorResponse:
     """The answer to one request; `serve` passes a request to the broker, `topic` None means all topics."""
 
     def __init__(self, api: Api, call: Call, request: Request, body: Any, serve: Serve) -> None:

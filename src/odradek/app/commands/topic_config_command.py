@@ -24,7 +24,7 @@ from odradek.app.commands.config_command import (
 from odradek.app.terminal.command_failed import CommandFailed
 from odradek.base.errors import ErrorCode
 from odradek.client.admin import config_admin as configs
-from odradek.client.connection.client_errors import ErrorAnswer
+from odradek.client.connection.client_errors import ErrorResponse
 from odradek.core.configs.topic_configs import invalid_overrides_message
 
 
@@ -59,7 +59,7 @@ def config(
             return
         try:
             change(cluster, topic, edits, dry_run=dry_run)
-        except ErrorAnswer as error:
+        except ErrorResponse as error:
             suggestion = suggest_key(edit.key for edit in edits) if error.code == ErrorCode.INVALID_CONFIG else ""
             if suggestion:
                 raise CommandFailed(f"{error}{suggestion}") from None
