@@ -87,7 +87,7 @@ class Shell:
         self.busy_poll: BusyPoll | None = None  # Set in a process that runs nothing else.
         self.active_connections = ActiveConnections()
         self.traffic = Traffic()
-        self.answered = self.traffic.answered
+        self.on_answered = self.traffic.on_answered
         self.copies = Copies()
         self.room = DescriptorRoom(loop, self._release_files)
         self._threads = Threads(loop)
