@@ -73,7 +73,9 @@ def second_loader(days: BadDays) -> None:
         days.load, refused = (first, second) if first.status is None else (second, first)
         assert refused.status == 1
         assert "another loader" in refused.output().lower()
-    days.goes_on_or("Another loader")  # The other loader's last batch may have been faster than this one's.
+    days.continues_or_fails_with(
+        "Another loader"
+    )  # The other loader's last batch may have been faster than this one's.
 
 
 def one_ended(*loads: Load) -> bool:
