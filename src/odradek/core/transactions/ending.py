@@ -60,7 +60,7 @@ class PendingEndTxn:
         end = self._end
         shard, current = self._manager.find_transaction(end.transactional_id)
         try:
-            decided = rules.end(current, end.producer, end.version, new_id, now.wall, commit=end.is_commit)
+            decided = rules.end_transaction(current, end.producer, end.version, new_id, now.wall, commit=end.is_commit)
         except rules.RepeatedEndTxn:
             if current.is_past_last_epoch:
                 self._renew(shard, rules.renewed(current, new_id, now.wall), now)

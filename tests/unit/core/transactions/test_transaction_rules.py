@@ -38,7 +38,7 @@ def test_decision_of_a_kept_transaction_at_the_last_epoch_changes_the_id() -> No
         next_id=ID,
         next_epoch=ProducerEpoch(LAST_EPOCH),
     )
-    decided = rules.end(kept, kept.client, 2, NEXT, NOW, commit=True)
+    decided = rules.end_transaction(kept, kept.client, 2, NEXT, NOW, commit=True)
     assert decided.producer == (ID, 6)
     assert rules.completed(decided, NOW).client == ProducerIdAndEpoch(NEXT, ProducerEpoch(0))
 
@@ -53,7 +53,7 @@ def test_last_epoch_can_be_written() -> None:
         fenced = rules.fenced(one, NOW)
         done = rules.completed(fenced, NOW)
         for expected in (None, done.client):
-            begun = rules.begin(done, expected, 1000, NEXT, NOW)
+            begun = rules.init_producer_id(done, expected, 1000, NEXT, NOW)
             assert begun.client == (NEXT, 0)
             for each in (fenced, done, begun):
                 for version in (0, 1):
@@ -67,14 +67,14 @@ def following(was: Transaction) -> list[Transaction]:
     if was.state is TransactionState.ONGOING:
         results += rules.fenced(was, NOW), rules.keep_prepared(was, None, NEXT, NOW)
     elif not was.is_decided:
-        results.append(rules.begin(was, None, 1000, NEXT, NOW))
+        results.append(rules.init_producer_id(was, None, 1000, NEXT, NOW))
     for id_, epoch in itertools.product((ID, NEXT), (0, LAST_EPOCH, INT16_MAX)):
         producer = ProducerIdAndEpoch(id_, ProducerEpoch(epoch))
         for version, commit in itertools.product((1, 2), (True, False)):
             with suppress(Refused):
                 results.append(rules.add_partitions(was, producer, {PARTITION}, version, NOW))
             try:
-                results.append(rules.end(was, producer, version, NEXT, NOW, commit=commit))
+                results.append(rules.end_transaction(was, producer, version, NEXT, NOW, commit=commit))
             except Refused:
                 pass
             except rules.RepeatedEndTxn:
@@ -82,7 +82,7 @@ def following(was: Transaction) -> list[Transaction]:
                     results.append(rules.renewed(was, NEXT, NOW))
         if was.state is not TransactionState.ONGOING and not was.is_decided:
             with suppress(Refused):
-                results.append(rules.begin(was, producer, 1000, NEXT, NOW))
+                results.append(rules.init_producer_id(was, producer, 1000, NEXT, NOW))
     return results
 
 
