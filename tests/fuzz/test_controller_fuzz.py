@@ -197,7 +197,7 @@ def test_random_broker_requests_leave_the_controller_working(version: int) -> No
     for _ in range(REQUESTS):
         request = forge.message(AlterPartitionRequest, version)
         assert isinstance(request, AlterPartitionRequest)
-        proposal = alter_partition.from_message(request, version, names).ask  # type: ignore[arg-type]
+        proposal = alter_partition.from_message(request, version, names).event  # type: ignore[arg-type]
         cluster.controllers[0].put_event(proposal)
         cluster.run(0.2)
         assert proposal.error or proposal.answer is not None

@@ -13,7 +13,7 @@ from odradek.api.transactions import add_partitions_requests as add_partitions_a
 from odradek.base.errors import ErrorCode
 from odradek.base.units import BrokerId, ProducerEpoch, ProducerId, TopicPartition
 from odradek.core.coordinators.state_log import ProducerIdAndEpoch
-from odradek.core.transactions.additions import AdditionsOutcome, AddPartitions, Question
+from odradek.core.transactions.additions import AdditionsOutcome, AddPartitions, TransactionQuery
 from odradek.wire.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -81,10 +81,10 @@ def story(send: SendRequest, version: int) -> list[AdditionsOutcome]:
 
     def about(
         transactional_id: str, identity: ProducerIdAndEpoch, *names: TopicPartition, adds: bool
-    ) -> tuple[Question, list[TopicPartition]]:
-        return Question(transactional_id, identity, adds), list(names)
+    ) -> tuple[TransactionQuery, list[TopicPartition]]:
+        return TransactionQuery(transactional_id, identity, adds), list(names)
 
-    questions = [
+    queries = [
         about(one, producer, T0, adds=False),
         about(one, producer, T0, UNKNOWN, adds=True),
         about(one, producer, T0, adds=True),
@@ -97,8 +97,8 @@ def story(send: SendRequest, version: int) -> list[AdditionsOutcome]:
         about("nobody", UNKNOWN_PRODUCER, T0, T1, adds=False),
         about(one, UNKNOWN_PRODUCER, T0, adds=False),
     ]
-    effects = [AddPartitions(BrokerId(1), [question]) for question in questions]
-    effects.append(AddPartitions(BrokerId(1), [questions[5], questions[6], questions[8]]))
+    effects = [AddPartitions(BrokerId(1), [query]) for query in queries]
+    effects.append(AddPartitions(BrokerId(1), [queries[5], queries[6], queries[8]]))
     return [added(send, effect, version) for effect in effects]
 
 

@@ -18,7 +18,7 @@ from kafka_peer import KafkaBroker
 from odradek.app.main import main
 from odradek.base.units import TopicName, TopicPartition
 from odradek.client.cluster.cluster import Cluster
-from odradek.client.connection.client_errors import ErrorAnswer
+from odradek.client.connection.client_errors import ErrorResponse
 from odradek.client.producer.delivery import produce
 from odradek.client.producer.idempotence import Sequences
 from odradek.client.producer.producer import now_ms
@@ -113,9 +113,9 @@ def test_a_transaction_is_described_and_aborted(
     )
     refused = terminal.run("txn", "abort", transactional_id, status=1)
     assert f"transactional id {transactional_id} has no open transaction" in refused
-    with pytest.raises(ErrorAnswer):
+    with pytest.raises(ErrorResponse):
         producer.commit()
-    with pytest.raises(ErrorAnswer, match="PRODUCER_FENCED"):
+    with pytest.raises(ErrorResponse, match="PRODUCER_FENCED"):
         producer.abort()
     assert terminal.run("consume", topic, "--committed") == ""
     assert sorted(terminal.run("consume", topic).split()) == ["open-0", "open-1"], "who does not ask gets all of it"

@@ -28,7 +28,7 @@ from odradek.client.admin.admin import (
 from odradek.client.admin.metadata_propagation import wait_until_seen
 from odradek.client.cluster.cluster import Cluster
 from odradek.client.connection.client_config import READ_COMMITTED
-from odradek.client.connection.client_errors import ErrorAnswer, OffsetOutOfRange, TopicRecreated, UnknownTopic
+from odradek.client.connection.client_errors import ErrorResponse, OffsetOutOfRange, TopicRecreated, UnknownTopic
 from odradek.client.consumer.fetcher import EARLIEST, LATEST, MAX_TIMESTAMP, Fetcher, list_offsets
 from odradek.client.producer.delivery import ACKS_ALL, ACKS_LEADER, ACKS_NONE, produce
 from odradek.client.producer.producer import Producer
@@ -117,17 +117,17 @@ def test_the_cluster_is_described(cluster: Cluster) -> None:
     ids=lambda value: value.name if isinstance(value, ErrorCode) else None,
 )
 def test_an_invalid_topic_is_refused_with_a_reason(cluster: Cluster, topic: NewTopic, code: ErrorCode) -> None:
-    with pytest.raises(ErrorAnswer) as raised:
+    with pytest.raises(ErrorResponse) as raised:
         create_topics(cluster, [topic])
     assert raised.value.code == code
     assert raised.value.detail, "the broker says why"
 
 
 def test_an_existing_topic_is_not_created_again(cluster: Cluster, topic: str) -> None:
-    with pytest.raises(ErrorAnswer) as raised:
+    with pytest.raises(ErrorResponse) as raised:
         create_topics(cluster, [NewTopic(topic, 1, 1)])
     assert raised.value.code == ErrorCode.TOPIC_ALREADY_EXISTS
-    with pytest.raises(ErrorAnswer) as raised:
+    with pytest.raises(ErrorResponse) as raised:
         create_partitions(cluster, {topic: 2})
     assert raised.value.code == ErrorCode.INVALID_PARTITIONS
 
@@ -267,14 +267,14 @@ def test_a_batch_too_large_for_its_topic_is_split(cluster: Cluster) -> None:
         for value in values:
             producer.send(name, value)
     assert [record.value for record in read_all(cluster, name)[0]] == values
-    with pytest.raises(ErrorAnswer, match=r"max\.message\.bytes"), Producer(cluster) as producer:
+    with pytest.raises(ErrorResponse, match=r"max\.message\.bytes"), Producer(cluster) as producer:
         producer.send(name, bytes(3_000))
 
 
 def test_a_flipped_bit_is_refused_and_the_connection_lives(cluster: Cluster, topic: str) -> None:
     batch = encode_batch([(None, b"x" * 100, (), 0)])
     batch[-1] ^= 1
-    with pytest.raises(ErrorAnswer) as raised:
+    with pytest.raises(ErrorResponse) as raised:
         produce(cluster, {at(topic, 0): batch}, timeout_ms=300)
     assert raised.value.code == ErrorCode.CORRUPT_MESSAGE
     batch[-1] ^= 1

@@ -22,7 +22,7 @@ from odradek.base.units import TopicPartition
 from odradek.client.admin.admin import NewTopic, create_topics, delete_topics
 from odradek.client.admin.metadata_propagation import wait_until_seen
 from odradek.client.cluster.cluster import Cluster
-from odradek.client.connection.client_errors import ErrorAnswer
+from odradek.client.connection.client_errors import ErrorResponse
 from odradek.client.consumer.fetcher import EARLIEST, list_offsets
 from odradek.client.consumer.group_consumer import GroupConsumer
 from odradek.client.consumer.group_member import GroupMember
@@ -104,7 +104,7 @@ def create_and_delete_topics(addresses: str, is_over: threading.Event) -> int:
             name = f"passing-{count}"
             try:
                 create_topics(cluster, [NewTopic(name, 2, 2)])
-            except ErrorAnswer as error:  # No other client creates it.
+            except ErrorResponse as error:  # No other client creates it.
                 assert error.code == ErrorCode.TOPIC_ALREADY_EXISTS and "an earlier response was lost" in str(error)
             assert wait_until_seen(cluster, name, 2)
             delete_topics(cluster, [name])

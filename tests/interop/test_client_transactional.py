@@ -19,7 +19,7 @@ from odradek.client.admin.admin import NewTopic, create_topics
 from odradek.client.admin.transaction_admin import describe_transactions
 from odradek.client.cluster.cluster import Cluster
 from odradek.client.connection.client_config import READ_COMMITTED
-from odradek.client.connection.client_errors import ErrorAnswer
+from odradek.client.connection.client_errors import ErrorResponse
 from odradek.client.consumer.fetcher import Fetched, Fetcher
 from odradek.client.consumer.group_consumer import GroupConsumer
 from odradek.client.consumer.group_member import GroupMember
@@ -142,7 +142,7 @@ def test_a_former_member_cannot_commit_offsets(cluster: Cluster, topic: str) -> 
     with producer.transaction():
         producer.send_offsets(topic, {at(topic): Committed(1)}, Membership(member.generation, member.member_id))
     for stale in (Membership(member.generation - 1, member.member_id), Membership(member.generation, "somebody else")):
-        with pytest.raises(ErrorAnswer) as refused, producer.transaction():
+        with pytest.raises(ErrorResponse) as refused, producer.transaction():
             producer.send_offsets(topic, {at(topic): Committed(2)}, stale)
         assert refused.value.code in (ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID)
     member.leave()
@@ -198,9 +198,9 @@ def one_after_the_other(cluster: Cluster, topic: str) -> None:
     older.send(topic, b"zombie")
     older.flush()
     newer = TransactionalProducer(cluster, topic)
-    with pytest.raises(ErrorAnswer):
+    with pytest.raises(ErrorResponse):
         older.commit()
-    with pytest.raises(ErrorAnswer, match="PRODUCER_FENCED"):
+    with pytest.raises(ErrorResponse, match="PRODUCER_FENCED"):
         older.abort()
     assert older.state is State.FENCED
     with newer.transaction():
@@ -217,7 +217,7 @@ def test_librdkafka_takes_over_a_transactional_id(cluster: Cluster, topic: str) 
     theirs.begin_transaction()
     theirs.produce(topic, b"theirs")
     theirs.commit_transaction(SECONDS_MAX)
-    with pytest.raises(ErrorAnswer), ours.transaction():
+    with pytest.raises(ErrorResponse), ours.transaction():
         ours.send(topic, b"ours again")
     settles(cluster, topic, [b"ours", b"theirs"])
 
@@ -233,7 +233,7 @@ def test_a_producer_continues_after_its_transaction_timed_out(cluster: Cluster, 
         return getattr(found, "state", "") == "CompleteAbort"
 
     until(is_over)
-    with pytest.raises(ErrorAnswer, match="INVALID_TXN_STATE"):
+    with pytest.raises(ErrorResponse, match="INVALID_TXN_STATE"):
         producer.commit()
     producer.abort()
     with producer.transaction():
@@ -249,7 +249,7 @@ def test_a_batch_too_large_for_its_topic_is_split(cluster: Cluster) -> None:
     with producer.transaction():
         for value in values:
             producer.send(topic, value)
-    with pytest.raises(ErrorAnswer, match=r"max\.message\.bytes"), producer.transaction():
+    with pytest.raises(ErrorResponse, match=r"max\.message\.bytes"), producer.transaction():
         producer.send(topic, bytes(3_000))
     with producer.transaction():
         producer.send(topic, b"last")
@@ -289,5 +289,5 @@ def test_a_prepared_transaction_outlives_its_producer(decision: str) -> None:
         with successor.transaction():
             successor.send(topic, b"next")
         settles(cluster, topic, [b"next"] + ([b"prepared"] if decided else []))
-        with pytest.raises(ErrorAnswer):
+        with pytest.raises(ErrorResponse):
             producer.commit()

@@ -8,7 +8,7 @@ import pytest
 
 from odradek.app.serve.broker_startup import RunningBroker
 from odradek.base.units import NO_EPOCH, BrokerId, LeaderEpoch, Offset, TopicName, TopicPartition
-from odradek.core.replication.follower_log import cut_log_at
+from odradek.core.replication.follower_log import truncate_log
 from support.asking import created, fetch_request, produced
 from support.large_requests import BIG, local_broker
 from support.raw_client import Closed, RawClient, frame
@@ -34,7 +34,7 @@ def test_truncation_during_a_send_closes_only_its_connection(tmp_path: Path, has
                 partition = running.shell.broker.partitions[T]
                 other = partition.info._replace(leader=BrokerId(99), leader_epoch=LeaderEpoch(1))
                 partition.follow(other)
-                cut_log_at(partition, Offset(1), running.shell.now().wall)
+                truncate_log(partition, Offset(1), running.shell.now().wall)
                 return partition.log.end_offset
 
             assert broker.on_loop(cut) == 1

@@ -121,7 +121,7 @@ class Side(Harness):
 
     def _all_due(self, session: FetchSession) -> None:
         if self.reads_all:
-            session.due.update(dict.fromkeys(session.wanted.values()))
+            session.due.update(dict.fromkeys(session.partitions.values()))
 
 
 def _bytes(records: object) -> bytes:

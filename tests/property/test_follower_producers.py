@@ -18,7 +18,7 @@ from odradek.core.configs.broker_configs import BrokerConfigs
 from odradek.core.kernel.cluster_view import PartitionInfo
 from odradek.core.kernel.moment import Moment
 from odradek.core.partition.partition import Partition
-from odradek.core.replication.follower_log import append_fetched, cut_log_at
+from odradek.core.replication.follower_log import append_fetched, truncate_log
 from odradek.log.files.log_config import LogConfig
 from odradek.log.log.durability import close_log, flush_now
 from odradek.log.log.log import Log
@@ -152,7 +152,7 @@ class History:
         bounds = [one.base_offset for one in batches(self.leader) if one.base_offset >= high_watermark]
         offset = self.random.choice([*bounds, self.leader.end_offset])
         truncate_to(self.leader, offset, NOW)
-        cut_log_at(self.partition, offset, NOW)
+        truncate_log(self.partition, offset, NOW)
         self.epoch = LeaderEpoch(self.epoch + 1)
 
     def restart(self) -> None:

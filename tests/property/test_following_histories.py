@@ -17,7 +17,7 @@ from simreplicas import Answer, Contents, Replica, State, are_equal_from, conten
 from odradek.base.errors import ErrorCode
 from odradek.base.units import LeaderEpoch, Offset, ProducerId, TimestampMs
 from odradek.core.replication.follower import Following
-from odradek.core.replication.leader_endpoint import Ask, Fetch, Fetched, LeaderOffsets, OffsetsForLeaderEpoch
+from odradek.core.replication.leader_endpoint import Fetch, Fetched, LeaderOffsets, LeaderRequest, OffsetsForLeaderEpoch
 from odradek.record.record_batch import Batch, iter_batches
 from support.invariants import check
 
@@ -32,14 +32,14 @@ class Request(NamedTuple):
 
     sender: Replica
     following: Following
-    query: Ask
+    query: LeaderRequest
 
 
 class Response(NamedTuple):
     """A response on its way back to the follower."""
 
     following: Following
-    query: Ask
+    query: LeaderRequest
     answer: Answer
 
 

@@ -113,7 +113,7 @@ class Side(Harness):
     def sessions(self) -> list[object]:
         """Return the sessions, to be compared by the state of their clients."""
         return [
-            (one.id, one.uses_ids, one.epoch, one.last_used, set(map(_facts, one.wanted.values())))
+            (one.id, one.uses_ids, one.epoch, one.last_used, set(map(_facts, one.partitions.values())))
             for one in self.broker.sessions._sessions.values()
         ]
 
@@ -125,7 +125,7 @@ def _facts(partition: CachedPartition) -> object:
         partition.current_leader_epoch,
         partition.last_fetched_epoch,
     )
-    return partition.key, *requested, partition.told_high_watermark, partition.told_log_start
+    return partition.key, *requested, partition.sent_high_watermark, partition.sent_log_start
 
 
 def _flushed(flush: Flush) -> Flush:
@@ -454,7 +454,7 @@ def test_a_recognised_fetch_extends_its_session(side: Side) -> None:
     assert side.recognised == 1
     session = side.broker.sessions.find_session(session_id)
     assert session is not None
-    assert {key.partition for key in session.wanted} == {0, 1}
+    assert {key.partition for key in session.partitions} == {0, 1}
 
 
 def test_a_parked_fetch_is_answered_after_its_session_ended(side: Side) -> None:

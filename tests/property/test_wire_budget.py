@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from odradek.base.limits import RECEIVE_BYTES_PER_LOOK_MIN, REQUEST_BYTES_MAX
+from odradek.base.limits import RECEIVE_BYTES_PER_CHECK_MIN, REQUEST_BYTES_MAX
 from odradek.wire.budget import ReceiveBudget
 from odradek.wire.connection import Connection
 
@@ -53,7 +53,7 @@ class Peer:
         size = min(len(space), len(self.data), bytes_max)
         space[:size], self.data = self.data[:size], self.data[size:]
         self.received += len(self.wire.buffer_updated(size))
-        self.wire.all_looked_at()
+        self.wire.mark_requests_handled()
         self.is_paused = self.wire.is_starved
 
 
@@ -138,7 +138,7 @@ def test_no_connection_is_evicted_while_the_loop_was_blocked() -> None:
     budget = ReceiveBudget(BUDGET_BYTES)
     peers = fill_budget(budget)
     for _ in range(10):
-        budget.reclaim_buffers(may_blame=False)
+        budget.reclaim_buffers(drops_slow_peers=False)
     assert not any(peer.is_evicted for peer in peers)
 
 
@@ -154,7 +154,7 @@ def test_no_connection_is_evicted_when_none_waits() -> None:
 
 def test_a_fast_connection_is_not_evicted() -> None:
     budget = ReceiveBudget(BUDGET_BYTES)
-    large = 20 * RECEIVE_BYTES_PER_LOOK_MIN
+    large = 20 * RECEIVE_BYTES_PER_CHECK_MIN
     fast, waiting = Peer(budget, [large]), Peer(budget, [LARGEST])
     while fast.wire.is_starved is False and len(fast.data) > large - BUDGET_BYTES:
         fast.receive(KIB)
@@ -162,8 +162,8 @@ def test_a_fast_connection_is_not_evicted() -> None:
         waiting.receive(LARGEST)
     for _ in range(25):
         remaining = len(fast.data)
-        while remaining - len(fast.data) < RECEIVE_BYTES_PER_LOOK_MIN and fast.data:
-            fast.receive(RECEIVE_BYTES_PER_LOOK_MIN)
+        while remaining - len(fast.data) < RECEIVE_BYTES_PER_CHECK_MIN and fast.data:
+            fast.receive(RECEIVE_BYTES_PER_CHECK_MIN)
         budget.reclaim_buffers()
     assert fast.is_done and not fast.is_evicted
     while not waiting.is_done:

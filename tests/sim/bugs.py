@@ -22,7 +22,7 @@ from odradek.core.partition.partition import Partition
 from odradek.core.partition.staging import Append
 from odradek.core.partition.storage import Storage
 from odradek.core.replication.follower import Following
-from odradek.core.replication.follower_log import cut_log_at
+from odradek.core.replication.follower_log import truncate_log
 from odradek.log.directory.directory import LogDirectory
 from odradek.log.files.disk import DiskFailed
 from odradek.log.log.log import Log
@@ -48,7 +48,7 @@ def logs_are_cut_at_the_high_watermark(patch: pytest.MonkeyPatch) -> None:
 
     def cut(self: Following, partition: Partition, *arguments: Any, **more: Any) -> None:
         with suppress(DiskFailed):  # A full disk.
-            cut_log_at(partition, partition.positions.high_watermark, NOW)
+            truncate_log(partition, partition.positions.high_watermark, NOW)
         begin(self, partition, *arguments, **more)
 
     patch.setattr(Following, "__init__", cut)
@@ -96,7 +96,7 @@ def broker_registers_after_power_loss(patch: pytest.MonkeyPatch) -> None:
 
 
 def missing_logs_are_ignored(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Storage, "lacking", lambda self, replicas: [])
+    patch.setattr(Storage, "missing_replicas", lambda self, replicas: [])
 
 
 def full_leader_is_never_reinstated(patch: pytest.MonkeyPatch) -> None:

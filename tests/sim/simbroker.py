@@ -16,7 +16,7 @@ from odradek.base.units import INT32_MAX, BrokerId
 from odradek.base.uuids import Uuid, to_text
 from odradek.coordination.tree import TreeFailed
 from odradek.core.broker.broker import Broker
-from odradek.core.broker.replicas import is_held
+from odradek.core.broker.replicas import is_assigned
 from odradek.core.cleaner.cleaning_steps import Clean, Cleaned
 from odradek.core.configs.broker_configs import BrokerConfigs
 from odradek.core.kernel.cluster_view import BrokerInfo, ClusterView, Endpoint, TopicInfo
@@ -25,7 +25,7 @@ from odradek.core.partition.storage import Storage, log_config
 from odradek.log.directory.directory import LogDirectory
 from odradek.log.directory.directory_loading import open_log_directory
 from odradek.log.files.disk import DiskFailed
-from odradek.net.cluster.single_broker_metadata import LoneMetadata
+from odradek.net.cluster.single_broker_metadata import SingleBrokerMetadata
 from odradek.net.cluster.tree_metadata import Membership, Metadata
 from sim.simclock import MILLISECOND_US, SECOND_US, Action, SimNode
 from sim.simconnection import SimConnection
@@ -124,7 +124,7 @@ class SimBroker:
 
     def _serve(self) -> None:
         self._tree = self._tree_server.open(SESSION_TIMEOUT_MS)
-        metadata = LoneMetadata(self._tree)
+        metadata = SingleBrokerMetadata(self._tree)
         try:
             broker, changes, topics = self._open(self._tree, metadata)
         except (TreeFailed, DiskFailed):  # The last process's session still exists, or the disk fails.
@@ -143,7 +143,7 @@ class SimBroker:
         self._network.listen(self.node, PORT, self._accept)
         shell.announce_topics(topics)
 
-    def _open(self, tree: SimTree, metadata: LoneMetadata) -> tuple[Broker, TopicsOfTree, list[TopicInfo]]:
+    def _open(self, tree: SimTree, metadata: SingleBrokerMetadata) -> tuple[Broker, TopicsOfTree, list[TopicInfo]]:
         """Open the tree and the logs, as app/serve/cluster_joining does; raise TreeFailed.
 
         Also return the writer of topic changes, which the broker is notified of.
@@ -152,11 +152,11 @@ class SimBroker:
         membership = metadata.prepare(self.id, INT32_MAX, to_text(self._new_uuid()))
         storage = Storage([self._directory(metadata, membership)])
         us = BrokerInfo(self.id, (self._endpoint,))
-        metadata.enroll(us, lambda: now.wall, 0)
+        metadata.register_broker(us, lambda: now.wall, 0)
         changes = TopicsOfTree(tree, metadata)
         view = metadata.view()
         if view.topics:
-            storage.set_strays_aside(partial(is_held, self.id, view), now.wall)
+            storage.set_strays_aside(partial(is_assigned, self.id, view), now.wall)
         entropy = Entropy(lambda: self._random.randrange(INT32_MAX), self._new_uuid)
         alone = ClusterView(membership.cluster_id, brokers={us.id: us})
         broker = Broker(self.id, alone, storage, self._configs, entropy)

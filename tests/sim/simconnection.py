@@ -104,7 +104,7 @@ class SimConnection:
     def _end_turn(self) -> None:
         talk = self.talk
         if not talk.has_unhandled:
-            talk.wire.all_looked_at()
+            talk.wire.mark_requests_handled()
             if talk.wire.failure is not None and talk.ending is None:
                 self._close_after_answers()
         self.continue_reading()

@@ -31,7 +31,7 @@ from odradek.core.kernel.cluster_view import PartitionInfo
 from odradek.core.kernel.moment import Moment
 from odradek.core.partition.partition import Partition
 from odradek.core.replication.follower import Following
-from odradek.core.replication.leader_endpoint import Ask, EpochEnd, Fetch, Fetched, OffsetsForLeaderEpoch
+from odradek.core.replication.leader_endpoint import EpochEnd, Fetch, Fetched, LeaderRequest, OffsetsForLeaderEpoch
 from odradek.log.files.log_config import LogConfig
 from odradek.log.log.durability import begin_flush, end_flush, flush_now
 from odradek.log.log.flush import Flush
@@ -207,7 +207,7 @@ class Replica:
             self.partition.advance_high_watermark(min([self.log.end_offset, *(led.ends[one] for one in others)]))
 
     def answer(
-        self, follower: int, request: Ask, epoch: LeaderEpoch, max_bytes: int, *, checks_divergence: bool
+        self, follower: int, request: LeaderRequest, epoch: LeaderEpoch, max_bytes: int, *, checks_divergence: bool
     ) -> Answer:
         try:
             self.partition.check_leader(epoch)

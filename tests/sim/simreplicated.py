@@ -22,7 +22,7 @@ from odradek.log.log.log import Log
 from odradek.net.channels.channel_requests import RequestBuilder
 from odradek.net.cluster.controller_updates import Shell
 from odradek.net.cluster.isr_changes import IsrChanges, Then
-from odradek.net.cluster.unclean_shutdown import Doubt
+from odradek.net.cluster.unclean_shutdown import UncleanShutdownWait
 from odradek.record.record_batch import iter_batches
 from odradek.record.records import decode
 from odradek.wire.client_codec import decode_response
@@ -47,10 +47,10 @@ class SimReplicated(SimControlled):
 
     cluster: ReplicatedCluster
     may_have_lost = has_lost_power = False
-    doubt: Doubt | None = None  # Logs that may lack records, until it is registered.
+    unclean_wait: UncleanShutdownWait | None = None  # Logs that may lack records, until it is registered.
 
     def start(self) -> None:
-        self.doubt, self.is_certain = None, False
+        self.unclean_wait, self.is_certain = None, False
         self.offline_replicas = OfflineReplicas(self)
         self.pending_changes: dict[events.AlterPartitions, Callable[[events.AlterPartitions], None]] = {}
         super().start()
@@ -98,13 +98,13 @@ class SimReplicated(SimControlled):
 
     def may_register(self) -> bool:
         if not self.is_certain:
-            self.doubt = self.doubt or self._doubt()
-            if not self.doubt.is_over(self.tree, self.node.now().steady / SECOND_MS):
+            self.unclean_wait = self.unclean_wait or self._new_unclean_wait()
+            if not self.unclean_wait.is_over(self.tree, self.node.now().steady / SECOND_MS):
                 return False
             self.is_certain, self.may_have_lost = True, False
         return True
 
-    def _doubt(self) -> Doubt:
+    def _new_unclean_wait(self) -> UncleanShutdownWait:
         """Mark logs as doubtful, as app/serve/cluster_joining.py does."""
         replicas = {
             TopicPartition(name, index): topic.topic_id
@@ -112,8 +112,8 @@ class SimReplicated(SimControlled):
             for index, brokers in topic.partitions.items()
             if self.id in brokers
         }
-        lacking = self.broker.storage.lacking(replicas)
-        return Doubt(self.id, replicas if self.may_have_lost else lacking, 4 * SESSION_MS, lacking)
+        missing = self.broker.storage.missing_replicas(replicas)
+        return UncleanShutdownWait(self.id, replicas if self.may_have_lost else missing, 4 * SESSION_MS, missing)
 
     def apply_full_disk(self, remembered: dict[TopicPartition, ErrorCode]) -> None:
         self.offline_replicas.update(remembered)

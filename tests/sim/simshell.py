@@ -109,7 +109,7 @@ class SimShell:
     def must_dispatch_each(self, api_key: int) -> bool:
         return False
 
-    def answered(self, request: Request, began: float) -> None:
+    def on_answered(self, request: Request, began: float) -> None:
         """Ignore the response, since there are no metrics."""
 
     def forget(self, connection: SimConnection) -> None:

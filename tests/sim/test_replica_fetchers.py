@@ -69,8 +69,8 @@ class Leader:
         for one in request.forgotten:
             assert self.session.pop(one.name, None) is not None, "only what is known is forgotten"
         for one in request.named:
-            assert isinstance(one.ask, Fetch)
-            self.session[one.name] = one.ask.offset
+            assert isinstance(one.request, Fetch)
+            self.session[one.name] = one.request.offset
         self.named_last = len(request.named)
         found = [(name, self._read(name, offset)) for name, offset in self.session.items()]
         is_full = request.session_epoch == 0

@@ -104,7 +104,7 @@ class AdditionHistory:
         if producer.version == 1 and not producer.state.is_decided:
             now = producer.harness.now
             try:
-                producer.harness.broker.transactions.touch(producer.id, producer.producer, (OFFSETS,), 0, now)
+                producer.harness.broker.transactions.add_partitions(producer.id, producer.producer, (OFFSETS,), 0, now)
             except Refused:
                 return
             producer.harness.settle()

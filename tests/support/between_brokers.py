@@ -54,7 +54,7 @@ class BetweenBrokers:
         self.queries: list[events.ControllerQuery[Any]] = []
         self.producer_ids: ProducerIdBlock | Refused = ProducerIdBlock(ProducerId(2000), ProducerId(2999))
         self.queues = ControllerQueries(harness.broker.purgatory, self._take_producer_ids)
-        harness.broker.controller_asks = self.queues
+        harness.broker.controller_queries = self.queues
         self.may(Operation.CLUSTER_ACTION)
 
     def may(self, *operations: Operation) -> None:
@@ -68,11 +68,11 @@ class BetweenBrokers:
 
     def handle_requests(self, answer: Callable[[ControlRequest], Errors | Refused] | None = None) -> int:
         """Let the broker, or a test in its place, handle pending requests; return their number."""
-        taken = self.queues.told.take_questions()
+        taken = self.queues.control_requests.take_queries()
         for one in taken:
             if self.keeps:
-                self.controller_requests.append(one.question)
-            one.complete(self._apply(one.question) if answer is None else answer(one.question))
+                self.controller_requests.append(one.query)
+            one.complete(self._apply(one.query) if answer is None else answer(one.query))
         return len(taken)
 
     def _apply(self, sent: ControlRequest) -> Errors | Refused:
@@ -85,12 +85,12 @@ class BetweenBrokers:
 
     def answer_queries(self, decide: Callable[[Any], object]) -> int:
         """Let `decide` set the response or error of all requests to the controller."""
-        taken = self.queues.asked.take_questions()
+        taken = self.queues.broker_requests.take_queries()
         for one in taken:
             if self.keeps:
-                self.queries.append(one.question)
-            decide(one.question)
-            one.complete(one.question)
+                self.queries.append(one.query)
+            decide(one.query)
+            one.complete(one.query)
         return len(taken)
 
     def request(

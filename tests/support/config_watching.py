@@ -14,7 +14,7 @@ from odradek.coordination import tree_layout as layout
 from odradek.coordination.passwords import PasswordEncoder
 from odradek.coordination.sqlite import SqliteTree
 from odradek.coordination.tree import Tree, TreeFailed
-from odradek.core.broker.config_handlers import put_in_force, put_news_in_force
+from odradek.core.broker.config_handlers import apply_altered_configs, apply_remote_configs
 from odradek.core.broker.effects import AlterConfigs, Altered, Changed, ConfigOwner, CreateTopics
 from odradek.core.configs.broker_configs import BrokerConfigs
 from odradek.core.configs.definition import ConfigError
@@ -122,7 +122,7 @@ class Watching(Side):
         """Start watching, as a broker does at startup."""
         self.watch.skip_existing_notices()
         configs, in_force = self.changes.read_starting_configs()
-        self.harness.configs.become(configs)
+        self.harness.configs.replace_values(configs)
         in_force()
 
     def start(self) -> None:
@@ -146,13 +146,13 @@ class Watching(Side):
         altered = self.watch.read()
         self.readings.append(altered)
         if altered is not None:
-            for _ in put_news_in_force(self.harness.broker, altered, self.harness.now):
+            for _ in apply_remote_configs(self.harness.broker, altered, self.harness.now):
                 pass
         return altered
 
     def alter_here(self, edits: Mapping[ConfigOwner, Keys]) -> None:
         """Alter configs on this broker."""
-        for _ in put_in_force(self.harness.broker, self.try_to_alter(edits), self.harness.now):
+        for _ in apply_altered_configs(self.harness.broker, self.try_to_alter(edits), self.harness.now):
             pass
 
     def until(self, condition: Callable[[], bool]) -> None:

@@ -34,7 +34,7 @@ from odradek.core.broker.effects import (
     DeleteTopics,
     Effect,
 )
-from odradek.core.broker.replicas import is_held
+from odradek.core.broker.replicas import is_assigned
 from odradek.core.cleaner.cleaning_steps import Clean, Cleaned
 from odradek.core.configs.broker_configs import BrokerConfigs
 from odradek.core.configs.config_validation import DynamicConfigTexts, altered_broker, altered_topic
@@ -73,7 +73,7 @@ class InMemoryHost:
     def must_dispatch_each(self, api_key: int) -> bool:
         return False
 
-    def answered(self, request: Request, began: float) -> None:
+    def on_answered(self, request: Request, began: float) -> None:
         """Ignore the response, since there are no metrics."""
 
 
@@ -134,7 +134,7 @@ class Harness:
         )
         kept, storage = self._view, Storage([logs])
         if kept.topics:
-            storage.set_strays_aside(partial(is_held, US, kept), self.now.wall)
+            storage.set_strays_aside(partial(is_assigned, US, kept), self.now.wall)
         self.now = _later(self.now, self.opening_ms)
         alone = ClusterView(kept.cluster_id, brokers=kept.brokers)
         self.broker = Broker(US, alone, storage, self.configs, self._entropy)

@@ -127,7 +127,7 @@ def check_partition(partition: Partition) -> None:
 
 @check.register
 def check_sessions(sessions: FetchSessions) -> None:
-    assert sessions._partitions == sum(len(one.wanted) for one in sessions._sessions.values())
+    assert sessions._partitions == sum(len(one.partitions) for one in sessions._sessions.values())
     for session_id, session in sessions._sessions.items():
         assert session.id == session_id
         check(session)
@@ -136,8 +136,8 @@ def check_sessions(sessions: FetchSessions) -> None:
 @check.register
 def check_session(session: FetchSession) -> None:
     """Check a live session; it may have no partition, if its client created it without any."""
-    assert session.due.keys() <= set(session.wanted.values())
-    for key, cached in session.wanted.items():
+    assert session.due.keys() <= set(session.partitions.values())
+    for key, cached in session.partitions.items():
         assert cached.key == key
         assert cached.session is session
         assert cached in session.due or cached._watched is not None, "nobody would ever read it"

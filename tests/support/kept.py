@@ -40,9 +40,9 @@ def kept(shard: GroupShard) -> Kept:
     for group in shard.groups.values():
         if isinstance(group, ConsumerGroup):
             consumer[group.id] = vars(group.kept)
-        elif isinstance(group, ClassicGroup) and group._is_kept:
+        elif isinstance(group, ClassicGroup) and group._is_stored:
             assignments = {member.id: member.assignment for member in group.members}
-            classic[group.id] = value_of(group.kept_generation(), group.members, assignments)
+            classic[group.id] = value_of(group.stored_generation(), group.members, assignments)
     pending = {place for places in shard.offsets._pending.values() for place in places}
     return Kept(classic, consumer, committed_offsets(shard.offsets), pending)
 

@@ -90,7 +90,7 @@ class MarkerHistory:
         self.answers: list[tuple[WriteMarkers, Codes | Refused]] = []  # On their way.
         self.marked = 0
         self.moves = [
-            (self.touch, 12),
+            (self.add_partition, 12),
             (self.end, 5),
             (self.take_requests, 9),
             (self.execute, 8),
@@ -114,7 +114,7 @@ class MarkerHistory:
     def _producer(self) -> Transactional | None:
         return self.random.choice(self.producers) if self.coordinates else None
 
-    def touch(self) -> None:
+    def add_partition(self) -> None:
         """Write to a partition of a producer's transaction, which may start with it."""
         producer = self._producer()
         if producer is None or producer.state.is_decided:
@@ -125,7 +125,7 @@ class MarkerHistory:
             self._write_here(producer)
             return
         name = self.random.choice(list(self.remote))
-        self.elsewhere.touch(producer, name)
+        self.elsewhere.add_partitions(producer, name)
         known = self.remote[name].producers.setdefault(producer.producer.id, Known())
         assert known.open in (None, decision), "the transaction before was complete without a marker here"
         known.epoch, known.open = producer.producer.epoch, decision

@@ -57,16 +57,16 @@ class Elsewhere:
         assert producer.begin().error_code == ErrorCode.NONE
         return producer
 
-    def touch(self, producer: Transactional, *names: TopicPartition) -> None:
+    def add_partitions(self, producer: Transactional, *names: TopicPartition) -> None:
         broker, version = self.harness.broker, producer.version
-        broker.transactions.touch(producer.id, producer.producer, names, version, self.harness.now)
+        broker.transactions.add_partitions(producer.id, producer.producer, names, version, self.harness.now)
         self.harness.settle()
 
     def send_end(
         self, producer: Transactional, *names: TopicPartition, commit: bool = True
     ) -> Encoded | ParkedRequest[Encoded]:
         """Send EndTxn for a transaction in these partitions, and make the decision durable."""
-        self.touch(producer, *names)
+        self.add_partitions(producer, *names)
         end = producer.end_request(commit=commit)
         outcome = self.harness.send(end, EPOCHS if producer.version == 2 else SHARED)
         self.harness.settle()

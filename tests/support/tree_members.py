@@ -55,9 +55,9 @@ class TreeMember:
             self.tree.close()
             raise
 
-    def enroll(self, patience_ms: int = LONG_MS) -> int:
+    def register_broker(self, timeout_ms: int = LONG_MS) -> int:
         info = BrokerInfo(self.broker, (Endpoint("PLAINTEXT", "127.0.0.1", 9090 + self.broker),))
-        return self.metadata.enroll(info, lambda: TimestampMs(5), patience_ms)
+        return self.metadata.register_broker(info, lambda: TimestampMs(5), timeout_ms)
 
     def is_elected(self) -> bool:
         elect = Elect()

@@ -13,7 +13,7 @@ def fail_disk_when_notified(partition: Partition, monkeypatch: pytest.MonkeyPatc
     """Take the partition offline as soon as it notifies the fetches that wait for it."""
     purgatory = Purgatory()
     session, cached = FetchSession(purgatory, 0, uses_ids=False), CachedPartition(FetchKey("t", 0), 0, 1)
-    session.wanted[cached.key] = cached
+    session.partitions[cached.key] = cached
     cached.session = session
     cached.watch(partition.watchers)
     monkeypatch.setattr(purgatory, "happened", lambda key, news=None: partition.take_offline())

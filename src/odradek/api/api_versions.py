@@ -48,7 +48,7 @@ def handle(call: Call, body: ApiVersionsRequest) -> ApiVersionsResponse:
     supported = features if call.version >= FROM_ZERO_SINCE else {}
     return ApiVersionsResponse(
         error_code=ErrorCode.NONE,
-        api_keys=list(table_of(protocol, in_cluster=call.broker.controller_asks is not None).advertised),
+        api_keys=list(table_of(protocol, in_cluster=call.broker.controller_queries is not None).advertised),
         supported_features=[
             SupportedFeatureKey(name=name, min_version=0, max_version=max_level)
             for name, max_level in supported.items()

@@ -66,7 +66,7 @@ class Host(Protocol):
     def must_dispatch_each(self, api_key: int) -> bool:
         """Return whether `dispatch` must see every request of the API, including large ones."""
 
-    def answered(self, request: Request, began: float) -> None:
+    def on_answered(self, request: Request, began: float) -> None:
         """Count an answered request; `began` is the time that `step` was given when the request arrived."""
 
 
@@ -177,7 +177,7 @@ class Conversation:
     def step(self, now: Moment, began: float) -> bool:
         """Handle a request, a run of produces or one slice; return whether more can be done at once.
 
-        `began` is the start time, on the clock that `Host.answered` compares it with.
+        `began` is the start time, on the clock that `Host.on_answered` compares it with.
         """
         if self._is_blocked and not self._resume_or_unmute(now):
             return self.can_continue(now)
@@ -224,7 +224,7 @@ class Conversation:
         if not self._staged:
             return
         staged, self._staged = self._staged, []
-        wire, answered = self.wire, self._host.answered
+        wire, on_answered = self.wire, self._host.on_answered
         throttle_ms = self.peer.admission.throttle_ms
         self._host.broker.commit(now)
         for request, staged_request in staged:
@@ -241,7 +241,7 @@ class Conversation:
             if isinstance(outcome, list) and not throttle_ms:  # As in _on_handled, without the extra call.
                 self._held_bytes += in_memory(outcome)
                 wire.answer(request, outcome)
-                answered(request, began)
+                on_answered(request, began)
             else:
                 self._on_handled(request, outcome, now, began)
 
@@ -263,7 +263,7 @@ class Conversation:
         if answer is not None:
             self._held_bytes += in_memory(answer)
         self.wire.answer(request, answer)
-        self._host.answered(request, began)
+        self._host.on_answered(request, began)
         if throttle_ms:
             self._is_throttled, self._is_blocked = False, True
             self.mute_until = now.steady + throttle_ms

@@ -107,7 +107,7 @@ def dispatch(broker: Broker, peer: Peer, request: Request, now: Moment) -> Outco
 
 
 def _apis(broker: Broker) -> dict[int, Api]:
-    return table_of(broker.protocol, in_cluster=broker.controller_asks is not None).by_key
+    return table_of(broker.protocol, in_cluster=broker.controller_queries is not None).by_key
 
 
 def _parse_in_thread(api_request: _ApiRequest) -> Steps:
@@ -118,7 +118,7 @@ def _parse_in_thread(api_request: _ApiRequest) -> Steps:
     call, request = api_request.call, api_request.request
     turn = call.broker.large_requests.request_turn(request.size, call.now)
     try:
-        while not turn.has_come:
+        while not turn.is_granted:
             resumed = yield turn.parked(call.now)
             call.now = resumed.now
             turn.steps(call.now)

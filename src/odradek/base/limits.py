@@ -40,9 +40,9 @@ REQUESTS_PER_READ_TO_GROW_MAX = 128
 # request may be pending (wire/budget.py).
 RECEIVE_BUDGET_BYTES = 256 * MIB
 # While a connection waits for room in the budget, each connection that holds memory must receive this many bytes
-# between two looks.
-RECEIVE_LOOK_SECONDS = 3
-RECEIVE_BYTES_PER_LOOK_MIN = 256 * KIB
+# between two checks.
+RECEIVE_CHECK_SECONDS = 3
+RECEIVE_BYTES_PER_CHECK_MIN = 256 * KIB
 # Request templates of one connection, counted in partitions; each partition takes about half a kilobyte.
 PRODUCE_TEMPLATES_MAX = 256
 PRODUCE_TEMPLATES_IN_COMMON_MAX = 4_096  # Shared by all connections with the same rights.

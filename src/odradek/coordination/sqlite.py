@@ -53,7 +53,7 @@ _LOG = logging.getLogger(__name__)
 METADATA_FILE = "metadata.sqlite"  # In metadata.log.dir.
 SESSION_TIMEOUT_MS = 18_000  # zookeeper.session.timeout.ms
 POLL_MS = 50
-TEND_MS_MAX = 1_000
+MAINTENANCE_MS_MAX = 1_000
 # The maximum lag at which a process still receives every change; beyond it, the process compares watched nodes.
 JOURNAL_ZXIDS = 10_000
 _PRUNE_EVERY = 256
@@ -76,8 +76,8 @@ class SqliteTree:
         self._path = path
         self._durable = durable
         self._poll_s = poll_ms / 1000
-        self._tend_s = min(session_timeout_ms / 3, TEND_MS_MAX) / 1000
-        self._stall_ms = self._tend_s * 1000 + session_timeout_ms / 2  # A later check means a stalled process.
+        self._maintenance_s = min(session_timeout_ms / 3, MAINTENANCE_MS_MAX) / 1000
+        self._stall_ms = self._maintenance_s * 1000 + session_timeout_ms / 2  # A later check means a stalled process.
         self._awake_since_ms = 0
         self._lock = threading.RLock()
         self._caller = CallbackThread(f"watches of {path.name}")
@@ -367,17 +367,17 @@ class SqliteTree:
 
     def _keep(self) -> None:
         """Run the background thread."""
-        tended = time.monotonic()
+        maintained = time.monotonic()
         while True:
-            self._wake.wait(self._poll_s if self._watches else self._tend_s)
+            self._wake.wait(self._poll_s if self._watches else self._maintenance_s)
             self._wake.clear()
             if self._is_closed or self._is_expired:
                 return
             try:
                 self._poll()
-                if time.monotonic() - tended >= self._tend_s:
-                    tended = time.monotonic()
-                    self._tend()
+                if time.monotonic() - maintained >= self._maintenance_s:
+                    maintained = time.monotonic()
+                    self._maintain()
             except SessionExpired:
                 return
             except (TreeFailed, OSError) as failed:
@@ -393,7 +393,7 @@ class SqliteTree:
                 with self._read():
                     pass  # The start of the transaction catches up.
 
-    def _tend(self) -> None:
+    def _maintain(self) -> None:
         with self._lock:
             # Under the lock: the descriptor that close() released may already belong to another file.
             if self._is_closed:

@@ -100,7 +100,7 @@ class Broker(Lifetime):
                 durable=self._is_durable,
                 prepare=self._prepare,
                 loop=self._new_loop(),
-                opens_tree=self._open_tree,
+                open_tree=self._open_tree,
             )
         except BaseException:
             self.close()

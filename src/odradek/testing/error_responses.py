@@ -42,7 +42,7 @@ _SESSION_ERRORS = frozenset(
 )
 
 
-class ErrorAnswer:
+class ErrorResponse:
     """The answer to one request; `serve` passes a request to the broker, `topic` None means all topics."""
 
     def __init__(self, api: Api, call: Call, request: Request, body: Any, serve: Serve) -> None:
@@ -137,7 +137,7 @@ class ErrorAnswer:
         """Return all partitions that the client requested, now or earlier in its session."""
         session = self._call.broker.sessions.find_session(session_id)
         if session is not None:
-            return list(session.wanted)
+            return list(session.partitions)
         body: FetchRequest = self._body
         by_id = self._api.key is ApiKey.FETCH and any(any(topic.topic_id) for topic in body.topics)
         return [

@@ -43,7 +43,7 @@ class Host:
         durable: bool,
         prepare: Callable[[RunningBroker], None],
         loop: asyncio.AbstractEventLoop | None = None,
-        opens_tree: Callable[..., SqliteTree] = SqliteTree,
+        open_tree: Callable[..., SqliteTree] = SqliteTree,
     ) -> None:
         self._settings = settings
         self._durable = durable
@@ -52,7 +52,7 @@ class Host:
         self._abandoning: asyncio.Task[None] | None = None
         self._is_ending = False
         self._loop = loop or uvloop.new_event_loop()
-        self._opens_tree = opens_tree
+        self._open_tree = open_tree
         self._loop.set_exception_handler(self._on_exception)
         self._thread = threading.Thread(target=self._run, name="odradek-testing", daemon=True)
         self._thread.start()
@@ -87,7 +87,7 @@ class Host:
             self._end()
 
     async def _start(self) -> RunningBroker:
-        running = await start(self._settings, self._loop, durable=self._durable, opens_tree=self._opens_tree)
+        running = await start(self._settings, self._loop, durable=self._durable, open_tree=self._open_tree)
         self._prepare(running)
         return running
 

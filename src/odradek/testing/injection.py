@@ -3,8 +3,8 @@
     request ──> is a fault armed for its API? ── no ──> dispatch
                        │ yes, and it matches
                        ├── an error answer                     (error_answers)
-                       ├── dispatch, then a late answer        (LateAnswer)
-                       └── close the connection: before dispatch, or when the answer is ready (LostAnswer)
+                       ├── dispatch, then a late answer        (LateResponse)
+                       └── close the connection: before dispatch, or when the answer is ready (LostResponse)
 
 A request with a fault runs in steps; threads and events that it waits for continue as usual. A delayed answer is a
 parked request whose only wake-up is its deadline. If the actual request is parked too, it is woken as
@@ -25,7 +25,7 @@ from odradek.core.broker.broker import Broker
 from odradek.core.kernel.moment import Moment
 from odradek.core.kernel.purgatory import ParkedRequest
 from odradek.net.shell.shell import Shell
-from odradek.testing.error_responses import Answering, ErrorAnswer
+from odradek.testing.error_responses import Answering, ErrorResponse
 from odradek.testing.faults import Effect, Fault, Faults
 from odradek.testing.request_topics import topics_of
 from odradek.wire.request import Request
@@ -73,7 +73,7 @@ class _FaultyRequest:
         if fault.effect is Effect.ANSWER:
             correlation_id = CorrelationId(request.correlation_id)
             call = Call(broker, self._peer, request.api_version, request.client_id, correlation_id, self._now)
-            return ErrorAnswer(api, call, request, body, self._served).make(fault.error, fault.topic)
+            return ErrorResponse(api, call, request, body, self._served).make(fault.error, fault.topic)
         return self._delay_or_drop(fault)
 
     def _delay_or_drop(self, fault: Fault) -> Steps:
@@ -84,7 +84,7 @@ class _FaultyRequest:
             # One millisecond is added because the current one has partly elapsed: the answer is never early.
             return self._delay(outcome, round(fault.seconds * SECOND_MS) + 1)
         if isinstance(outcome, ParkedRequest):
-            return LostAnswer(self._shell, outcome).parked
+            return LostResponse(self._shell, outcome).parked
         raise ConnectionAbortedError(f"a test drops {fault.api.title} after it was handled")
 
     def _served(self, request: Request) -> Answering:
@@ -99,7 +99,7 @@ class _FaultyRequest:
 
     def _delay(self, outcome: Encoded | ParkedRequest[Encoded], delay_ms: int) -> Encoded | ParkedRequest[Encoded]:
         if isinstance(outcome, ParkedRequest):
-            return LateAnswer(self._shell, outcome, delay_ms).parked
+            return LateResponse(self._shell, outcome, delay_ms).parked
         if outcome is None:
             return None  # The request gets no answer.
         response = outcome
@@ -115,7 +115,7 @@ class NeverFulfilled:
         return False
 
 
-class LateAnswer:
+class LateResponse:
     """The owner of a parked request whose answer is sent `delay_ms` after it was ready."""
 
     def __init__(self, shell: Shell, inner: ParkedRequest[Encoded], delay_ms: int) -> None:
@@ -142,7 +142,7 @@ class Breakable(Protocol):
     def abort(self) -> None: ...
 
 
-class LostAnswer:
+class LostResponse:
     """The owner of a parked request whose connection is closed when the answer is ready."""
 
     def __init__(self, shell: Shell, inner: ParkedRequest[Encoded]) -> None:

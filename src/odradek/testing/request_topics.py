@@ -61,7 +61,7 @@ def topics_of(broker: Broker, api: ApiKey, body: Any) -> tuple[str, ...]:
         names = list(broker.view.topics)
     elif api is ApiKey.FETCH:
         session = broker.sessions.find_session(body.session_id)
-        names += [] if session is None else [_name(broker, key.topic) for key in session.wanted]
+        names += [] if session is None else [_name(broker, key.topic) for key in session.partitions]
     return tuple(dict.fromkeys(name for name in names if name))
 
 

@@ -100,5 +100,5 @@ class _FaultlessHost:
     def must_dispatch_each(self, api_key: int) -> bool:
         return False
 
-    def answered(self, request: Request, began: float) -> None:
+    def on_answered(self, request: Request, began: float) -> None:
         """Do nothing: requests are not counted."""

@@ -104,9 +104,9 @@ class LinkedTree(SqliteTree):
         if self._is_suspended:
             self._resume()
 
-    def _tend(self) -> None:
+    def _maintain(self) -> None:
         if not self._link.is_cut:
-            super()._tend()
+            super()._maintain()
 
     def _suspend(self) -> None:
         with self._lock:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from odradek.base.limits import RECEIVE_BUDGET_BYTES, RECEIVE_BYTES_PER_LOOK_MIN
+from odradek.base.limits import RECEIVE_BUDGET_BYTES, RECEIVE_BYTES_PER_CHECK_MIN
 
 
 def _nothing() -> None:
@@ -42,8 +42,8 @@ class Share:
         self.free_buffer: Callable[[], None] = _nothing
         self.held = 0
         self.awaited_bytes = 0  # Number of bytes that the connection waits for, 0 if it does not wait.
-        self.received = 0  # Bytes since the last look.
-        self.was_seen = False  # The share held memory at the last look.
+        self.received = 0  # Bytes since the last check.
+        self.was_seen = False  # The share held memory at the last check.
 
     @property
     def is_waiting(self) -> bool:
@@ -135,15 +135,15 @@ class ReceiveBudget:
         self._set(share, 0)
         self._serve_waiting()
 
-    def reclaim_buffers(self, *, may_blame: bool = True) -> None:
+    def reclaim_buffers(self, *, drops_slow_peers: bool = True) -> None:
         """Free idle buffers and, while a connection waits, disconnect slow peers; called periodically.
 
-        Without `may_blame` no peer is considered slow, because the broker was not able to read their data.
+        Without `drops_slow_peers` no peer is considered slow, because the broker was not able to read their data.
         """
         for share in list(self._shares):
             if not share.received:
                 share.free_buffer()
-        if may_blame:
+        if drops_slow_peers:
             self._drop_slow_peers()
         for share in self._shares:
             share.received = 0
@@ -155,7 +155,7 @@ class ReceiveBudget:
         for share in sorted(self._shares, key=lambda each: each.held, reverse=True):
             if not self.waiting:
                 return
-            if share.was_seen and share.held and share.received < RECEIVE_BYTES_PER_LOOK_MIN:
+            if share.was_seen and share.held and share.received < RECEIVE_BYTES_PER_CHECK_MIN:
                 share.on_too_slow()
                 share.leave()
 

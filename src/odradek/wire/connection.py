@@ -203,7 +203,7 @@ class Connection:
             at += len(part)
         return self.buffer_updated(at)
 
-    def all_looked_at(self) -> None:
+    def mark_requests_handled(self) -> None:
         """Record that all requests handed out so far are handled, so that their bytes can be freed."""
         self._is_all_handled = True
         if self._is_outgrown and (self._start or not self._end):

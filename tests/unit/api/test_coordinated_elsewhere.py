@@ -279,7 +279,9 @@ def test_many_partitions_are_verified_and_written_in_slices(tmp_path: Path) -> N
 def test_offsets_are_written_after_the_groups_partition_joined(elsewhere: CoordinatedElsewhere, version: int) -> None:
     producer = elsewhere.begin_producer(version=2 if version == 5 else 1)
     if version < 5:
-        producer.harness.broker.transactions.touch(producer.id, producer.producer, (OFFSETS,), 0, producer.harness.now)
+        producer.harness.broker.transactions.add_partitions(
+            producer.id, producer.producer, (OFFSETS,), 0, producer.harness.now
+        )
     talk = elsewhere.commit_offsets(producer, version)
     assert talk.is_in_steps
     assert names(elsewhere.execute_and_deliver()) == [OFFSETS]
@@ -323,7 +325,9 @@ def test_offsets_of_an_ended_transaction_are_not_written(elsewhere: CoordinatedE
     old, new = elsewhere.begin_producer("old", version=1), elsewhere.begin_producer("new")
     for producer, version in ((old, 3), (new, 5)):
         now = producer.harness.now
-        producer.harness.broker.transactions.touch(producer.id, producer.producer, (OFFSETS,), producer.version, now)
+        producer.harness.broker.transactions.add_partitions(
+            producer.id, producer.producer, (OFFSETS,), producer.version, now
+        )
         talk = elsewhere.commit_offsets(producer, version)
         effect = elsewhere.take_only_request()
         outcome = elsewhere.execute(effect)

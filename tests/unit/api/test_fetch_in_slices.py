@@ -117,7 +117,7 @@ def test_session_returns_only_new_records(harness: Harness) -> None:
     rest_of_it = fetch([MANY - 1], session=first.session_id, epoch=2, forgotten=range(MANY - 1))
     assert served_partitions(send_fetch(harness, rest_of_it)) == [MANY - 1]
     session = harness.broker.sessions.find_session(first.session_id)
-    assert session is not None and len(session.wanted) == 1
+    assert session is not None and len(session.partitions) == 1
 
 
 def test_parked_fetch_completes_at_any_partition_and_delays_no_other(harness: Harness) -> None:

@@ -292,7 +292,7 @@ def test_deleted_topic_is_returned_until_it_exists_again(harness: Harness) -> No
 def test_new_leader_epoch_is_returned(harness: Harness) -> None:
     one = reader(harness, 3)
     there = partition(harness, 2)
-    one.session.wanted[next(key for key in one.session.wanted if key.partition == 2)].current_leader_epoch = 0
+    one.session.partitions[next(key for key in one.session.partitions if key.partition == 2)].current_leader_epoch = 0
     there.lead(there.info._replace(leader_epoch=LeaderEpoch(1)), harness.now)
     assert one.fetch()[2].error_code == ErrorCode.FENCED_LEADER_EPOCH
 

@@ -170,7 +170,7 @@ def test_isr_is_altered(between: BetweenBrokers, version: int) -> None:
     (query,) = between.queries
     assert isinstance(query, AlterPartitions)
     assert (query.broker, query.broker_epoch) == (TWO, 20)
-    assert query.wanted == {T0: STATE, T1: STATE._replace(isr=(TWO,)), U0: STATE._replace(isr=(TWO,))}
+    assert query.proposals == {T0: STATE, T1: STATE._replace(isr=(TWO,)), U0: STATE._replace(isr=(TWO,))}
     assert query.isr_epochs == ({T0: {TWO: -1, THREE: 30}, T1: {TWO: -1}, U0: {TWO: -1}} if version >= 3 else {})
 
 
@@ -179,7 +179,7 @@ def test_ineligible_replica_error_depends_on_the_version(between: BetweenBrokers
     """Older request versions do not have the error code (KIP-841)."""
 
     def decide(query: Any) -> None:
-        query.answer = dict.fromkeys(query.wanted, AlteredPartition(ErrorCode.INELIGIBLE_REPLICA))
+        query.answer = dict.fromkeys(query.proposals, AlteredPartition(ErrorCode.INELIGIBLE_REPLICA))
 
     request = alter_partition_request((*T, [(0, [2, 3])]), version=version)
     found = ends(between.request(request, version, AlterPartitionResponse, decide=decide), version)
@@ -190,7 +190,7 @@ def test_ineligible_replica_error_depends_on_the_version(between: BetweenBrokers
 @pytest.mark.parametrize("version", [2, 3])
 def test_unknown_topic_id_is_refused(between: BetweenBrokers, version: int) -> None:
     def decide(query: Any) -> None:
-        assert query.wanted == {T0: STATE}
+        assert query.proposals == {T0: STATE}
         query.answer = {T0: AlteredPartition(NONE, STATE)}
 
     request = alter_partition_request(("?", topic_id("?"), [(0, [2]), (1, [2])]), (*T, [(0, [2, 3])]), version=version)
@@ -205,7 +205,7 @@ def test_unknown_topic_id_is_refused(between: BetweenBrokers, version: int) -> N
 @pytest.mark.parametrize("version", [0, 1])
 def test_unknown_topic_name_is_refused_by_the_controller(between: BetweenBrokers, version: int) -> None:
     def decide(query: Any) -> None:
-        query.answer = dict.fromkeys(query.wanted, AlteredPartition(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+        query.answer = dict.fromkeys(query.proposals, AlteredPartition(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
 
     request = alter_partition_request(("?", ZERO_UUID, [(0, [2])]), version=version)
     answer = between.request(request, version, AlterPartitionResponse, decide=decide)
@@ -216,7 +216,7 @@ def test_unknown_topic_name_is_refused_by_the_controller(between: BetweenBrokers
 @pytest.mark.parametrize("recovery", [-1, 2])
 def test_invalid_recovery_state_is_refused(between: BetweenBrokers, version: int, recovery: int) -> None:
     def decide(query: Any) -> None:
-        assert not query.wanted
+        assert not query.proposals
         query.answer = {}
 
     request = alter_partition_request((*T, [(0, [2, 3])]), version=version, recovery=recovery)
@@ -287,7 +287,7 @@ def test_requests_without_cluster_action_are_refused(between: BetweenBrokers) ->
         assert altered == AlterPartitionResponse(throttle_time_ms=0, error_code=DENIED, topics=[])
     ids = between.request(AllocateProducerIdsRequest(broker_id=TWO), 0, AllocateProducerIdsResponse)
     assert (ids.error_code, ids.producer_id_start, ids.producer_id_len) == (DENIED, 0, 0)
-    assert not between.queues.asked.take_questions() and not between.queries
+    assert not between.queues.broker_requests.take_queries() and not between.queries
 
 
 def test_request_without_a_controller_response_closes_the_connection(between: BetweenBrokers) -> None:
@@ -306,4 +306,4 @@ def test_both_forms_of_an_isr_are_parsed(between: BetweenBrokers) -> None:
     for version in range(4):
         request = alter_partition_request((*T, [(0, [2, 3])]), version=version)
         parsed = alter_partition.from_message(request, version, between.harness.broker.view.names)
-        assert parsed.event.wanted == {T0: STATE} and not parsed.refused
+        assert parsed.event.proposals == {T0: STATE} and not parsed.refused

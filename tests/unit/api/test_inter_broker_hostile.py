@@ -145,8 +145,8 @@ def test_large_alter_partition_request_is_handled_in_slices(between: BetweenBrok
         topics[number % TOPICS].partitions.append(part)
 
     def decide(query: AlterPartitions) -> None:
-        assert len(query.wanted) == MANY
-        query.answer = dict.fromkeys(query.wanted, AlteredPartition(ErrorCode.NONE, STATE))
+        assert len(query.proposals) == MANY
+        query.answer = dict.fromkeys(query.proposals, AlteredPartition(ErrorCode.NONE, STATE))
 
     request = AlterPartitionRequest(broker_id=2, broker_epoch=20, topics=topics)
     answer = between.request(request, version, AlterPartitionResponse, decide=decide)
@@ -200,7 +200,7 @@ class RandomDecisions:
                 name: AlteredPartition(ErrorCode.NONE, proposed)
                 if self.random.random() < 0.5
                 else AlteredPartition(ErrorCode.INELIGIBLE_REPLICA)
-                for name, proposed in query.wanted.items()
+                for name, proposed in query.proposals.items()
             }
         else:
             query.answer = NAMES[:3]

@@ -90,7 +90,7 @@ def test_proposed_isrs_round_trip(version: int) -> None:
         query, refused = alter_partition.from_message(message, version, BY_ID)
         assert not refused
         assert (query.broker, query.broker_epoch) == (leader, 20)
-        assert query.wanted == {one.leading.name: one.proposal for one in made}
+        assert query.proposals == {one.leading.name: one.proposal for one in made}
         known = {one.leading.name: dict(zip(one.proposal.isr, one.broker_epochs, strict=True)) for one in made}
         assert query.isr_epochs == (known if version >= 3 else {})
 

@@ -209,7 +209,7 @@ def test_join_and_batch_may_have_different_followers(tmp_path: Path, followed: t
 def test_join_and_batch_are_written_together_without_followers(tmp_path: Path) -> None:
     replicated = Replicated(tmp_path, ())
     replicated.begins()
-    assert not replicated.harness.broker.transactions.asks_first(replicated.leading(T), replicated.producer.id)
+    assert not replicated.harness.broker.transactions.must_verify_first(replicated.leading(T), replicated.producer.id)
     replicated.writes()
 
 

@@ -139,7 +139,7 @@ def begins(harness: Harness, producer: Transactional, value: bytes) -> bool:
 def test_verified_batch_waits_for_the_join(harness: Harness) -> None:
     producer = Transactional(harness, version=1)
     producer.begin()
-    harness.broker.transactions.touch(producer.id, producer.producer, (DATA,), 0, harness.now)
+    harness.broker.transactions.add_partitions(producer.id, producer.producer, (DATA,), 0, harness.now)
     waiting = parked(harness.send(producer.produce("x", {0: [b"a"]}), 10))
     syncs = Syncs(harness)
     assert syncs.end(DATA) == []

@@ -9,7 +9,7 @@ from odradek.client.connection import client_errors as errors
 from odradek.client.connection.client_config import ClientConfig
 from odradek.client.connection.client_errors import (
     ClientError,
-    ErrorAnswer,
+    ErrorResponse,
     KafkaUnavailable,
     OffsetOutOfRange,
     UnknownTopic,
@@ -21,7 +21,7 @@ from odradek.client.connection.retry import Backoff, RetryDeadline, is_retriable
 @pytest.mark.parametrize(
     "error",
     [
-        ErrorAnswer(ErrorCode.INVALID_CONFIG, "topic t", "Unknown topic config name: x"),
+        ErrorResponse(ErrorCode.INVALID_CONFIG, "topic t", "Unknown topic config name: x"),
         UnknownTopic(3, "topic t"),
         OffsetOutOfRange("t", 2, 17),
         errors.KafkaUnavailable("cannot connect to a:1: connection refused"),

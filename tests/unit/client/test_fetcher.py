@@ -11,7 +11,7 @@ from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.client.cluster.cluster import Cluster
 from odradek.client.connection.client_config import ClientConfig
 from odradek.client.connection.client_errors import (
-    ErrorAnswer,
+    ErrorResponse,
     KafkaUnavailable,
     OffsetOutOfRange,
     TopicRecreated,
@@ -219,7 +219,7 @@ def test_permanent_error_is_raised_eventually() -> None:
         logs.errors[0] = [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 100_000
         broker.on(FetchRequest, logs)
         fetcher = Fetcher(cluster, {T0: 0})
-        with pytest.raises(ErrorAnswer, match="the leader changed"):
+        with pytest.raises(ErrorResponse, match="the leader changed"):
             fetcher.poll(10_000)
 
 
@@ -339,5 +339,5 @@ def test_refused_fetch_is_raised() -> None:
     with ScriptedBroker() as broker, cluster_of(broker) as cluster:
         refusal = FetchResponse(error_code=ErrorCode.INVALID_REQUEST, responses=[])
         broker.on(FetchRequest, lambda request, version: refusal)
-        with pytest.raises(ErrorAnswer, match="INVALID_REQUEST"):
+        with pytest.raises(ErrorResponse, match="INVALID_REQUEST"):
             Fetcher(cluster, {T0: 0}).poll(5_000)

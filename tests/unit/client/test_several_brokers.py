@@ -14,7 +14,7 @@ from odradek.client.admin.group_admin import list_groups
 from odradek.client.cluster.cluster import Cluster
 from odradek.client.cluster.leader_requests import call_leaders
 from odradek.client.connection.client_config import ClientConfig
-from odradek.client.connection.client_errors import ClientError, ErrorAnswer, KafkaUnavailable
+from odradek.client.connection.client_errors import ClientError, ErrorResponse, KafkaUnavailable
 from odradek.client.consumer.fetcher import Fetcher
 from odradek.client.consumer.offset_lookup import EARLIEST, ListedOffset, list_offsets
 from odradek.wire.messages.create_partitions import (
@@ -133,7 +133,7 @@ def test_missing_leaders_are_not_awaited(brokers: dict[int, ScriptedBroker], clu
         timeout_ms=10**9,
         leaderless_ms=0,
     )
-    assert isinstance(outcomes[T[2]], ErrorAnswer)
+    assert isinstance(outcomes[T[2]], ErrorResponse)
 
 
 def test_unreachable_broker_of_a_listing_is_reported(brokers: dict[int, ScriptedBroker], cluster: Cluster) -> None:
@@ -199,12 +199,12 @@ def test_change_with_a_lost_response_is_retried(brokers: dict[int, ScriptedBroke
     brokers[1].on(CreateTopicsRequest, create)
     brokers[1].on(CreatePartitionsRequest, grow)
     brokers[1].on(DeleteTopicsRequest, delete)
-    with pytest.raises(ErrorAnswer, match="an earlier response was lost"):
+    with pytest.raises(ErrorResponse, match="an earlier response was lost"):
         create_topics(cluster, [NewTopic("t", 1, 1)])
-    with pytest.raises(ErrorAnswer, match="exists"):
+    with pytest.raises(ErrorResponse, match="exists"):
         create_topics(cluster, [NewTopic("t", 1, 1)])
-    with pytest.raises(ErrorAnswer, match="an earlier response was lost"):
+    with pytest.raises(ErrorResponse, match="an earlier response was lost"):
         create_partitions(cluster, {"t": 2})
     delete_topics(cluster, ["t"])
-    with pytest.raises(ErrorAnswer, match="UNKNOWN_TOPIC"):
+    with pytest.raises(ErrorResponse, match="UNKNOWN_TOPIC"):
         delete_topics(cluster, ["t"])

@@ -18,7 +18,7 @@ def at(steady: int) -> Moment:
 
 
 def have_come(turns: list[Turn]) -> list[bool]:
-    return [turn.has_come for turn in turns]
+    return [turn.is_granted for turn in turns]
 
 
 def test_large_requests_take_turns_in_arrival_order() -> None:

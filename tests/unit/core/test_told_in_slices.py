@@ -44,9 +44,9 @@ def led(harness: Harness) -> int:
     return sum(1 for one in harness.broker.partitions.values() if one.leading is not None)
 
 
-def counts_after_slices(harness: Harness, telling: PreparedRequest) -> Iterator[tuple[Seen, int]]:
+def counts_after_slices(harness: Harness, prepared: PreparedRequest) -> Iterator[tuple[Seen, int]]:
     """Yield the visible topics and the number of led partitions after each slice."""
-    for _ in telling.apply(harness.broker, harness.now):
+    for _ in prepared.apply(harness.broker, harness.now):
         yield seen(harness), led(harness)
 
 
@@ -116,6 +116,6 @@ def test_coordinators_load_after_all_other_partitions_are_led(tmp_path: Path) ->
     assert begun[every:] == [(every, count) for count in range(1, len(topics[0].partitions) + 1)]
 
 
-def _named(telling: PreparedRequest) -> set[TopicPartition]:
-    assert isinstance(telling.sent.request, BecomeLeaderOrFollower)
-    return set(telling.sent.request.partitions)
+def _named(prepared: PreparedRequest) -> set[TopicPartition]:
+    assert isinstance(prepared.sent.request, BecomeLeaderOrFollower)
+    return set(prepared.sent.request.partitions)

@@ -51,7 +51,7 @@ def handle(call: Call, body: AlterPartitionRequest) -> Slices:
     names = call.broker.view.names
     event, refused = yield from parse(body, call.version, names)
     call.free_later(event)
-    yield from await_promise(queries.asked.submit_question(event), call)
+    yield from await_promise(queries.broker_requests.submit(event), call)
     if event.error:
         raise Refused(event.error)
     answers: dict[TopicPartition, AlteredPartition] = {**refused, **(event.answer or {})}

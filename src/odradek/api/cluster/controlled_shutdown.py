@@ -29,7 +29,7 @@ _remaining = maker(RemainingPartition)
 def handle(call: Call, body: ControlledShutdownRequest) -> Slices:
     queries = authorized_queries(call)
     event = from_message(body)
-    yield from await_promise(queries.asked.submit_question(event), call)
+    yield from await_promise(queries.broker_requests.submit(event), call)
     if event.error:
         raise Refused(event.error)
     remaining = []

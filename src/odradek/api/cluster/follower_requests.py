@@ -68,7 +68,7 @@ def fetch_message(request: ReplicaFetch, settings: FetchSettings, version: int) 
     """Return the message, with each topic once."""
     topics: dict[tuple[TopicName, Uuid], FetchTopic] = {}
     for partition_request in request.named:
-        assert isinstance(partition_request.ask, Fetch), "a fetch session contains nothing else"
+        assert isinstance(partition_request.request, Fetch), "a fetch session contains nothing else"
         name, key = partition_request.name, (partition_request.name.topic, partition_request.topic_id)
         topic = topics.get(key)
         if topic is None:
@@ -77,8 +77,8 @@ def fetch_message(request: ReplicaFetch, settings: FetchSettings, version: int) 
             FetchPartition(
                 partition=name.partition,
                 current_leader_epoch=partition_request.following.epoch,
-                fetch_offset=partition_request.ask.offset,
-                last_fetched_epoch=partition_request.ask.last_fetched_epoch
+                fetch_offset=partition_request.request.offset,
+                last_fetched_epoch=partition_request.request.last_fetched_epoch
                 if version >= LAST_FETCHED_EPOCH_SINCE
                 else -1,
                 log_start_offset=partition_request.log_start,
@@ -145,13 +145,13 @@ def _fetch_result(data: PartitionData) -> Fetched:
 def epochs_message(request: LeaderEpochsRequest, broker: BrokerId) -> OffsetForLeaderEpochRequest:
     topics: dict[TopicName, OffsetForLeaderTopic] = {}
     for name, partition_request in request.named.items():
-        assert isinstance(partition_request.ask, OffsetsForLeaderEpoch), "the request is an OffsetForLeaderEpoch"
+        assert isinstance(partition_request.request, OffsetsForLeaderEpoch), "the request is an OffsetForLeaderEpoch"
         topic = topics.setdefault(name.topic, OffsetForLeaderTopic(topic=name.topic, partitions=[]))
         topic.partitions.append(
             OffsetForLeaderPartition(
                 partition=name.partition,
                 current_leader_epoch=partition_request.following.epoch,
-                leader_epoch=partition_request.ask.leader_epoch,
+                leader_epoch=partition_request.request.leader_epoch,
             )
         )
     return OffsetForLeaderEpochRequest(replica_id=broker, topics=list(topics.values()))

@@ -55,7 +55,7 @@ def handle(call: Call, body: LeaderAndIsrRequest) -> Slices:
     valid, refused = yield from valid_partitions(become.partitions, become.topic_ids, assigned_error)
     sent = to_broker(call, body, become._replace(partitions=valid))
     call.free_later((sent, become))
-    failed = yield from await_result(queries.told.submit_question(sent), call)
+    failed = yield from await_result(queries.control_requests.submit(sent), call)
     answer = yield from _answer(become, {**failed, **refused}, call.version)
     return by_length(answer, len(become.partitions))
 

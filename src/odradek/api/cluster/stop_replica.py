@@ -48,7 +48,7 @@ def handle(call: Call, body: StopReplicaRequest) -> Slices:
         valid, refused = yield from valid_partitions(stop.partitions, {}, no_error)
         sent.append(to_broker(call, body, stop._replace(partitions=valid)))
         all_refused.append(refused)
-    promises = [queries.told.submit_question(request) for request in sent]
+    promises = [queries.control_requests.submit(request) for request in sent]
     partition_errors = []
     for stop, refused, promise in zip(stops, all_refused, promises, strict=True):
         failed = {**(yield from await_result(promise, call)), **refused}

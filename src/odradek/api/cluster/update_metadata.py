@@ -43,7 +43,7 @@ def handle(call: Call, body: UpdateMetadataRequest) -> Slices:
     known = yield from valid_brokers(update.brokers)
     sent = to_broker(call, body, update._replace(partitions=valid, brokers=known))
     call.free_later((sent, update))
-    yield from await_result(queries.told.submit_question(sent), call)
+    yield from await_result(queries.control_requests.submit(sent), call)
     bad_broker = ErrorCode.NONE if len(known) == len(update.brokers) else ErrorCode.INVALID_REQUEST
     code = next(iter(refused.values()), bad_broker)
     return by_length(UpdateMetadataResponse(error_code=code), len(update.partitions))

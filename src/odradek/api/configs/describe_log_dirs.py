@@ -43,7 +43,7 @@ def handle(call: Call, body: DescribeLogDirsRequest) -> Slices:
         if not directory.is_online:
             results.append(_result(directory, ErrorCode.KAFKA_STORAGE_ERROR))
             continue
-        volume = yield directory.ask_volume()
+        volume = yield directory.read_volume()
         assert isinstance(volume, Volume)
         topics = yield from _topics(call, directory, requested)
         results.append(_result(directory, ErrorCode.NONE, topics, volume))

@@ -112,7 +112,7 @@ def _is_long(call: Call, body: FetchRequest) -> bool:
     session = call.broker.sessions.find_session(body.session_id)
     if session is not None:
         is_as_before = session.rules == _rules(call, body)
-        if len(session.due if is_as_before else session.wanted) > SLICE_ELEMENTS:
+        if len(session.due if is_as_before else session.partitions) > SLICE_ELEMENTS:
             return True
     count = sum(len(topic.partitions) for topic in body.topics)
     count += sum(len(topic.partitions) for topic in body.forgotten_topics_data)
@@ -188,7 +188,7 @@ def _new_context(call: Call, body: FetchRequest) -> Parts[FetchContext]:
     session = context.session
     if session is not None and session.rules != (rules := _rules(call, body)):
         session.rules = rules
-        for cached_partition in list(session.wanted.values()):
+        for cached_partition in list(session.partitions.values()):
             if cached_partition.session is session:  # Another request may have forgotten it, or closed the session.
                 session.due[cached_partition] = None
             yield

@@ -89,7 +89,7 @@ class FetchRead:
         A client that deletes records waits until the follower knows it.
         """
         is_tracked = self.params.follower is not None and self._context.session is not None
-        return is_tracked and data.log_start_offset != cached_partition.told_log_start
+        return is_tracked and data.log_start_offset != cached_partition.sent_log_start
 
     def _name(self, key: FetchKey) -> TopicName | None:
         return self.broker.view.names.get(Uuid(key.topic)) if isinstance(key.topic, bytes) else TopicName(key.topic)
@@ -99,7 +99,7 @@ class FetchRead:
         """Return whether the last read found min_bytes or an error, or there is nothing to wait for."""
         if self._size >= self.min_bytes or self._has_final:
             return True
-        return not (self._context.wanted or self._context.is_incremental)
+        return not (self._context.partitions or self._context.is_incremental)
 
     @property
     def session(self) -> FetchSession | None:
@@ -177,7 +177,7 @@ class FetchRead:
             return False
         log = partition.log
         if (
-            cached_partition.is_news(partition.positions.high_watermark, log.start_offset)
+            cached_partition.must_respond(partition.positions.high_watermark, log.start_offset)
             or cached_partition.max_bytes < 0
         ):
             return False
@@ -220,7 +220,7 @@ class FetchRead:
             return False
         if session is not self.session or cached_partition.session is not session:
             return False
-        is_up_to_date = not size_of(data) and data.high_watermark == cached_partition.told_high_watermark
+        is_up_to_date = not size_of(data) and data.high_watermark == cached_partition.sent_high_watermark
         if not is_up_to_date or not is_caught_up(partition, follower, cached_partition):
             return False
         session.await_change(cached_partition, partition.end_watchers)

@@ -102,8 +102,8 @@ def respond(context: FetchContext, read: Read) -> Parts[FetchResponse]:
     """Make the response, without unchanged partitions of an incremental fetch; note returned positions."""
     topics: dict[str | Uuid, FetchableTopicResponse] = {}
     for cached_partition, data in read:
-        is_news = cached_partition.is_news(data.high_watermark, data.log_start_offset)
-        if is_news or not context.is_incremental or data.records or is_final(data):
+        must_respond = cached_partition.must_respond(data.high_watermark, data.log_start_offset)
+        if must_respond or not context.is_incremental or data.records or is_final(data):
             cached_partition.remember_sent(data.high_watermark, data.log_start_offset)
             topic = cached_partition.key.topic
             answer = topics.get(topic)

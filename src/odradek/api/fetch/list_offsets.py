@@ -44,7 +44,7 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP, Offset, TimestampMs, TopicName
 from odradek.core.kernel.access import Operation, ResourceType
 from odradek.core.kernel.purgatory import NEVER
-from odradek.core.partition.lookups import AllAnswered, Question
+from odradek.core.partition.lookups import AllQueriesAnswered, TimestampQuery
 from odradek.core.partition.partition import Partition
 from odradek.core.partition.positions import ISOLATION_LEVELS, READ_COMMITTED
 from odradek.wire.messages.list_offsets import (
@@ -82,7 +82,7 @@ class PendingLookup(NamedTuple):
     """A partition whose answer needs a lookup in the log."""
 
     part: ListOffsetsPartition
-    question: Question
+    query: TimestampQuery
     reader: Reader
 
 
@@ -109,14 +109,14 @@ def handle(call: Call, body: ListOffsetsRequest) -> Slices:
         only_leader=body.replica_id != DEBUGGING_CONSUMER,
     )
     topics: Topics = []
-    questions: list[Question] = []
-    call.free_later((requested, topics, questions))
+    queries: list[TimestampQuery] = []
+    call.free_later((requested, topics, queries))
     for name, parts in requested.items():
-        topics.append((TopicName(name), (yield from _parts(call, TopicName(name), parts, reader, questions))))
-    if not questions:
+        topics.append((TopicName(name), (yield from _parts(call, TopicName(name), parts, reader, queries))))
+    if not queries:
         return (yield from _response(call, topics))
     # Every lookup ends, so there is no deadline.
-    return (yield from parked(AllAnswered(questions), NEVER, count, lambda: _response(call, topics)))
+    return (yield from parked(AllQueriesAnswered(queries), NEVER, count, lambda: _response(call, topics)))
 
 
 def refuse(call: Call, body: ListOffsetsRequest, code: ErrorCode) -> ListOffsetsResponse:
@@ -135,9 +135,9 @@ def _parts(
     name: TopicName,
     requested: dict[int, list[ListOffsetsPartition]],
     reader: Reader,
-    questions: list[Question],
+    queries: list[TimestampQuery],
 ) -> Parts[list[Part]]:
-    """Look up each partition, and add pending lookups to `questions`.
+    """Look up each partition, and add pending lookups to `queries`.
 
     A partition that is named more than once gets an error.
     """
@@ -152,7 +152,7 @@ def _parts(
             part = _partition(call, name, parts[0], reader)
             found.append(part)
             if isinstance(part, PendingLookup):
-                questions.append(part.question)
+                queries.append(part.query)
         yield
     return found
 
@@ -161,7 +161,7 @@ def _partition(call: Call, topic: TopicName, part: ListOffsetsPartition, reader:
     try:
         partition = _replica(call, topic, part, reader)
         position = _look_up(call, partition, part.timestamp, reader)
-        if isinstance(position, Question):
+        if isinstance(position, TimestampQuery):
             if not position.is_answered:
                 return PendingLookup(part, position, reader)
             position = _lookup_result(call, position, reader)
@@ -198,27 +198,27 @@ def _response(call: Call, topics: Topics) -> Parts[ListOffsetsResponse]:
 
 def _lookup_response(call: Call, topic: TopicName, pending: PendingLookup) -> ListOffsetsPartitionResponse:
     """Return the result of a finished lookup; the topic may have been deleted or recreated since."""
-    part, question, reader = pending
+    part, query, reader = pending
     try:
-        if _replica(call, topic, part, reader) is not question.partition:
+        if _replica(call, topic, part, reader) is not query.partition:
             raise Refused(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
                 f"{topic}-{part.partition_index} was deleted or recreated during the lookup",
             )
-        position = _lookup_result(call, question, reader)
+        position = _lookup_result(call, query, reader)
     except Refused as refused:
         return _refused(part.partition_index, refused.code)
     return _found_response(call, part, position)
 
 
-def _lookup_result(call: Call, question: Question, reader: Reader) -> TimestampAndOffset:
+def _lookup_result(call: Call, query: TimestampQuery, reader: Reader) -> TimestampAndOffset:
     """Return the result of a lookup.
 
     The record with the largest timestamp is searched among all records. Raise Refused if it may not be read.
     """
-    found = question.found
-    if found is None or (reader.committed and found.offset >= question.partition.last_stable_offset):
-        _check_is_known(call, question.partition, reader)
+    found = query.found
+    if found is None or (reader.committed and found.offset >= query.partition.last_stable_offset):
+        _check_is_known(call, query.partition, reader)
         return NOT_FOUND
     return found
 
@@ -240,7 +240,7 @@ def _refused(index: int, code: ErrorCode) -> ListOffsetsPartitionResponse:
     return ListOffsetsPartitionResponse(partition_index=index, error_code=code)
 
 
-def _look_up(call: Call, partition: Partition, timestamp: int, reader: Reader) -> TimestampAndOffset | Question:
+def _look_up(call: Call, partition: Partition, timestamp: int, reader: Reader) -> TimestampAndOffset | TimestampQuery:
     if call.version < SINCE.get(timestamp, 0) or timestamp < EARLIEST_PENDING_UPLOAD:
         raise Refused(
             ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} is not supported in version {call.version}"

@@ -57,7 +57,7 @@ def answer(broker: Broker, peer: Peer, request: Request, now: Moment) -> Encoded
     elif session is None or session.epoch != epoch or not _has_all(session, template):
         return None
     fetch = _PlainFetchRequest(broker, peer, request, now, template, session, offsets)
-    if session is not None and len(session.wanted) > 1:
+    if session is not None and len(session.partitions) > 1:
         return _answer_session(fetch, session)
     if len(offsets) > 1:
         return _answer_partitions(fetch)
@@ -165,7 +165,7 @@ class _PlainFetchRequest:
         self.cached_partitions = (
             []
             if session is None
-            else [session.wanted[cached_partition.key] for cached_partition in template.cached_partitions]
+            else [session.partitions[cached_partition.key] for cached_partition in template.cached_partitions]
         )
 
     def call(self) -> Call:
@@ -196,7 +196,7 @@ class _PlainFetchRequest:
             return
         self.broker.sessions.advance_epoch(session, self.now.steady)
         for number, cached_partition in enumerate(self.cached_partitions):
-            cached_partition.asks_again(self.template.cached_partitions[number])
+            cached_partition.update_request_params(self.template.cached_partitions[number])
             cached_partition.fetch_offset = self.offsets[number]
             session.due[cached_partition] = None
 
@@ -235,7 +235,7 @@ def _partition(fetch: _PlainFetchRequest, number: int) -> Partition | None:
 
 def _has_all(session: FetchSession, template: FetchTemplate) -> bool:
     """Return whether the session has all partitions of the template."""
-    return all(cached_partition.key in session.wanted for cached_partition in template.cached_partitions)
+    return all(cached_partition.key in session.partitions for cached_partition in template.cached_partitions)
 
 
 def _read(  # noqa: PLR0917
@@ -296,7 +296,7 @@ class _DelayedPlainFetch:
             return self._answer_in_full()
         if found[0].records.size or not fetch.cached_partitions:
             return fetch.answered(found)
-        if fetch.cached_partitions[0].is_news(found[0].high_watermark, found[0].log_start_offset):
+        if fetch.cached_partitions[0].must_respond(found[0].high_watermark, found[0].log_start_offset):
             return fetch.answered(found)
         return encode_response(fetch.request, FetchResponse(session_id=fetch.template.session_id, responses=[]))
 

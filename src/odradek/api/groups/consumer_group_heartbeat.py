@@ -78,7 +78,7 @@ def _request(call: Call, body: ConsumerGroupHeartbeatRequest) -> Heartbeat:
         regex=body.subscribed_topic_regex,
         assignor=body.server_assignor,
         owned=None if body.topic_partitions is None else _owned(body.topic_partitions),
-        sees=call.sees,
+        can_describe=call.can_describe,
     )
 
 

@@ -86,7 +86,7 @@ def _request(call: Call, body: JoinGroupRequest) -> JoinGroup:
         reason=body.reason or "",
         needs_member_id=call.version >= MEMBER_ID_REQUIRED_SINCE,
         skips_assignment=call.version >= SKIP_ASSIGNMENT_SINCE,
-        sees=call.sees,
+        can_describe=call.can_describe,
     )
 
 

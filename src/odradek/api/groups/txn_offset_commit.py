@@ -33,7 +33,7 @@ from odradek.core.groups.group_offset_commit import Committer, OffsetCommitResul
 from odradek.core.groups.long_commit import LongCommit
 from odradek.core.groups.shard.group_shard import GroupShard
 from odradek.core.kernel.access import Operation, ResourceType
-from odradek.core.transactions.additions import Question
+from odradek.core.transactions.additions import TransactionQuery
 from odradek.core.transactions.verification import Verification
 from odradek.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -152,12 +152,12 @@ def _verify(
     transactional_id, adds = body.transactional_id, call.version >= JOINS_SINCE
     if not transactional_id or not transactions.verifies(adds=adds):
         return None
-    if transactions.is_sure(leading, transactional_id, producer) or not transactions.asks_first(
+    if transactions.is_sure(leading, transactional_id, producer) or not transactions.must_verify_first(
         leading, transactional_id
     ):
         return None
-    question = Question(transactional_id, producer, adds)
-    verification = Verification(question)
+    query = TransactionQuery(transactional_id, producer, adds)
+    verification = Verification(query)
     verification.add(leading)
     yield from verify(call, verification, retries=False)
     return verification

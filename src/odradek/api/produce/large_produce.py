@@ -97,7 +97,7 @@ class LargeProduce:
 
         Also return None if the topic's configuration by now requires checks of the records, which were not read.
         """
-        if crc != self.arrival.batch.crc or any(tail) or ingress.is_particular(self._leading.partition.configs):
+        if crc != self.arrival.batch.crc or any(tail) or ingress.needs_record_checks(self._leading.partition.configs):
             return None
         try:
             all_replicas = self._template.acks == produce_acks.ACKS_ALL
@@ -117,9 +117,9 @@ class LargeProduce:
         """Forget a batch that will not be completed."""
         self._leading.forget_arrival(self.arrival)
 
-    def withdrawn(self) -> None:
+    def on_withdrawn(self) -> None:
         """Withdraw the batch because the log needs its end for another batch."""
-        self._leading.withdrawn()
+        self._leading.on_arrival_withdrawn()
 
     def _stage(self, append: Append, now: Moment) -> plain_produce.StagedPlainProduce:
         start = self._leading.log.start_offset if self._leading.ended is None else NO_OFFSET

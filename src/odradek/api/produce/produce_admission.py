@@ -140,7 +140,7 @@ def admit(call: Call, body: ProduceRequest) -> list[list[BatchAdmission]] | None
                 continue
             try:
                 leading = call.broker.leader(name, part.index)
-                left -= ingress.is_particular(leading.partition.configs)
+                left -= ingress.needs_record_checks(leading.partition.configs)
                 batch = admit_batch(leading.partition, part.records, call.version, call.now) if left >= 0 else None
             except Refused as refused:
                 parts.append(refused.with_traceback(None))  # Its frames would hold the request, and it them.

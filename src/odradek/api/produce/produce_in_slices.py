@@ -112,7 +112,7 @@ def _stage_topic_in_slices(
                 waiting.add(status)
         if is_first:
             yield from pauses(FIRST_WRITE_PARTS)
-        if leading is not None and ingress.is_particular(leading.partition.configs):
+        if leading is not None and ingress.needs_record_checks(leading.partition.configs):
             yield from pauses(INSPECTED_PARTS)
         part.records = None
         yield PAUSE
@@ -126,7 +126,7 @@ def _admit(call: Call, topic: TopicProduceData, part: PartitionProduceData) -> G
     """
     inspected: Batch | None = None
     configs: TopicConfigs | None = None
-    is_particular = False
+    needs_record_checks = False
     while True:
         name = admit_topic(call, topic)
         if isinstance(name, Refused):
@@ -134,7 +134,7 @@ def _admit(call: Call, topic: TopicProduceData, part: PartitionProduceData) -> G
         try:
             leading = call.broker.leader(name, part.index)
             partition = leading.partition
-            is_particular = ingress.is_particular(partition.configs)
+            needs_record_checks = ingress.needs_record_checks(partition.configs)
             if inspected is not None and partition.configs is configs:
                 return AdmittedBatch(leading, ingress.fitting(partition, inspected))
             batch = admit_batch(partition, part.records, call.version, call.now)
@@ -145,7 +145,7 @@ def _admit(call: Call, topic: TopicProduceData, part: PartitionProduceData) -> G
             work = Work(partial(ingress.validate_records, partition.topic_partition, configs, batch, call.now))
             result = yield work
         except Refused as refused:
-            if is_particular:  # The records may have been read.
+            if needs_record_checks:  # The records may have been read.
                 yield from pauses(INSPECTED_PARTS)
             return refused.with_traceback(None)
         assert isinstance(result, Batch)

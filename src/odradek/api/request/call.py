@@ -50,14 +50,14 @@ class Peer:
     principal: Principal = ANONYMOUS  # The name in its certificate.
     software: str = "unknown"
     is_follower: bool = False  # Its last Fetch came from a broker that may fetch as a follower.
-    welcome: Admission = field(init=False)  # Grants the principal all rights; anonymous peers share one.
+    own_admission: Admission = field(init=False)  # Grants the principal all rights; anonymous peers share one.
     admission: Admission = field(init=False)  # The gate's answer about the connection's last request.
     produce_templates: ProduceTemplates = field(default_factory=ProduceTemplates)
     fetch_templates: NumbersTemplates[FetchTemplate] = field(default_factory=_fetch_templates)
     commit_templates: NumbersTemplates[CommitTemplate] = field(default_factory=_commit_templates)
 
     def __post_init__(self) -> None:
-        self.admission = self.welcome = _NAMELESS if self.principal is ANONYMOUS else Admission(self.principal)
+        self.admission = self.own_admission = _NAMELESS if self.principal is ANONYMOUS else Admission(self.principal)
 
     def set_admission(self, admission: Admission) -> None:
         """Store the gate's answer about the next request; drop templates learned under other rules."""
@@ -129,7 +129,7 @@ class Call:
         return Refused(DENIED[resource], text)
 
     @property
-    def sees(self) -> Callable[[str], bool] | None:
+    def can_describe(self) -> Callable[[str], bool] | None:
         """Return a predicate of the topics that the principal may describe; None if it may describe all."""
         if self.rights in SEES_ALL:
             return None

@@ -35,7 +35,7 @@ class OpenGate:
         self._anonymous = Admission()  # Shared by all anonymous clients, so that they share templates.
 
     def admit(self, peer: Peer, request: Request, now: Moment) -> Admission:
-        return self._anonymous if peer.principal is ANONYMOUS else peer.welcome
+        return self._anonymous if peer.principal is ANONYMOUS else peer.own_admission
 
 
 class InterBrokerGate(OpenGate):

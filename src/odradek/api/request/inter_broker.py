@@ -30,7 +30,7 @@ ANSWER_MS_MAX = 60_000
 def authorized_queries(call: Call) -> ControllerQueries:
     """Return the broker's queues. Raise Refused(CLUSTER_AUTHORIZATION_FAILED) if the client is no broker."""
     call.check(Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
-    queries = call.broker.controller_asks
+    queries = call.broker.controller_queries
     assert queries is not None, "a broker without a controller does not serve these APIs"
     return queries
 

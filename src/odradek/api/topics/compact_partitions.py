@@ -94,7 +94,7 @@ def _start_compaction(broker: Broker, partition: Partition, now: Moment) -> Comp
         text = f"compaction is disabled on broker {broker.id}: start it with log.cleaner.enable=true"
         return Refused(ErrorCode.INVALID_REQUEST, text)
     compaction = broker.cleaner.request_compaction(partition)
-    broker.cleaner.go_on(now)
+    broker.cleaner.advance_compactions(now)
     return compaction
 
 

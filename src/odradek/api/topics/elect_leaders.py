@@ -102,13 +102,13 @@ def _ends(call: Call, event: ElectLeaders) -> Generator[Wait, object, Ends]:
     broker = call.broker
     if broker.view.controller != broker.id:
         return (yield from _each(event.partitions, lambda _: NOT_CONTROLLER))
-    if broker.controller_asks is None:  # This is a single broker, so no other broker could lead a partition.
+    if broker.controller_queries is None:  # This is a single broker, so no other broker could lead a partition.
         return (
             yield from _each(
                 event.partitions, lambda partition: _elect_alone(broker.view, partition, event.election_type)
             )
         )
-    yield from await_promise(broker.controller_asks.asked.submit_question(event), call)
+    yield from await_promise(broker.controller_queries.broker_requests.submit(event), call)
     if event.answer is None:
         return (yield from _each(event.partitions, lambda _: ElectionEnd(event.error)))
     return event.answer

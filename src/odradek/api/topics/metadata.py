@@ -68,7 +68,7 @@ def handle(call: Call, body: MetadataRequest) -> Slices:
         return (yield from _answer(call, body))
     client_fields = of_call(call, ApiKey.METADATA)
     change = call.broker.changes.request_change(
-        lambda token: CreateTopics(token, tuple(missing), client_fields, on_sight=True)
+        lambda token: CreateTopics(token, tuple(missing), client_fields, is_auto_created=True)
     )
     count = len(body.topics) if body.topics is not None else len(call.broker.view.topics)
     deadline = call.now.steady + CREATION_MS_MAX

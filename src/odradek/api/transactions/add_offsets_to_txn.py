@@ -33,7 +33,7 @@ def handle(
         raise Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{CONSUMER_OFFSETS} is being created")
     name = TopicPartition(CONSUMER_OFFSETS, broker.groups.shards.partition_of(body.group_id))
     producer = ProducerIdAndEpoch(ProducerId(body.producer_id), ProducerEpoch(body.producer_epoch))
-    written = broker.transactions.touch(body.transactional_id, producer, (name,), WITHOUT_EPOCHS, call.now)
+    written = broker.transactions.add_partitions(body.transactional_id, producer, (name,), WITHOUT_EPOCHS, call.now)
     if written is None:
         return refuse(call, body, ErrorCode.NONE)
     return written.then(lambda code: refuse(call, body, code), call.now)

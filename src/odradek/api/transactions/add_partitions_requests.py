@@ -1,4 +1,4 @@
-"""AddPartitionsToTxn between brokers: the questions as one message, and the answer to each question."""
+"""AddPartitionsToTxn between brokers: the queries as one message, and the answer to each query."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ def to_message(effect: AddPartitions, version: int) -> AddPartitionsToTxnRequest
     if version < BETWEEN_BROKERS_SINCE:
         raise Refused(ErrorCode.UNSUPPORTED_VERSION, f"AddPartitionsToTxn version {version} is only valid for clients")
     transactions = []
-    for question, names in effect.transactions:
+    for query, names in effect.transactions:
         topics: dict[TopicName, list[int]] = {}
         for name in names:
             topics.setdefault(name.topic, []).append(name.partition)
         transactions.append(
             AddPartitionsToTxnTransaction(
-                transactional_id=question.transactional_id,
-                producer_id=question.producer.id,
-                producer_epoch=question.producer.epoch,
-                verify_only=not question.adds,
+                transactional_id=query.transactional_id,
+                producer_id=query.producer.id,
+                producer_epoch=query.producer.epoch,
+                verify_only=not query.adds,
                 topics=[
                     AddPartitionsToTxnTopic(name=topic, partitions=partitions) for topic, partitions in topics.items()
                 ],
@@ -42,13 +42,13 @@ def to_message(effect: AddPartitions, version: int) -> AddPartitionsToTxnRequest
 
 
 def errors(effect: AddPartitions, response: AddPartitionsToTxnResponse) -> AdditionsOutcome:
-    """Return the error code of each partition in the question, without those that the response omits.
+    """Return the error code of each partition in the query, without those that the response omits.
 
     If the request failed as a whole, return the reason.
     """
     if response.error_code:
         return Refused(error_code(response.error_code), f"broker {effect.broker} rejected AddPartitionsToTxn")
-    requested = {(question.transactional_id, name) for question, names in effect.transactions for name in names}
+    requested = {(query.transactional_id, name) for query, names in effect.transactions for name in names}
     codes = {}
     for result in response.results_by_transaction:
         for topic in result.topic_results:

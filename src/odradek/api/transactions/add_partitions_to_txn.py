@@ -118,8 +118,8 @@ def _add(call: Call, transaction: AddPartitionsToTxnTransaction) -> Parts[_Trans
                 transaction, codes, call.broker.transactions.unsafe_join(transaction.transactional_id)
             )
         version = EPOCH_PER_TRANSACTION if call.version >= MANY_SINCE else WITHOUT_EPOCHS
-        touch = call.broker.transactions.touch
-        written = touch(transaction.transactional_id, producer, names.keys(), version, call.now)
+        add_partitions = call.broker.transactions.add_partitions
+        written = add_partitions(transaction.transactional_id, producer, names.keys(), version, call.now)
     except Refused as refused:
         return _TransactionResult(transaction, dict.fromkeys(names, refused.code))
     return _TransactionResult(transaction, names, written)
@@ -150,7 +150,7 @@ def _verify(
     codes: Codes = {}
     for name in names:
         try:
-            call.broker.transactions.check_touched(transactional_id, producer, name)
+            call.broker.transactions.check_added(transactional_id, producer, name)
             codes[name] = ErrorCode.NONE
         except Refused as refused:
             codes[name] = refused.code

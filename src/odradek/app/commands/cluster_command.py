@@ -24,7 +24,7 @@ from odradek.client.admin.replica_status import log_ends, min_insync_replicas
 from odradek.client.cluster.cluster import Cluster
 from odradek.client.cluster.describe import ClusterDescription, describe_cluster
 from odradek.client.cluster.topic_metadata import Topic
-from odradek.client.connection.client_errors import ClientError, ErrorAnswer, Unsupported
+from odradek.client.connection.client_errors import ClientError, ErrorResponse, Unsupported
 
 app = typer.Typer(help="Show the health of a cluster.", no_args_is_help=True)
 
@@ -76,7 +76,7 @@ def exit_status(brokers: Iterable[BrokerStatus], troubles: Iterable[Trouble]) ->
 def _log_dir_report(cluster: Cluster, broker: int) -> LogDirReport:
     try:
         return offline_log_dirs(cluster, broker, ANSWER_MS_MAX)
-    except (ErrorAnswer, Unsupported):  # Unauthorized, or too old.
+    except (ErrorResponse, Unsupported):  # Unauthorized, or too old.
         return None
     except ClientError as error:
         return error

@@ -32,7 +32,7 @@ from odradek.client.admin.group_admin import (
     list_groups,
 )
 from odradek.client.cluster.cluster import Cluster
-from odradek.client.connection.client_errors import ClientError, ErrorAnswer
+from odradek.client.connection.client_errors import ClientError, ErrorResponse
 from odradek.client.consumer.group_offsets import delete_offsets, fetch_offsets
 
 app = typer.Typer(help="List, describe and delete consumer groups; reset their offsets.", no_args_is_help=True)
@@ -134,7 +134,7 @@ def described_groups(
     for outcome in describe_groups(cluster, names).values():
         if not isinstance(outcome, ClientError):
             described.append(outcome)
-        elif not (is_all and isinstance(outcome, ErrorAnswer) and outcome.code == ErrorCode.GROUP_ID_NOT_FOUND):
+        elif not (is_all and isinstance(outcome, ErrorResponse) and outcome.code == ErrorCode.GROUP_ID_NOT_FOUND):
             failures.append(outcome)
     return described
 
@@ -166,7 +166,7 @@ def delete(
     for group, error in outcomes.items():
         if error is None:
             typer.echo(f"deleted {group}")
-        elif if_exists and isinstance(error, ErrorAnswer) and error.code == ErrorCode.GROUP_ID_NOT_FOUND:
+        elif if_exists and isinstance(error, ErrorResponse) and error.code == ErrorCode.GROUP_ID_NOT_FOUND:
             typer.echo(f"{group} does not exist")
         else:
             failures.append(error)

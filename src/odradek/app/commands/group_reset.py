@@ -30,7 +30,7 @@ from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicPartition
 from odradek.client.admin.group_admin import describe_groups
 from odradek.client.cluster.cluster import Cluster
-from odradek.client.connection.client_errors import ClientError, ErrorAnswer, response_error
+from odradek.client.connection.client_errors import ClientError, ErrorResponse, response_error
 from odradek.client.consumer.group_offsets import Committed, commit_offsets, fetch_offsets
 
 COMMITTED_BY_OTHERS = frozenset(
@@ -175,7 +175,7 @@ def refuse_active(cluster: Cluster, groups: Sequence[str]) -> None:
     """Raise CommandFailed if a group has members; a missing group may get offsets, as in Kafka's tool."""
     for group, outcome in describe_groups(cluster, groups).items():
         if isinstance(outcome, ClientError):
-            if not (isinstance(outcome, ErrorAnswer) and outcome.code == ErrorCode.GROUP_ID_NOT_FOUND):
+            if not (isinstance(outcome, ErrorResponse) and outcome.code == ErrorCode.GROUP_ID_NOT_FOUND):
                 raise outcome
         elif outcome.is_active:
             has = f"{plural(len(outcome.members), 'member')} (state {outcome.state})"
@@ -225,7 +225,7 @@ def write_all(cluster: Cluster, new_offsets: Mapping[str, Offsets]) -> None:
 def write(cluster: Cluster, group: str, offsets: Offsets) -> None:
     try:
         commit_offsets(cluster, group, {each: Committed(offset) for each, offset in offsets.items()})
-    except ErrorAnswer as error:
+    except ErrorResponse as error:
         if error.code in COMMITTED_BY_OTHERS:
             raise CommandFailed(f"members have joined group {group}: stop its consumers first") from None
         raise

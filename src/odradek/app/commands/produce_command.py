@@ -19,7 +19,7 @@ from odradek.app.terminal.command_failed import USAGE_ERROR, CommandFailed
 from odradek.app.terminal.lines import lines_of
 from odradek.app.terminal.output import plural
 from odradek.app.terminal.progress_line import Progress, shown_progress
-from odradek.client.connection.client_errors import ErrorAnswer
+from odradek.client.connection.client_errors import ErrorResponse
 from odradek.client.producer.delivery import ACKS_ALL, ACKS_LEADER, ACKS_NONE
 from odradek.client.producer.idempotence import idempotent
 from odradek.client.producer.producer import Producer
@@ -165,7 +165,7 @@ def send_lines(
     except NotARecord as error:
         producer.flush()
         raise CommandFailed(f"line {number} {error} ({number - 1:,} written before it)") from None
-    except ErrorAnswer as error:
+    except ErrorResponse as error:
         raise CommandFailed(f"{error}; {plural(producer.records_written, 'record')} confirmed") from error
 
 

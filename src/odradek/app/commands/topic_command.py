@@ -33,7 +33,7 @@ from odradek.client.admin import admin
 from odradek.client.admin.metadata_propagation import wait_until_seen
 from odradek.client.cluster.cluster import Cluster
 from odradek.client.cluster.topic_metadata import Partition, Topic
-from odradek.client.connection.client_errors import ClientError, ErrorAnswer
+from odradek.client.connection.client_errors import ClientError, ErrorResponse
 from odradek.client.consumer.offset_lookup import EARLIEST, LATEST
 
 app = typer.Typer(help="Create, list, describe, change and delete topics.", no_args_is_help=True)
@@ -95,7 +95,7 @@ def create(
             )
             try:
                 create_topic(cluster, topic)
-            except ErrorAnswer as error:
+            except ErrorResponse as error:
                 if not (if_not_exists and error.code == ErrorCode.TOPIC_ALREADY_EXISTS):
                     raise
                 typer.echo(f"{name} already exists")
@@ -104,7 +104,7 @@ def create(
 def create_topic(cluster: Cluster, topic: admin.NewTopic) -> None:
     try:
         (created,) = admin.create_topics(cluster, [topic])
-    except ErrorAnswer as error:
+    except ErrorResponse as error:
         suggestion = suggest_key(topic.configs) if error.code == ErrorCode.INVALID_CONFIG else ""
         if suggestion:
             raise CommandFailed(f"{error}{suggestion}") from None

@@ -24,8 +24,8 @@ from odradek.app.commands.config_command import (
 from odradek.app.terminal.command_failed import CommandFailed
 from odradek.base.errors import ErrorCode
 from odradek.client.admin import config_admin as configs
-from odradek.client.connection.client_errors import ErrorAnswer
-from odradek.core.configs.topic_configs import told_invalid
+from odradek.client.connection.client_errors import ErrorResponse
+from odradek.core.configs.topic_configs import invalid_overrides_message
 
 
 def config(
@@ -51,13 +51,15 @@ def config(
     with connected(bootstrap_server, command_config) as cluster:
         if not edits:
             entries = show(cluster, topic, defaults=show_all, as_json=as_json)
-            invalid = told_invalid(name, {one.name: one.value or "" for one in entries if one.is_set_on_topic})
+            invalid = invalid_overrides_message(
+                name, {one.name: one.value or "" for one in entries if one.is_set_on_topic}
+            )
             if invalid is not None:
                 typer.echo(f"odradek: {invalid}", err=True)
             return
         try:
             change(cluster, topic, edits, dry_run=dry_run)
-        except ErrorAnswer as error:
+        except ErrorResponse as error:
             suggestion = suggest_key(edit.key for edit in edits) if error.code == ErrorCode.INVALID_CONFIG else ""
             if suggestion:
                 raise CommandFailed(f"{error}{suggestion}") from None

@@ -15,7 +15,7 @@ from odradek.base.errors import ErrorCode
 from odradek.client.admin import admin
 from odradek.client.admin.metadata_propagation import wait_until_seen
 from odradek.client.cluster.cluster import Cluster
-from odradek.client.connection.client_errors import ErrorAnswer
+from odradek.client.connection.client_errors import ErrorResponse
 
 CONTENTS = {
     "__consumer_offsets": "the committed offsets of all groups",
@@ -45,7 +45,7 @@ def delete(
         for name in names:
             try:
                 admin.delete_topics(cluster, [name])
-            except ErrorAnswer as error:
+            except ErrorResponse as error:
                 if not (if_exists and error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
                     raise
                 typer.echo(f"{name} does not exist")

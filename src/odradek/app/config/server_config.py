@@ -30,7 +30,7 @@ from odradek.base.units import BrokerId
 from odradek.core.configs import key_relations
 from odradek.core.configs.broker_configs import BrokerConfigs
 from odradek.core.configs.definition import ConfigError, raise_all
-from odradek.core.configs.unknown_keys import unknown, why_refused
+from odradek.core.configs.unknown_keys import refusal_reason, unknown
 from odradek.core.coordinators.state_topics import ALONE
 from odradek.core.groups.assignors import ASSIGNORS, CLASSES
 from odradek.core.partition.replica_selector import SELECTORS
@@ -113,7 +113,7 @@ def settings(texts: Mapping[str, str], *, insecure: bool = False) -> Settings:
     problems: list[str] = []
     metrics = parse_or_collect(problems, lambda: _metrics(texts.get(METRICS_LISTENER, ""), insecure))
     texts = {name: text for name, text in texts.items() if name != METRICS_LISTENER}
-    unknown_names = tuple(name for name in unknown(texts) if why_refused(name) is None)
+    unknown_names = tuple(name for name in unknown(texts) if refusal_reason(name) is None)
     texts = {name: text for name, text in texts.items() if name not in unknown_names}
     defaults = DEFAULTS if texts.get(CONNECT, "").strip() else SINGLE_MACHINE_DEFAULTS
     configs = parse_or_collect(problems, lambda: BrokerConfigs.parse(texts, defaults=defaults))

@@ -20,7 +20,7 @@ from odradek.client.connection.broker_connection import Connection, format_addre
 from odradek.client.connection.client_config import Address, ClientConfig
 from odradek.client.connection.client_errors import (
     ClientError,
-    ErrorAnswer,
+    ErrorResponse,
     KafkaUnavailable,
     NotKafka,
     TlsRefused,
@@ -91,7 +91,7 @@ def examine_peer(address: Address, reached: Attempt, config: ClientConfig, timeo
             protocol = identify(reached.address, timeout_seconds)
         yield wrong("protocol", f"{format_address(address)} is {protocol.what}", protocol.advice)
         return
-    except ErrorAnswer as error:
+    except ErrorResponse as error:
         yield wrong("protocol", f"Kafka, but {error}", "Check the broker's log.")
         return
     with closing(connection):

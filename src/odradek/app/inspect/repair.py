@@ -12,7 +12,7 @@ from odradek.log.files.disk import RealDisk, read_file, replace_file
 from odradek.log.files.log_config import LogConfig
 from odradek.log.log.durability import close_log
 from odradek.log.log.log import FIRST_OFFSET, Log
-from odradek.log.recovery.missing_segments import noted_text
+from odradek.log.recovery.missing_segments import segments_text
 from odradek.log.recovery.quarantine import QuarantinedData
 from odradek.log.segment.checkpoints import write_offsets, write_segments
 
@@ -51,17 +51,17 @@ def repair_log(disk: RealDisk, folder: Folder, partition: TopicPartition) -> Qua
         LogConfig(),
         now,
         start_offset=folder.starts.get(partition, FIRST_OFFSET),
-        noted=folder.noted.get(partition, ""),
+        recorded_segments=folder.recorded_segments.get(partition, ""),
         was_compacted=partition in folder.compacted,
         lost=folder.lost(partition),
         repairs=True,
     )
     close_log(log, now)
     folder.recovery_points[partition] = log.end_offset
-    folder.noted[partition] = noted_text(log.segments)
+    folder.recorded_segments[partition] = segments_text(log.segments)
     if log.start_offset > folder.starts.get(partition, FIRST_OFFSET):  # The beginning of the log is lost.
         folder.starts[partition] = log.start_offset
         write_offsets(disk, f"{folder.path}/{names.LOG_STARTS}", folder.starts)
     write_offsets(disk, f"{folder.path}/{names.RECOVERY_POINTS}", folder.recovery_points)
-    write_segments(disk, f"{folder.path}/{names.SEGMENTS}", folder.noted)
+    write_segments(disk, f"{folder.path}/{names.SEGMENTS}", folder.recorded_segments)
     return log.aside

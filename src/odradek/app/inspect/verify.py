@@ -81,7 +81,7 @@ class Folder:
     recovery_points: dict[TopicPartition, Offset]
     starts: dict[TopicPartition, Offset]
     compacted: dict[TopicPartition, Offset]
-    noted: dict[TopicPartition, str]
+    recorded_segments: dict[TopicPartition, str]
     damages: list[KnownDamage]  # Found by a broker while it ran.
     is_ours: bool = False  # Cleanly stopped and unused since.
 
@@ -106,9 +106,9 @@ class Folder:
         See log/recovery/missing_segments.py.
         """
         missed = (one.file for one in self.damages if one.partition == partition and one.why == MISSING)
-        noted = self.noted.get(partition, "").split() if self.is_ours else []
+        recorded_segments = self.recorded_segments.get(partition, "").split() if self.is_ours else []
         found = {parsed[0] for name in missed if (parsed := names.parse_segment_file(name)) is not None}
-        return found | {Offset(int(text)) for text in noted}
+        return found | {Offset(int(text)) for text in recorded_segments}
 
     def partitions(self) -> list[Path]:
         found = (path for path in self.path.iterdir() if path.is_dir() and names.parse_partition(path.name))
@@ -137,7 +137,7 @@ def verify(folder: Folder, path: Path, counts: Counts) -> Iterator[LogFinding]:
     segments = [
         one for base in sorted(bases) if (one := read_segment(path, base, counts, is_last=base == last)) is not None
     ]
-    attested |= {Offset(int(offset)) for offset in folder.noted.get(partition, "").split()} - bases
+    attested |= {Offset(int(offset)) for offset in folder.recorded_segments.get(partition, "").split()} - bases
     synced = folder.recovery_points.get(partition, FIRST_OFFSET)
     for segment in segments:
         is_open = segment is segments[-1] and segment.is_torn and segment.end >= synced and not folder.is_clean
@@ -148,7 +148,7 @@ def verify(folder: Folder, path: Path, counts: Counts) -> Iterator[LogFinding]:
     yield from (LogFinding(partition, text) for text in overlaps(segments))
     if partition not in folder.compacted:
         start = folder.starts.get(partition, FIRST_OFFSET)
-        orphans = attested - {Offset(int(offset)) for offset in folder.noted.get(partition, "").split()}
+        orphans = attested - {Offset(int(offset)) for offset in folder.recorded_segments.get(partition, "").split()}
         yield from (
             LogFinding(partition, text) for text in first_gap(path, bases, folder.lost(partition) | orphans, start)
         )

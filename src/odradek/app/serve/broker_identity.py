@@ -35,7 +35,7 @@ def apply_starting_configs(
 ) -> None:
     """Apply dynamic configurations. Raise ConfigError if a listener still has no certificate."""
     configs, apply_configs = changes.read_starting_configs()
-    settings.configs.become(configs)
+    settings.configs.replace_values(configs)
     apply_configs()
     for listener in listeners:
         if listener.name in unready and listener.entrance is None:

@@ -66,7 +66,7 @@ class RunningBroker:
 
     async def stop(self) -> None:
         """Hand over leadership, stop accepting, complete pending requests and leave the cluster."""
-        await self.shell.hand_over()
+        await self.shell.controlled_shutdown()
         self._stop_timers()
         for listener in self.listeners:
             listener.stop_accepting()
@@ -120,11 +120,11 @@ async def start(
     loop: asyncio.AbstractEventLoop,
     *,
     durable: bool = True,
-    opens_tree: Callable[..., SqliteTree] = SqliteTree,
+    open_tree: Callable[..., SqliteTree] = SqliteTree,
 ) -> RunningBroker:
     """Start a broker with these settings. If not durable, never wait for the disk (log/files/unsynced.py).
 
-    `opens_tree` opens a session of the tree that the brokers of one machine share, as SqliteTree does.
+    `open_tree` opens a session of the tree that the brokers of one machine share, as SqliteTree does.
 
     Raise ConfigError for unreadable certificates, CannotListen, DirectoryInUse, WrongDirectory, DiskFailed, TreeFailed
     and BadZnodeError. Each message is written for users.
@@ -137,7 +137,7 @@ async def start(
         for listener, listener_settings in zip(listeners, settings.listeners, strict=True):
             await listener.bind(listener_settings.host, listener_settings.port)
         metrics = _metrics(settings, shell, listeners)
-        tree = await open_broker(settings, shell, listeners, unready, durable=durable, opens_tree=opens_tree)
+        tree = await open_broker(settings, shell, listeners, unready, durable=durable, open_tree=open_tree)
     except BaseException:
         if metrics is not None:
             metrics.stop()

@@ -33,9 +33,9 @@ from odradek.base.units import BrokerId, TimestampMs, TopicPartition
 from odradek.base.uuids import Uuid
 from odradek.coordination.acls import first_acl
 from odradek.coordination.reconnecting_tree import ReconnectingTree
-from odradek.coordination.sqlite import METADATA_FILE, TEND_MS_MAX, SqliteTree
+from odradek.coordination.sqlite import MAINTENANCE_MS_MAX, METADATA_FILE, SqliteTree
 from odradek.core.broker.broker import Broker
-from odradek.core.broker.replicas import is_held
+from odradek.core.broker.replicas import is_assigned
 from odradek.core.configs.definition import ConfigError
 from odradek.core.configs.inter_broker_protocol import protocol_of
 from odradek.core.kernel.cluster_view import BrokerInfo, ClusterView
@@ -48,7 +48,7 @@ from odradek.net.clients.listener import Listener
 from odradek.net.cluster.cluster_member import ClusterMember
 from odradek.net.cluster.config_watch import ConfigWatch
 from odradek.net.cluster.metadata_changes import MetadataChanges
-from odradek.net.cluster.single_broker_metadata import LoneMetadata
+from odradek.net.cluster.single_broker_metadata import SingleBrokerMetadata
 from odradek.net.cluster.tree_metadata import AnotherBroker, Membership, Metadata
 from odradek.net.cluster.unclean_shutdown import await_replacement
 from odradek.net.shell.shell import Shell
@@ -69,7 +69,7 @@ async def open_broker(
     unready: Mapping[str, ConfigError],
     *,
     durable: bool,
-    opens_tree: Callable[..., SqliteTree],
+    open_tree: Callable[..., SqliteTree],
 ) -> ReconnectingTree:
     """Open the logs, join the cluster, and hand the broker to the shell.
 
@@ -77,7 +77,7 @@ async def open_broker(
     """
     disk = (RealDisk if durable else UnsyncedDisk)(shell.room.on_opened)
     timeout_ms = settings.configs.int("zookeeper.session.timeout.ms")
-    where, tree = _tree(settings, disk, timeout_ms, durable, opens_tree)
+    where, tree = _tree(settings, disk, timeout_ms, durable, open_tree)
     with ExitStack() as cleanup:
         cleanup.callback(tree.close)
         _check_acls(settings, tree, where)
@@ -93,11 +93,11 @@ async def open_broker(
         storage, view = _open_storage(settings, disk, metadata, membership, now=shell.now().wall, cleanup=cleanup)
         if settings.is_member:
             replicas = _replicas(view, membership.broker_id)
-            lacking = storage.lacking(replicas)
-            doubtful = list(replicas) if may_have_lost(storage, this_boot()) else lacking
+            missing = storage.missing_replicas(replicas)
+            doubtful = list(replicas) if may_have_lost(storage, this_boot()) else missing
             if doubtful:
-                await await_replacement(tree, membership.broker_id, doubtful, 4 * timeout_ms, lacking)
-        epoch = metadata.enroll(info, lambda: shell.now().wall, 2 * timeout_ms)
+                await await_replacement(tree, membership.broker_id, doubtful, 4 * timeout_ms, missing)
+        epoch = metadata.register_broker(info, lambda: shell.now().wall, 2 * timeout_ms)
         lone_view = ClusterView(membership.cluster_id, brokers={info.id: info}, unreadable=view.unreadable)
         broker = Broker(info.id, lone_view, storage, settings.configs, Entropy(random_int31, new_uuid))
         broker.on_registered(epoch)
@@ -105,7 +105,7 @@ async def open_broker(
         report(storage)
         make_peers = _peers_factory(settings, shell) if settings.is_member else None
         shell.member = ClusterMember(
-            shell, broker, tree, metadata, info, patience_ms=2 * timeout_ms, configs=watch, make_peers=make_peers
+            shell, broker, tree, metadata, info, timeout_ms=2 * timeout_ms, configs=watch, make_peers=make_peers
         )
         take_ids = partial(metadata.take_producer_ids, info.id)
         shell.run(broker, MetadataChanges(tree, metadata).change, take_ids, changes.change)
@@ -163,18 +163,18 @@ def _open_storage(
     storage = open_broker_storage(settings, configs_of, membership, disk, now)
     for directory in storage:
         cleanup.callback(directory.abandon)
-    if adoption is not None and isinstance(metadata, LoneMetadata):
+    if adoption is not None and isinstance(metadata, SingleBrokerMetadata):
         _adopt(storage, metadata, membership, adoption)
         view = metadata.view()
     # Skipped if the cluster has no topics at all: the tree itself may have been lost.
     if view.topics or view.unreadable:
-        storage.set_strays_aside(partial(is_held, membership.broker_id, view), now)
+        storage.set_strays_aside(partial(is_assigned, membership.broker_id, view), now)
     return storage, view
 
 
 def _metadata(settings: Settings, tree: ReconnectingTree, where: str) -> Metadata:
     registration = protocol_of(settings.configs).registration
-    return (Metadata if settings.is_member else LoneMetadata)(tree, where, registration)
+    return (Metadata if settings.is_member else SingleBrokerMetadata)(tree, where, registration)
 
 
 def _peers_factory(settings: Settings, shell: Shell) -> Callable[[MemberShell, Broker, Callable[[Event], None]], Peers]:
@@ -192,12 +192,12 @@ def _peers_factory(settings: Settings, shell: Shell) -> Callable[[MemberShell, B
 
 def _adoption(settings: Settings, disk: RealDisk, metadata: Metadata, membership: Membership) -> Adoption | None:
     """Return the knowledge about topics that another broker wrote, or None if they may not be adopted."""
-    if not isinstance(metadata, LoneMetadata) or metadata.had_topics:
+    if not isinstance(metadata, SingleBrokerMetadata) or metadata.had_topics:
         return None
     return Adoption.read(disk, data_dirs(settings), settings.configs, membership.broker_id)
 
 
-def _adopt(storage: Storage, metadata: LoneMetadata, membership: Membership, adoption: Adoption) -> None:
+def _adopt(storage: Storage, metadata: SingleBrokerMetadata, membership: Membership, adoption: Adoption) -> None:
     """Adopt topics whose logs another broker wrote."""
     found = storage.topics()
     failed = next((one for one in storage if one.failure is not None), None)
@@ -212,7 +212,7 @@ def _adopt(storage: Storage, metadata: LoneMetadata, membership: Membership, ado
 
 
 def _tree(
-    settings: Settings, disk: RealDisk, timeout_ms: int, durable: bool, opens_tree: Callable[..., SqliteTree]
+    settings: Settings, disk: RealDisk, timeout_ms: int, durable: bool, open_tree: Callable[..., SqliteTree]
 ) -> tuple[str, ReconnectingTree]:
     """Open the tree at zookeeper.connect or in this machine's file. Also return its location."""
     connect = settings.configs.optional_str("zookeeper.connect")
@@ -223,9 +223,9 @@ def _tree(
         return connect, ReconnectingTree(partial(ensemble.open, makes_chroot=True))
     make_durable_directory(disk, str(settings.metadata_dir))
     file = settings.metadata_dir / METADATA_FILE
-    opens = partial(opens_tree, file, session_timeout_ms=timeout_ms, durable=durable)
+    opens = partial(open_tree, file, session_timeout_ms=timeout_ms, durable=durable)
     if not settings.is_member:  # The only writer needs no polling.
-        opens = partial(opens, poll_ms=TEND_MS_MAX)
+        opens = partial(opens, poll_ms=MAINTENANCE_MS_MAX)
     return str(settings.metadata_dir), ReconnectingTree(opens)
 
 

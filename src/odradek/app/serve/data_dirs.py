@@ -101,7 +101,7 @@ def _open_all(disk: Disk, paths: Sequence[Path], open_one: Callable[[str], LogDi
         _open(disk, str(path), open_one, was_used=name in known) for path, name in zip(paths, absolute, strict=True)
     ]
     storage = Storage(directories)
-    storage.check_one_is_left()
+    storage.check_any_online()
     _write_lists(disk, storage, known.intersection(absolute))
     return storage
 

@@ -24,7 +24,7 @@ from odradek.client.cluster.describe import (
     describe_topics,
 )
 from odradek.client.connection.broker_connection import Connection
-from odradek.client.connection.client_errors import ClientError, ConnectionLost, ErrorAnswer, Unsupported
+from odradek.client.connection.client_errors import ClientError, ConnectionLost, ErrorResponse, Unsupported
 from odradek.client.connection.retry import RetryDeadline
 from odradek.wire.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -88,7 +88,7 @@ def create_topics(
 ) -> list[CreatedTopic]:
     """Create topics and return them with their actual sizes.
 
-    Raise ErrorAnswer: TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION, INVALID_CONFIG, ...
+    Raise ErrorResponse: TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION, INVALID_CONFIG, ...
     """
     creatable_topics = [creatable(topic) for topic in topics]
     request = CreateTopicsRequest(
@@ -133,7 +133,7 @@ def creatable(topic: NewTopic) -> CreatableTopic:
 
 
 def delete_topics(cluster: Cluster, names: Iterable[str], *, timeout_ms: int | None = None) -> None:
-    """Delete topics; raise ErrorAnswer: UNKNOWN_TOPIC_OR_PARTITION, TOPIC_DELETION_DISABLED, ..."""
+    """Delete topics; raise ErrorResponse: UNKNOWN_TOPIC_OR_PARTITION, TOPIC_DELETION_DISABLED, ..."""
     topic_names = list(names)
     timeout_ms = cluster.config.request_timeout_ms if timeout_ms is None else timeout_ms
 
@@ -155,7 +155,7 @@ def delete_topics(cluster: Cluster, names: Iterable[str], *, timeout_ms: int | N
 def create_partitions(cluster: Cluster, counts: Mapping[str, int], *, validate_only: bool = False) -> None:
     """Increase topics to these numbers of partitions.
 
-    Raise ErrorAnswer: INVALID_PARTITIONS for a number below the current one.
+    Raise ErrorResponse: INVALID_PARTITIONS for a number below the current one.
     """
     request = CreatePartitionsRequest(
         topics=[CreatePartitionsTopic(name=name, count=count, assignments=None) for name, count in counts.items()],
@@ -186,6 +186,6 @@ def call_controller(cluster: Cluster, send: Callable[[Connection, bool], T]) -> 
             cluster.metadata.controller = NO_BROKER  # Look up the controller again after any error.
             cluster.use_another_broker()
             is_repeated = is_repeated or isinstance(error, ConnectionLost)
-            if isinstance(error, ErrorAnswer) and error.code not in CONTROLLER_MOVED:
+            if isinstance(error, ErrorResponse) and error.code not in CONTROLLER_MOVED:
                 raise  # UNKNOWN_TOPIC_OR_PARTITION may be temporary for a fetch, but not for a deletion.
             deadline.wait_or_raise(error)

@@ -86,7 +86,7 @@ def describe_configs(cluster: Cluster, resource: Resource) -> list[ConfigEntry]:
 
 
 def alter_configs(cluster: Cluster, resource: Resource, edits: Iterable[Edit], *, validate_only: bool = False) -> None:
-    """Apply all edits or none; raise ErrorAnswer: INVALID_CONFIG, INVALID_REQUEST, ..."""
+    """Apply all edits or none; raise ErrorResponse: INVALID_CONFIG, INVALID_REQUEST, ..."""
     request = IncrementalAlterConfigsRequest(
         resources=[
             AlterConfigsResource(

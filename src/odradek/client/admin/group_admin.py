@@ -17,7 +17,7 @@ from odradek.client.cluster.coordinator_lookup import KeyType, call_coordinators
 from odradek.client.cluster.describe import check
 from odradek.client.cluster.topic_metadata import Broker
 from odradek.client.connection.broker_connection import Connection
-from odradek.client.connection.client_errors import ClientError, ErrorAnswer, Unsupported, response_error
+from odradek.client.connection.client_errors import ClientError, ErrorResponse, Unsupported, response_error
 from odradek.record.internal.consumer_protocol import decode_assignment, decode_subscription
 from odradek.wire.messages import consumer_group_describe as modern
 from odradek.wire.messages import describe_groups as classic
@@ -142,7 +142,7 @@ def describe_groups(cluster: Cluster, groups: Iterable[str]) -> dict[str, GroupD
 
 
 def _is_not_modern(outcome: GroupDescription | ClientError) -> bool:
-    return isinstance(outcome, ErrorAnswer) and outcome.code in NOT_MODERN
+    return isinstance(outcome, ErrorResponse) and outcome.code in NOT_MODERN
 
 
 def _describe_modern(

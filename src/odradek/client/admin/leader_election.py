@@ -10,13 +10,13 @@ from odradek.client.admin.admin import CONTROLLER_MOVED, call_controller
 from odradek.client.cluster.cluster import Cluster
 from odradek.client.cluster.describe import check
 from odradek.client.connection.broker_connection import Connection
-from odradek.client.connection.client_errors import ErrorAnswer, Unsupported, response_error
+from odradek.client.connection.client_errors import ErrorResponse, Unsupported, response_error
 from odradek.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, TopicPartitions
 
 PREFERRED, UNCLEAN = 0, 1
 UNCLEAN_VERSION_MIN = 1
 
-Elections = Mapping[TopicPartition, ErrorAnswer | None]
+Elections = Mapping[TopicPartition, ErrorResponse | None]
 
 
 def elect_leaders(cluster: Cluster, partitions: Sequence[TopicPartition] | None, *, unclean: bool = False) -> Elections:
@@ -44,7 +44,7 @@ def elect_leaders(cluster: Cluster, partitions: Sequence[TopicPartition] | None,
             )
         response = controller.call(request, ElectLeadersResponse)
         check(response.error_code, "the election", None)
-        results: dict[TopicPartition, ErrorAnswer | None] = {}
+        results: dict[TopicPartition, ErrorResponse | None] = {}
         for topic in response.replica_election_results:
             for partition_result in topic.partition_result:
                 partition = TopicPartition(TopicName(topic.topic), partition_result.partition_id)

@@ -27,7 +27,7 @@ class Replica(NamedTuple):
 def replicas_of(cluster: Cluster, broker: int, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Replica]:
     """Return the directories of this broker's logs, without missing and offline logs.
 
-    Raise ErrorAnswer if the request is not authorized, Unsupported for a broker older than Kafka 1.0.
+    Raise ErrorResponse if the request is not authorized, Unsupported for a broker older than Kafka 1.0.
     """
     indexes_by_topic: dict[str, list[int]] = {}
     for each in partitions:
@@ -50,7 +50,7 @@ def replicas_of(cluster: Cluster, broker: int, partitions: Iterable[TopicPartiti
 def offline_log_dirs(cluster: Cluster, broker: int, timeout_ms: int) -> list[str]:
     """Return the log directories that are offline on this broker.
 
-    Raise KafkaUnavailable without an answer in time, ErrorAnswer if the request is not authorized, Unsupported for a
+    Raise KafkaUnavailable without an answer in time, ErrorResponse if the request is not authorized, Unsupported for a
     broker older than Kafka 1.0.
     """
     request = DescribeLogDirsRequest(topics=[])  # Directories only, without logs.

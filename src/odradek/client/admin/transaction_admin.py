@@ -20,7 +20,7 @@ from odradek.client.cluster.describe import check
 from odradek.client.cluster.leader_requests import call_leaders, collect_failures
 from odradek.client.cluster.topic_metadata import Broker
 from odradek.client.connection.broker_connection import Connection, Pending
-from odradek.client.connection.client_errors import ClientError, ErrorAnswer, Unsupported, response_error
+from odradek.client.connection.client_errors import ClientError, ErrorResponse, Unsupported, response_error
 from odradek.client.consumer.group_offsets import by_topic
 from odradek.client.producer.idempotence import Identity
 from odradek.wire.messages.describe_producers import (
@@ -314,7 +314,7 @@ def _is_known_to_coordinator(
 ) -> bool:
     """Return whether a coordinator has this partition in a transaction that it is going to end."""
     outcome = described.get(transactional_id) if transactional_id is not None else None
-    if isinstance(outcome, ErrorAnswer) and outcome.code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+    if isinstance(outcome, ErrorResponse) and outcome.code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
         return False
     if isinstance(outcome, ClientError):
         raise outcome

@@ -115,7 +115,7 @@ class Cluster:
     def partition(self, topic_partition: TopicPartition) -> Partition:
         """Return the cached state of one partition.
 
-        Raise UnknownTopic or another ErrorAnswer if there is no usable state.
+        Raise UnknownTopic or another ErrorResponse if there is no usable state.
         """
         topic = self.metadata.topics.get(topic_partition.topic)
         partition = topic.partition(topic_partition.partition) if topic else None
@@ -126,7 +126,7 @@ class Cluster:
         return partition
 
     def leader(self, topic_partition: TopicPartition) -> int:
-        """Return the leader of a partition as far as known; raise an ErrorAnswer if there is none."""
+        """Return the leader of a partition as far as known; raise an ErrorResponse if there is none."""
         leader = self.partition(topic_partition).leader
         if leader not in self.metadata.brokers:
             raise response_error(ErrorCode.LEADER_NOT_AVAILABLE, str(topic_partition))

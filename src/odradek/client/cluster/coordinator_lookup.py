@@ -17,7 +17,7 @@ from odradek.client.cluster.topic_metadata import Broker
 from odradek.client.connection.broker_connection import Connection
 from odradek.client.connection.client_errors import (
     ClientError,
-    ErrorAnswer,
+    ErrorResponse,
     KafkaUnavailable,
     Unsupported,
     response_error,
@@ -49,7 +49,7 @@ class KeyType(IntEnum):
 
 def has_moved(error: ClientError) -> bool:
     """Return whether the coordinator may be a different broker now."""
-    return isinstance(error, KafkaUnavailable) or (isinstance(error, ErrorAnswer) and error.code in MOVED)
+    return isinstance(error, KafkaUnavailable) or (isinstance(error, ErrorResponse) and error.code in MOVED)
 
 
 def find_coordinators(cluster: Cluster, kind: KeyType, keys: Iterable[str]) -> dict[str, int | ClientError]:

@@ -13,7 +13,7 @@ from odradek.base.errors import ErrorCode
 from odradek.base.units import SECOND_MS, TopicPartition
 from odradek.client.cluster.cluster import Cluster
 from odradek.client.connection.broker_connection import Connection, Pending
-from odradek.client.connection.client_errors import ClientError, ErrorAnswer, response_error
+from odradek.client.connection.client_errors import ClientError, ErrorResponse, response_error
 from odradek.client.connection.retry import RetryDeadline, is_retriable
 
 R = TypeVar("R")
@@ -65,7 +65,7 @@ def call_leaders(
 
 
 def _is_leaderless(error: ClientError) -> bool:
-    return isinstance(error, ErrorAnswer) and error.code == ErrorCode.LEADER_NOT_AVAILABLE
+    return isinstance(error, ErrorResponse) and error.code == ErrorCode.LEADER_NOT_AVAILABLE
 
 
 def _round(

@@ -1,8 +1,8 @@
 """Errors between this client and a cluster, each with a message for the user.
 
 Every class pickles, because Spark executors send their exceptions to the driver. Every message says what failed, where
-and, if useful, what to do. A protocol error code becomes an ErrorAnswer or a subclass; an unreachable or silent peer is
-a KafkaUnavailable; a peer that is too old is Unsupported.
+and, if useful, what to do. A protocol error code becomes an ErrorResponse or a subclass; an unreachable or silent peer
+is a KafkaUnavailable; a peer that is too old is Unsupported.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Unsendable(ClientError, ValueError):
     """Request that no protocol version of both sides can represent, for example a name that is too long."""
 
 
-class ErrorAnswer(ClientError):
+class ErrorResponse(ClientError):
     """Answer of a broker with a protocol error code."""
 
     def __init__(self, code: int, what: str, detail: str | None = None) -> None:
@@ -64,11 +64,11 @@ class ErrorAnswer(ClientError):
         return self.code in RETRIABLE
 
 
-class UnknownTopic(ErrorAnswer):
+class UnknownTopic(ErrorResponse):
     """Topic or partition that the cluster does not have, or did not get while this client waited."""
 
 
-class OffsetOutOfRange(ErrorAnswer):
+class OffsetOutOfRange(ErrorResponse):
     """Offset outside the log.
 
     It is below the log start (retention removed it) or above the log end (the log was truncated or recreated).
@@ -86,9 +86,9 @@ class TopicRecreated(ClientError):
     """Topic that was deleted and recreated (with a new id) while it was being read."""
 
 
-def response_error(code: int, what: str, detail: str | None = None) -> ErrorAnswer:
+def response_error(code: int, what: str, detail: str | None = None) -> ErrorResponse:
     """Return the typed error for a code other than 0; `what` names the topic, partition or resource."""
-    kind = UnknownTopic if code in UNKNOWN_TOPIC_CODES else ErrorAnswer
+    kind = UnknownTopic if code in UNKNOWN_TOPIC_CODES else ErrorResponse
     return kind(code, what, detail)
 
 

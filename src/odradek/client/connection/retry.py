@@ -7,7 +7,7 @@ import time
 
 from odradek.base.errors import ErrorCode
 from odradek.client.connection.client_config import ClientConfig
-from odradek.client.connection.client_errors import ClientError, ErrorAnswer, KafkaUnavailable
+from odradek.client.connection.client_errors import ClientError, ErrorResponse, KafkaUnavailable
 
 MARKERS_MS = 10  # The preceding transaction is only waiting for its markers, which takes a few milliseconds.
 JITTER = 0.2  # Prevents all clients from contacting a recovered cluster in the same millisecond.
@@ -15,7 +15,7 @@ JITTER = 0.2  # Prevents all clients from contacting a recovered cluster in the 
 
 def is_retriable(error: ClientError) -> bool:
     """Return whether the request may succeed later: the error code is retriable or the broker unavailable."""
-    if isinstance(error, ErrorAnswer):
+    if isinstance(error, ErrorResponse):
         return error.retriable
     return isinstance(error, KafkaUnavailable)
 
@@ -62,7 +62,7 @@ class RetryDeadline:
     def wait(self, error: ClientError) -> None:
         """Wait like wait_or_raise(), but for any error."""
         wait = self._backoff.next_ms() / 1000
-        if isinstance(error, ErrorAnswer) and error.code == ErrorCode.CONCURRENT_TRANSACTIONS:
+        if isinstance(error, ErrorResponse) and error.code == ErrorCode.CONCURRENT_TRANSACTIONS:
             wait = min(wait, MARKERS_MS / 1000)
         if time.monotonic() + wait > self.deadline:
             raise error

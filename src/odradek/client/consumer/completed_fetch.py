@@ -49,7 +49,7 @@ class Fetched:
 def whole_batches(records: memoryview, partition: TopicPartition) -> tuple[int, int]:
     """Return (bytes of whole batches, offset after the last one); the offset is -1 without a batch.
 
-    Raise ErrorAnswer CORRUPT_MESSAGE for an impossible length, before it is used.
+    Raise ErrorResponse CORRUPT_MESSAGE for an impossible length, before it is used.
     """
     position, end, last = 0, len(records), -1
     while position + LOG_OVERHEAD_BYTES <= end:

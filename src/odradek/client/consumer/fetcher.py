@@ -104,7 +104,7 @@ class Fetcher:
     def poll(self, timeout_ms: int) -> list[Fetched]:
         """Return the data that arrived, or [] if none arrived in time.
 
-        Raise OffsetOutOfRange (call seek() to continue), TopicRecreated, UnknownTopic or another ErrorAnswer, or
+        Raise OffsetOutOfRange (call seek() to continue), TopicRecreated, UnknownTopic or another ErrorResponse, or
         KafkaUnavailable if a leader stays unavailable for api_timeout_ms. Data that arrived with an error is returned
         first.
         """

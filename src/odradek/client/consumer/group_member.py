@@ -25,7 +25,7 @@ from odradek.client.cluster.cluster import Cluster
 from odradek.client.cluster.coordinator_lookup import Coordinator, KeyType, has_moved
 from odradek.client.cluster.describe import check
 from odradek.client.connection.broker_connection import Connection
-from odradek.client.connection.client_errors import ClientError, ErrorAnswer, Unsupported
+from odradek.client.connection.client_errors import ClientError, ErrorResponse, Unsupported
 from odradek.client.connection.retry import Backoff, RetryDeadline, is_retriable
 from odradek.client.consumer.assignors import ASSIGNORS
 from odradek.client.consumer.group_messages import assignments, decode_partitions, protocols, subscribers
@@ -123,7 +123,7 @@ class GroupMember:
             return False  # After an interrupted join, the partitions may already belong to other members.
         try:
             self.coordinator.call(lambda connection: commit(connection, self.group, offsets, self._member))
-        except ErrorAnswer as error:
+        except ErrorResponse as error:
             if error.code not in REJOIN | REMOVED:
                 raise
             self._rejoin_after(error)
@@ -163,7 +163,7 @@ class GroupMember:
             self._schedule_heartbeat()
 
     def _on_heartbeat_failed(self, error: ClientError) -> None:
-        if isinstance(error, ErrorAnswer) and error.code in REJOIN | REMOVED:
+        if isinstance(error, ErrorResponse) and error.code in REJOIN | REMOVED:
             self._rejoin_after(error)
             return
         if has_moved(error):
@@ -175,7 +175,7 @@ class GroupMember:
         self._heartbeat_at = time.monotonic() + self._heartbeat_interval_ms / 1000
         self._failing = None
 
-    def _rejoin_after(self, error: ErrorAnswer) -> None:
+    def _rejoin_after(self, error: ErrorResponse) -> None:
         if error.code in REMOVED:
             self._member = Membership(instance_id=self._member.instance_id)
         self._request_rejoin(f"rejoins after {error.code.name}")
@@ -206,7 +206,7 @@ class GroupMember:
             try:
                 self._join_once()
             except ClientError as error:
-                if isinstance(error, ErrorAnswer) and error.code in REJOIN | REMOVED:
+                if isinstance(error, ErrorResponse) and error.code in REJOIN | REMOVED:
                     self._rejoin_after(error)
                     time.sleep(backoff.next_ms() / 1000)
                     deadline = RetryDeadline(self._cluster.config)  # The group is active; only its membership changes.

@@ -19,7 +19,7 @@ from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.client.cluster.cluster import Cluster
 from odradek.client.cluster.leader_requests import group_by_leader
 from odradek.client.connection.broker_connection import Pending
-from odradek.client.connection.client_errors import ClientError, ErrorAnswer, response_error
+from odradek.client.connection.client_errors import ClientError, ErrorResponse, response_error
 from odradek.client.connection.retry import RetryDeadline, is_retriable
 from odradek.client.producer.idempotence import Buffer, Sequences
 from odradek.record.builder import encode_batch
@@ -180,7 +180,7 @@ class Delivery:
     def _split_too_large(self) -> None:
         """Write the halves of batches that are too large for their topic, one after the other."""
         for partition, error in list(self._failures.items()):
-            if not (isinstance(error, ErrorAnswer) and error.code in TOO_LARGE):
+            if not (isinstance(error, ErrorResponse) and error.code in TOO_LARGE):
                 continue
             halves = split_in_half(self._unwritten[partition])
             if not halves:

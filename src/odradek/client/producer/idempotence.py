@@ -23,7 +23,7 @@ from odradek.base.units import INT16_MAX, INT32_MAX, TopicPartition
 from odradek.client.cluster.cluster import Cluster
 from odradek.client.cluster.describe import check
 from odradek.client.connection.broker_connection import Connection
-from odradek.client.connection.client_errors import ClientError, ErrorAnswer, Unsupported
+from odradek.client.connection.client_errors import ClientError, ErrorResponse, Unsupported
 from odradek.record.crc import crc32c
 from odradek.record.record_batch import CHECKSUMMED_FROM, CRC_POSITION, TRANSACTIONAL, BatchHeader
 from odradek.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -97,7 +97,7 @@ class Sequences:
 
     def may_renew(self, error: ClientError) -> bool:
         """Return whether the batch is not written and can be sent with new numbers."""
-        return isinstance(error, ErrorAnswer) and error.code in RENEWABLE
+        return isinstance(error, ErrorResponse) and error.code in RENEWABLE
 
     def renew(self, partition: TopicPartition) -> None:
         """Restart at 0 with the next epoch, which fences earlier batches, as Kafka's clients do (KIP-360).
@@ -148,7 +148,7 @@ def idempotent(cluster: Cluster) -> Sequences | None:
         return Sequences(identity(), identity)
     except Unsupported:
         return None
-    except ErrorAnswer as error:
+    except ErrorResponse as error:
         if error.code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
             return None
         raise

@@ -29,7 +29,7 @@ from typing import TypeVar
 from odradek.base.errors import ErrorCode
 from odradek.base.units import MINUTE_MS, TopicPartition
 from odradek.client.cluster.cluster import Cluster
-from odradek.client.connection.client_errors import ClientError, ErrorAnswer
+from odradek.client.connection.client_errors import ClientError, ErrorResponse
 from odradek.client.consumer.group_offsets import NO_MEMBER, Committed, Membership
 from odradek.client.producer.idempotence import Buffer, Identity
 from odradek.client.producer.producer import Producer
@@ -87,8 +87,8 @@ class TransactionalProducer:
 
         timeout_ms: the time after which the coordinator aborts a transaction; with two_phase it never does.
 
-        Raise ErrorAnswer: INVALID_TRANSACTION_TIMEOUT, TRANSACTIONAL_ID_AUTHORIZATION_FAILED; Unsupported if the broker
-        does not support two_phase. A kept transaction is in `prepared`.
+        Raise ErrorResponse: INVALID_TRANSACTION_TIMEOUT, TRANSACTIONAL_ID_AUTHORIZATION_FAILED; Unsupported if the
+        broker does not support two_phase. A kept transaction is in `prepared`.
         """
         self.prepared: Identity | None = None
         self._requests = TransactionRequests(cluster, transactional_id, timeout_ms, two_phase=two_phase)
@@ -199,7 +199,7 @@ class TransactionalProducer:
         self._state = State.UNANSWERED
         try:
             self._requests.end_transaction(commit=True)
-        except ErrorAnswer as error:
+        except ErrorResponse as error:
             self._state = State.UNANSWERED if error.retriable else State.FAILED
             raise
         if self._requests.identity != self._sequences.identity:
@@ -216,7 +216,7 @@ class TransactionalProducer:
         self._producer.discard()
         try:
             self._requests.end_transaction(commit=False)
-        except ErrorAnswer as error:
+        except ErrorResponse as error:
             self._end_refused(error)
         else:
             if not self._requests.has_epochs and self._requests.can_renew:
@@ -240,7 +240,7 @@ class TransactionalProducer:
             self._state = State.FAILED
             raise
 
-    def _end_refused(self, error: ErrorAnswer) -> None:
+    def _end_refused(self, error: ErrorResponse) -> None:
         """Renew the epoch if the old one caused the rejection of an abort; raise any other error."""
         if error.code not in EPOCH_IS_OLD | ID_IS_FORGOTTEN:
             raise error
@@ -254,7 +254,7 @@ class TransactionalProducer:
     def _renew(self) -> None:
         try:
             self._requests.renew()
-        except ErrorAnswer as error:
+        except ErrorResponse as error:
             if error.code in EPOCH_IS_OLD:
                 self._state = State.FENCED
             raise

@@ -162,7 +162,7 @@ class Broker:
             may_hand_over=self.protocol.has_log_dir_events,
         )
         self.controlled = ControlRequestHandler(self.view, self.replicas, self.configs)
-        self.controller_asks: ControllerQueries | None = None  # None while nothing handles them.
+        self.controller_queries: ControllerQueries | None = None  # None while nothing handles them.
         # Topics for which unclean.leader.election.enable was altered to true, None for all; the shell reports them.
         self.unclean_enabled: dict[TopicName | None, None] = {}
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from odradek.base.units import TopicName
 from odradek.core.broker import config_log_lines as config_log
 from odradek.core.broker.broker import Broker
-from odradek.core.broker.effects import NOBODY, Altered, ConfigOwner
-from odradek.core.configs.topic_configs import told_invalid
+from odradek.core.broker.effects import NO_CLIENT, Altered, ConfigOwner
+from odradek.core.configs.topic_configs import invalid_overrides_message
 from odradek.core.kernel.moment import Moment
 
 _LOG = logging.getLogger(__name__)
@@ -17,13 +17,13 @@ _LOG = logging.getLogger(__name__)
 UNCLEAN = "unclean.leader.election.enable"
 
 
-def put_in_force(broker: Broker, altered: Altered, now: Moment) -> Iterator[None]:
+def apply_altered_configs(broker: Broker, altered: Altered, now: Moment) -> Iterator[None]:
     """Complete an AlterConfigs, then wake the requests that wait for it.
 
     Yields after each partition, where other events may be handled, but no other change.
     """
-    for around in altered.in_force:
-        around()
+    for apply in altered.appliers:
+        apply()
     topics = []
     for name, texts in altered.topics.items():
         known = broker.view.topics.get(name)
@@ -34,7 +34,7 @@ def put_in_force(broker: Broker, altered: Altered, now: Moment) -> Iterator[None
         yield
     if altered.broker is not None:
         was_unclean = broker.configs.bool(UNCLEAN)
-        broker.configs.become(altered.broker)
+        broker.configs.replace_values(altered.broker)
         if broker.configs.bool(UNCLEAN) and not was_unclean:
             broker.unclean_enabled[None] = None
         yield from broker.fetchers.resize(altered.broker.int("num.replica.fetchers"), now)
@@ -52,10 +52,10 @@ def _note_unclean(broker: Broker, name: TopicName, texts: Mapping[str, str]) -> 
         broker.unclean_enabled[name] = None
 
 
-def put_news_in_force(broker: Broker, altered: Altered, now: Moment) -> Iterator[None]:
+def apply_remote_configs(broker: Broker, altered: Altered, now: Moment) -> Iterator[None]:
     """Apply and log the changes of other brokers that are not applied here yet.
 
-    Yields like `put_in_force`.
+    Yields like `apply_altered_configs`.
     """
     changed: dict[TopicName, Mapping[str, str]] = {}
     unannounced: dict[TopicName, Mapping[str, str]] = {}
@@ -64,16 +64,16 @@ def put_news_in_force(broker: Broker, altered: Altered, now: Moment) -> Iterator
         if known is None:
             unannounced[name] = texts
         elif known.configs != texts:
-            config_log.log_config_change(ConfigOwner(is_topic=True, name=name), known.configs, texts, NOBODY)
+            config_log.log_config_change(ConfigOwner(is_topic=True, name=name), known.configs, texts, NO_CLIENT)
             changed[name] = texts
-            invalid = told_invalid(name, texts)
+            invalid = invalid_overrides_message(name, texts)
             if invalid is not None:
                 _LOG.error("%s", invalid)
         yield
     if unannounced:
         yield from _configure_unannounced(broker, unannounced, now)
     if changed or altered.broker is not None:
-        yield from put_in_force(broker, altered._replace(topics=changed), now)
+        yield from apply_altered_configs(broker, altered._replace(topics=changed), now)
 
 
 def _configure_unannounced(

@@ -8,19 +8,21 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from odradek.core.broker.effects import Asker, ConfigOwner
+from odradek.core.broker.effects import ClientLogFields, ConfigOwner
 from odradek.core.configs.broker_keys import broker_key
 
 _LOG = logging.getLogger(__name__)
 
 
-def log_config_change(owner: ConfigOwner, before: Mapping[str, str], after: Mapping[str, str], asker: Asker) -> None:
+def log_config_change(
+    owner: ConfigOwner, before: Mapping[str, str], after: Mapping[str, str], client: ClientLogFields
+) -> None:
     """Log the keys that were set, with their values, and the keys that were removed; hide secrets."""
     assigned = [f"{name}={_shown(owner, name, text)}" for name, text in after.items() if before.get(name) != text]
     unset = [f"{name} removed" for name in before if name not in after]
     changes = ", ".join(assigned + unset)
     if changes:
-        _LOG.info("configuration of %s changed: %s", _owner_text(owner), changes, extra=asker)
+        _LOG.info("configuration of %s changed: %s", _owner_text(owner), changes, extra=client)
 
 
 def _owner_text(owner: ConfigOwner) -> str:

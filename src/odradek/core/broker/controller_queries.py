@@ -1,9 +1,9 @@
 """Queues of requests between brokers and the controller, from API handlers to the shell.
 
-    a handler ──> submit_question ──> take_questions ──> the shell handles it ──> complete ──> the request is answered
+    a handler ──> submit ──> take_queries ──> the shell handles it ──> complete ──> the request is answered
 
 `ControlRequestQueue` queues the controller's requests to this broker, `ControllerQueryQueue` the brokers' requests to
-this broker as the controller.  A handler waits for the promise; each question taken must be completed.
+this broker as the controller.  A handler waits for the promise; each query taken must be completed.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ TakeProducerIds = Callable[[BrokerId, int], ProducerIdBlock]
 
 
 class PendingQuery(Generic[Q, A]):
-    """One question taken from its queue."""
+    """One query taken from its queue."""
 
-    def __init__(self, question: Q, purgatory: Purgatory) -> None:
-        self.question = question
+    def __init__(self, query: Q, purgatory: Purgatory) -> None:
+        self.query = query
         self.promise = Promise[A]()
         self._purgatory = purgatory
 
@@ -42,20 +42,20 @@ class PendingQuery(Generic[Q, A]):
 
 
 class QueryQueue(Generic[Q, A]):
-    """Queue of questions whose requests are parked in the broker's purgatory."""
+    """Queue of queries whose requests are parked in the broker's purgatory."""
 
     def __init__(self, purgatory: Purgatory) -> None:
         self._purgatory = purgatory
         self._pending: list[PendingQuery[Q, A]] = []
 
-    def submit_question(self, question: Q) -> Promise[A]:
-        """Append a question to the queue and return the promise of its answer."""
-        query = PendingQuery[Q, A](question, self._purgatory)
-        self._pending.append(query)
-        return query.promise
+    def submit(self, query: Q) -> Promise[A]:
+        """Append a query to the queue and return the promise of its answer."""
+        pending = PendingQuery[Q, A](query, self._purgatory)
+        self._pending.append(pending)
+        return pending.promise
 
-    def take_questions(self) -> list[PendingQuery[Q, A]]:
-        """Return the queued questions, each once, in their order."""
+    def take_queries(self) -> list[PendingQuery[Q, A]]:
+        """Return the queued queries, each once, in their order."""
         taken, self._pending = self._pending, []
         return taken
 
@@ -75,6 +75,6 @@ class ControllerQueries:
     """All requests between this broker and the controller, in both roles."""
 
     def __init__(self, purgatory: Purgatory, take_producer_ids: TakeProducerIds) -> None:
-        self.told = ControlRequestQueue(purgatory)
-        self.asked = ControllerQueryQueue(purgatory)
+        self.control_requests = ControlRequestQueue(purgatory)
+        self.broker_requests = ControllerQueryQueue(purgatory)
         self.take_producer_ids = take_producer_ids

@@ -25,17 +25,17 @@ from odradek.core.kernel.work import Work
 from odradek.core.partition.log_starts import WriteStarts
 from odradek.core.partition.lookups import Lookup, LookupCompleted
 
-Asker = Mapping[str, object]  # Log fields of the client that sent the request; empty for the broker itself.
-NOBODY: Asker = MappingProxyType({})
+ClientLogFields = Mapping[str, object]  # Log fields of the client that sent the request; empty for the broker itself.
+NO_CLIENT: ClientLogFields = MappingProxyType({})
 
 
 class CreateTopics(NamedTuple):
-    """Write new topics to the metadata tree; `on_sight` if they are auto-created."""
+    """Write new topics to the metadata tree."""
 
     token: int
     topics: tuple[TopicInfo, ...]
-    asker: Asker = NOBODY
-    on_sight: bool = False
+    client: ClientLogFields = NO_CLIENT
+    is_auto_created: bool = False
 
 
 class NewPartitions(NamedTuple):
@@ -50,7 +50,7 @@ class CreatePartitions(NamedTuple):
 
     token: int
     topics: Mapping[TopicName, NewPartitions]
-    asker: Asker = NOBODY
+    client: ClientLogFields = NO_CLIENT
 
 
 class DeleteTopics(NamedTuple):
@@ -58,7 +58,7 @@ class DeleteTopics(NamedTuple):
 
     token: int
     topics: Mapping[TopicName, Uuid]
-    asker: Asker = NOBODY
+    client: ClientLogFields = NO_CLIENT
 
 
 class ConfigOwner(NamedTuple):
@@ -73,7 +73,7 @@ class AlterConfigs(NamedTuple):
 
     token: int
     edits: Mapping[ConfigOwner, ConfigEdit]
-    asker: Asker = NOBODY
+    client: ClientLogFields = NO_CLIENT
     is_dry: bool = False
 
 
@@ -112,13 +112,13 @@ def all_refused(change: Change) -> Changed:
 class Altered(NamedTuple):
     """Result of an AlterConfigs: the overrides of topics, the broker's new values, and the refusals.
 
-    `in_force` applies the changes outside the core: certificates, limits of listeners.
+    `appliers` apply the changes outside the core: certificates, limits of listeners.
     """
 
     token: int
     topics: Mapping[TopicName, Mapping[str, str]] = MappingProxyType({})
     broker: BrokerConfigs | None = None
-    in_force: Sequence[Callable[[], None]] = ()
+    appliers: Sequence[Callable[[], None]] = ()
     refused: Mapping[ConfigOwner, Refused] = MappingProxyType({})
 
 

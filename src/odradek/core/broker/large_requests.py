@@ -2,8 +2,8 @@
 
 Ten such requests at once would all be in memory, although a thread and the loop finish them no sooner.
 
-    turn = large_requests.request_turn(size, now) ──> has_come? ──> read, handled, encoded ──> turn.end_turn()
-                                               └── no: parked; the oldest of its kind comes when one ends
+    turn = large_requests.request_turn(size, now) ──> is_granted? ──> read, handled, encoded ──> turn.end_turn()
+                                                      └── no: parked; the oldest of its kind is granted when one ends
 
 Smaller requests have turns of their own, and do not wait behind the largest.  A request that does not progress (its
 peer does not read, it is muted, it waits for an event) loses its turn, and continues without one.
@@ -28,12 +28,12 @@ from odradek.core.kernel.work import Work
 class Turn:
     """Turn of one request.  `end_turn` may be called more than once."""
 
-    __slots__ = ("_lane", "_promise", "has_come", "is_at_work", "last_step")
+    __slots__ = ("_lane", "_promise", "is_at_work", "is_granted", "last_step")
 
     def __init__(self, lane: _TurnQueue, now: Moment) -> None:
         self._lane = lane
         self._promise = Promise[bool]()
-        self.has_come = False
+        self.is_granted = False
         self.is_at_work = False  # A thread works for the request.
         self.last_step = now.steady
 
@@ -51,14 +51,14 @@ class Turn:
         """Record progress of the request; if it still waits for its turn, it passes over stuck requests."""
         self.is_at_work = False
         self.last_step = now.steady
-        if not self.has_come:
+        if not self.is_granted:
             self._lane.release_stuck(now)
 
     def end_turn(self) -> None:
         self._lane.leave(self)
 
-    def comes(self, purgatory: Purgatory) -> None:
-        self.has_come = True
+    def grant(self, purgatory: Purgatory) -> None:
+        self.is_granted = True
         self._promise.keep(purgatory, True)
 
 
@@ -75,14 +75,14 @@ class _TurnQueue:
         turn = Turn(self, now)
         self._waiting.append(turn)
         self._next(now.steady)
-        assert turn.has_come == (turn in self._under_way)
+        assert turn.is_granted == (turn in self._under_way)
         return turn
 
     def leave(self, turn: Turn) -> None:
         if turn in self._under_way:
             del self._under_way[turn]
             self._next(turn.last_step)
-        elif not turn.has_come and turn in self._waiting:
+        elif not turn.is_granted and turn in self._waiting:
             self._waiting.remove(turn)
 
     def release_stuck(self, now: Moment) -> None:
@@ -95,9 +95,9 @@ class _TurnQueue:
         while self._waiting and len(self._under_way) < self._at_once:
             turn = self._waiting.popleft()
             turn.last_step = max(turn.last_step, steady)  # The request is woken now.
-            assert not turn.has_come, "a turn comes once"
+            assert not turn.is_granted, "a turn is granted once"
             self._under_way[turn] = None
-            turn.comes(self._purgatory)
+            turn.grant(self._purgatory)
         assert len(self._under_way) <= self._at_once
         assert not self._waiting or len(self._under_way) == self._at_once, "no request waits for a free turn"
 

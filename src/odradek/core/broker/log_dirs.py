@@ -37,7 +37,7 @@ class LogDir:
     def is_online(self) -> bool:
         return self.directory.failure is None
 
-    def ask_volume(self) -> Work:
+    def read_volume(self) -> Work:
         """Return the work that determines the Volume: the file system may be slow."""
         return Work(partial(volume_of, self.directory.path))
 

@@ -304,7 +304,7 @@ class Replicas:
         names = directory.fail()
         text = "log directory %s is offline until the next start, with %d partitions: %s"
         _LOG.error(text, directory.path, len(names), directory.failure)
-        self._storage.check_one_is_left()
+        self._storage.check_any_online()
         for name in names:
             partition = self._partitions.get(name)
             if partition is None or not partition.is_online:
@@ -314,7 +314,7 @@ class Replicas:
             self._on_leadership_lost(name, now)
 
 
-def is_held(broker: BrokerId, view: ClusterView, name: TopicPartition) -> bool:
+def is_assigned(broker: BrokerId, view: ClusterView, name: TopicPartition) -> bool:
     """Return whether the cluster assigns the partition to the broker, or cannot tell."""
     topic = view.topics.get(name.topic)
     if topic is None:

@@ -76,7 +76,7 @@ class LogCleaner:
     def request_compaction(self, partition: Partition) -> Compaction:
         """Request the compaction of a log up to its current end, also if it was set aside.
 
-        `go_on` or the next round begins it.
+        `advance_compactions` or the next round begins it.
         """
         self.set_aside.try_again(partition)
         return self._requested.request_compaction(partition)
@@ -85,7 +85,7 @@ class LogCleaner:
         """Advance requested compactions that waited for syncs of these logs."""
         if self._requested:
             self._requested.on_synced(names)
-            self.go_on(now)
+            self.advance_compactions(now)
 
     @property
     def awaits_rename(self) -> bool:
@@ -95,9 +95,9 @@ class LogCleaner:
     def on_renamed(self, now: Moment) -> None:
         """Advance requested compactions that waited for the reaper."""
         self._requested.on_renamed()
-        self.go_on(now)
+        self.advance_compactions(now)
 
-    def go_on(self, now: Moment) -> None:
+    def advance_compactions(self, now: Moment) -> None:
         """Take the next steps of requested compactions, and begin passes as far as threads are free."""
         self._requested.advance_due(now)
         while self._begin_next(now):
@@ -180,7 +180,7 @@ class LogCleaner:
         self._complete_step(event, now)
         if event.step.partition.topic_partition not in self._running:
             self._requested.on_log_released(event.step.partition)
-        self.go_on(now)
+        self.advance_compactions(now)
 
     def _complete_step(self, event: Cleaned, now: Moment) -> None:
         step = event.step

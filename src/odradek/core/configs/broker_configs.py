@@ -17,7 +17,7 @@ class BrokerConfigs(LayeredConfigs):
     """Configuration values of a broker.
 
     `parse` checks the static ones, `with_dynamic` adds the cluster's settings on top.  A broker has one instance, which
-    all its parts read; `become` replaces all of its values at once.
+    all its parts read; `replace_values` replaces all of its values at once.
     """
 
     __slots__ = ("_resolved",)
@@ -56,7 +56,7 @@ class BrokerConfigs(LayeredConfigs):
         check_defaults(configs)
         return configs
 
-    def become(self, other: BrokerConfigs) -> None:
+    def replace_values(self, other: BrokerConfigs) -> None:
         """Take over all values of another instance and discard resolved topic configurations."""
         self._layers = other._layers
         # Assigned after the layers, and never cleared: a thread that resolves with the old layers stores its result in

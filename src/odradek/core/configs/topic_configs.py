@@ -287,7 +287,7 @@ def invalid_values(overrides: Mapping[str, str]) -> list[str]:
     return problems
 
 
-def told_invalid(topic: str, overrides: Mapping[str, str]) -> str | None:
+def invalid_overrides_message(topic: str, overrides: Mapping[str, str]) -> str | None:
     """Return the log line for a topic with invalid stored values; None without any."""
     problems = invalid_values(overrides)
     if not problems:

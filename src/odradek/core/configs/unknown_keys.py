@@ -34,7 +34,7 @@ _DISTANCE_MAX = 2
 _LETTERS_PER_ERROR = 3  # Of a word: "id" and "ms" are too short to be misspelled words.
 
 
-def why_refused(name: str) -> str | None:
+def refusal_reason(name: str) -> str | None:
     """Return a sentence about an unknown name that stops a start; None if it only causes a warning."""
     if name in RENAMED:
         return f"Configuration key '{name}' is from an earlier release of Kafka. {RENAMED[name]}"
@@ -54,7 +54,7 @@ def known_key(name: str) -> ConfigKey:
     """Return the definition of a name; raise ConfigError with a suggestion for an unknown one."""
     key = broker_key(name)
     if key is None:
-        raise ConfigError(why_refused(name) or f"Unknown configuration key '{name}'.")
+        raise ConfigError(refusal_reason(name) or f"Unknown configuration key '{name}'.")
     return key
 
 

@@ -25,11 +25,11 @@ from odradek.core.controller.broker_request_batch import (
 )
 from odradek.core.controller.controller_context import ControllerContext, LiveBroker
 from odradek.core.controller.controller_steps import (
+    AssignTopicIds,
     DeleteNotices,
     Deposed,
     Elect,
     Finding,
-    GiveTopicIds,
     ReadBrokers,
     ReadDeletions,
     ReadFailedDirectories,
@@ -155,7 +155,7 @@ class Controller:
         yield from self._deletion.begin_deletion(deletions.result)
         self._batch.announce(full_update_to=context.brokers)
         yield from self._leaders.settle(everything, also_notify=context.brokers)
-        yield from self._handle(events.PreferredElectionsAsked())
+        yield from self._handle(events.PreferredElectionsRequested())
 
     # Changes of the tree.
 
@@ -215,7 +215,7 @@ class Controller:
         ids = {name: self._new_topic_id() for name, found in topics.items() if found.topic_id == ZERO_UUID}
         if not ids:
             return topics
-        assign = GiveTopicIds(ids)
+        assign = AssignTopicIds(ids)
         yield assign
         return {**topics, **assign.result}
 
@@ -271,7 +271,7 @@ class Controller:
         yield DeleteNotices(read.result.paths)
 
     @_handle.register
-    def _(self, event: events.PreferredElectionsAsked) -> Steps:
+    def _(self, event: events.PreferredElectionsRequested) -> Steps:
         read = ReadPreferredElections()
         yield read
         yield from self._leaders.elect(read.result.partitions, electing.preferred(self._context, self._leaders))

@@ -57,7 +57,7 @@ class ReadTopicNames(Step[Sequence[TopicName]]):
     """A read of the names of all topics."""
 
 
-class GiveTopicIds(Step[Mapping[TopicName, TopicAssignment]]):
+class AssignTopicIds(Step[Mapping[TopicName, TopicAssignment]]):
     """A write of ids into assignments without one; the result has the assignments now in the tree.
 
     It omits topics that have been deleted since, or can't be read.

@@ -68,7 +68,7 @@ class DirectoriesFailed:
 
 
 @dataclass(frozen=True)
-class PreferredElectionsAsked:
+class PreferredElectionsRequested:
     """A request for a preferred replica election of some partitions."""
 
 
@@ -152,11 +152,11 @@ class AlterPartitions(BrokerQuery[Mapping[TopicPartition, AlteredPartition]]):
         self,
         broker: BrokerId,
         broker_epoch: int,
-        wanted: Mapping[TopicPartition, LeaderAndIsr],
+        proposals: Mapping[TopicPartition, LeaderAndIsr],
         isr_epochs: Mapping[TopicPartition, BrokerEpochs] = MappingProxyType({}),
     ) -> None:
         super().__init__(broker, broker_epoch)
-        self.wanted = wanted
+        self.proposals = proposals
         self.isr_epochs = isr_epochs
 
 
@@ -170,7 +170,7 @@ Event = (
     | DeletionsChanged
     | IsrsChanged
     | DirectoriesFailed
-    | PreferredElectionsAsked
+    | PreferredElectionsRequested
     | RebalanceDue
     | UncleanElectionEnabled
     | Answered

@@ -57,7 +57,7 @@ def alter_partitions(
         return
     answers: dict[TopicPartition, AlteredPartition] = {}
     accepted: dict[TopicPartition, LeaderAndIsr] = {}
-    for partition, proposed in event.wanted.items():
+    for partition, proposed in event.proposals.items():
         state = context.states.get(partition)
         if state is None or partition.topic in context.deleting:
             answers[partition] = AlteredPartition(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -71,7 +71,7 @@ def alter_partitions(
             accepted[partition] = state._replace(isr=proposed.isr, recovery=proposed.recovery)
     if accepted:
         answers |= yield from _write(accepted, context, leaders, batch)
-    event.answer = {partition: answers[partition] for partition in event.wanted}
+    event.answer = {partition: answers[partition] for partition in event.proposals}
 
 
 def _write(

@@ -64,8 +64,8 @@ class CachedPartition:
         self.current_leader_epoch = current_leader_epoch
         self.last_fetched_epoch = last_fetched_epoch
         self.log_start_offset = log_start_offset
-        self.told_high_watermark = -1
-        self.told_log_start = -1
+        self.sent_high_watermark = -1
+        self.sent_log_start = -1
         self.session: FetchSession | None = None  # None for a request without a session.
         self._watched: Watchers | None = None
 
@@ -73,18 +73,18 @@ class CachedPartition:
         """Return a copy with another offset, for which nothing was sent yet."""
         return CachedPartition(self.key, offset, self.max_bytes, self.current_leader_epoch, self.last_fetched_epoch)
 
-    def asks_again(self, newer: CachedPartition) -> None:
+    def update_request_params(self, newer: CachedPartition) -> None:
         self.fetch_offset = newer.fetch_offset
         self.max_bytes = newer.max_bytes
         self.current_leader_epoch = newer.current_leader_epoch
         self.last_fetched_epoch = newer.last_fetched_epoch
         self.log_start_offset = newer.log_start_offset
 
-    def is_news(self, high_watermark: int, log_start: int) -> bool:
-        return high_watermark != self.told_high_watermark or log_start != self.told_log_start
+    def must_respond(self, high_watermark: int, log_start: int) -> bool:
+        return high_watermark != self.sent_high_watermark or log_start != self.sent_log_start
 
     def remember_sent(self, high_watermark: int, log_start: int) -> None:
-        self.told_high_watermark, self.told_log_start = high_watermark, log_start
+        self.sent_high_watermark, self.sent_log_start = high_watermark, log_start
 
     def watch(self, watchers: Watchers) -> None:
         """Register with the partition's `watchers`: the partition calls `changed` once."""
@@ -108,7 +108,7 @@ class CachedPartition:
         if session is not None:
             assert session.is_open, "only open sessions have partitions"
             session.due[self] = None
-            assert len(session.due) <= len(session.wanted), "only partitions of the session are due"
+            assert len(session.due) <= len(session.partitions), "only partitions of the session are due"
             session.purgatory.happened(session, self)
 
 
@@ -134,7 +134,7 @@ class FetchSession:
         self.is_privileged = is_privileged
         self.epoch = 1
         self.last_used = steady
-        self.wanted: dict[FetchKey, CachedPartition] = {}
+        self.partitions: dict[FetchKey, CachedPartition] = {}
         self.due: dict[
             CachedPartition, None
         ] = {}  # In the order of service: a partition that returned data moves to the end.
@@ -142,7 +142,7 @@ class FetchSession:
 
     @property
     def is_open(self) -> bool:
-        return bool(self.wanted)
+        return bool(self.partitions)
 
     @property
     def follower(self) -> BrokerId:
@@ -158,26 +158,26 @@ class FetchSession:
         """Remove a partition from the due ones until it changes, since it has no news."""
         assert partition.session is self, "only partitions of the session are watched"
         self.due.pop(partition, None)
-        assert len(self.due) < len(self.wanted), "a watched partition is not due"
+        assert len(self.due) < len(self.partitions), "a watched partition is not due"
         partition.watch(watchers)
 
     def forget(self, key: FetchKey) -> bool:
         """Remove a partition from the session; return False if it was not in it."""
-        partition = self.wanted.pop(key, None)
+        partition = self.partitions.pop(key, None)
         if partition is None:
             return False
         self.due.pop(partition, None)
         partition.session = None
         partition.stop_watching()
-        assert len(self.due) <= len(self.wanted), "only partitions of the session are due"
+        assert len(self.due) <= len(self.partitions), "only partitions of the session are due"
         return True
 
     def close(self) -> None:
         """End the session: complete its waiting fetch, and stop watching its partitions."""
-        for partition in self.wanted.values():
+        for partition in self.partitions.values():
             partition.session = None
             partition.stop_watching()
-        self.wanted = {}
+        self.partitions = {}
         self.purgatory.happened(self)
 
 
@@ -196,14 +196,14 @@ class ReadPermissions(NamedTuple):
 class FetchContext(NamedTuple):
     """One fetch: its partitions and its session, if any."""
 
-    wanted: list[CachedPartition]  # For a full request; an incremental one reads the due partitions of its session.
+    partitions: list[CachedPartition]  # For a full request; an incremental one reads the due partitions of its session.
     session: FetchSession | None
     is_incremental: bool
 
     def due(self, count: int | None = None) -> list[CachedPartition]:
         """Return the partitions to read now; at most `count` of an incremental fetch, the rest stays due."""
         if not self.is_incremental:
-            return self.wanted
+            return self.partitions
         assert self.session is not None
         return list(islice(self.session.due, count))
 
@@ -265,9 +265,9 @@ class FetchSessions:
                     ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
                     f"session {session_id} was closed while its partitions were updated",
                 )
-            known = session.wanted.get(key)
+            known = session.partitions.get(key)
             if known is not None:
-                known.asks_again(partition)
+                known.update_request_params(partition)
                 session.due[known] = None
             elif self._room_in(session) <= 0:
                 self._close(session.id)  # Its client continues without one.
@@ -277,18 +277,18 @@ class FetchSessions:
                 )
             else:
                 partition.session = session
-                session.wanted[key] = partition
+                session.partitions[key] = partition
                 session.due[partition] = None
                 self._partitions += 1
                 assert self._partitions <= FETCH_SESSION_PARTITIONS_MAX, (
                     "fetch sessions never exceed their partition limit"
                 )
-            assert len(session.due) <= len(session.wanted), "only partitions of the session are due"
+            assert len(session.due) <= len(session.partitions), "only partitions of the session are due"
             yield
         for key in forgotten:
             self._partitions -= session.forget(key)
             yield
-        if not session.wanted:
+        if not session.partitions:
             self._close(session.id)
             # Partitions that are both added and forgotten are answered once, as in Apache Kafka.
             return FetchContext((yield from _listed(requested)), None, is_incremental=False)
@@ -308,7 +308,7 @@ class FetchSessions:
             session.due = {}  # Breaks the reference cycle of session and partitions.
             return None
         session.id = self._new_id()
-        session.wanted = requested
+        session.partitions = requested
         self._sessions[session.id] = session
         self._partitions += len(requested)
         assert len(session.due) == len(requested), "a full request reads all of its partitions"
@@ -319,7 +319,7 @@ class FetchSessions:
     def _close(self, session_id: int) -> None:
         session = self._sessions.pop(session_id, None)
         if session is not None:
-            self._partitions -= len(session.wanted)
+            self._partitions -= len(session.partitions)
             assert self._partitions >= 0 and (self._sessions or not self._partitions), (
                 "the partition count equals the partitions of all sessions"
             )
@@ -353,7 +353,7 @@ class FetchSessions:
     def _room_in(self, session: FetchSession) -> int:
         """Return the number of partitions that the session may still add."""
         in_all = FETCH_SESSION_PARTITIONS_MAX - self._partitions
-        return min(in_all, PARTITIONS_PER_FETCH_SESSION_MAX - len(session.wanted))
+        return min(in_all, PARTITIONS_PER_FETCH_SESSION_MAX - len(session.partitions))
 
     def _make_room(self, steady: int, is_privileged: bool) -> bool:
         """Evict the least recently used session if needed; return False if that was used too recently.

@@ -52,7 +52,7 @@ def admit(partition: LocalReplica, records: memoryview | bytes | bytearray | Non
     Raise Refused if the batch is not allowed.
     """
     configs = partition.configs
-    if not is_particular(configs):
+    if not needs_record_checks(configs):
         return fitting(partition, checked(partition, records, now))
     if records and _needs_thread(configs, records):
         return None
@@ -141,13 +141,13 @@ def announced(partition: LocalReplica, front: memoryview, size: int, now: Moment
     """
     configs = partition.configs
     batch = Batch.announced(front, size)
-    if batch is None or is_particular(configs) or configs.is_log_append_time or batch.is_log_append_time:
+    if batch is None or needs_record_checks(configs) or configs.is_log_append_time or batch.is_log_append_time:
         return None
     is_fine = size <= configs.max_message_bytes
     return batch if is_fine and batch.max_timestamp <= now.wall + configs.message_timestamp_after_max_ms else None
 
 
-def is_particular(configs: TopicConfigs) -> bool:
+def needs_record_checks(configs: TopicConfigs) -> bool:
     """Return whether the topic requires checks beyond the batch header."""
     return configs.compression_type != AS_PRODUCED or reads_records(configs)
 

@@ -255,7 +255,7 @@ class Leading(Leadership):
         self.forget_arrival(arrival)
         return self.partition.disk_failed(DiskFailed.of(error, arrival.file.path))
 
-    def withdrawn(self) -> None:
+    def on_arrival_withdrawn(self) -> None:
         self._arrivals_withdrawn = ARRIVALS_AFTER_WITHDRAWAL
 
     def commit(self, now: Moment) -> None:

@@ -110,15 +110,15 @@ class WriteStarts(NamedTuple):
     write: StartsWrite
     advances: Sequence[Advance]
 
-    def run(self) -> WroteStarts:
+    def run(self) -> StartsWritten:
         try:
             self.write.run()
         except DiskFailed as failed:
-            return WroteStarts(self, failed)
-        return WroteStarts(self, None)
+            return StartsWritten(self, failed)
+        return StartsWritten(self, None)
 
 
-class WroteStarts(NamedTuple):
+class StartsWritten(NamedTuple):
     """Result of a WriteStarts."""
 
     effect: WriteStarts
@@ -199,7 +199,7 @@ class LogStarts:
                 starts[name] = max(starts.get(name, advance.offset), advance.offset)
         return WriteStarts(directory, directory.checkpoints.begin_starts(starts), advances)
 
-    def on_starts_written(self, event: WroteStarts, now: Moment) -> Iterator[None]:
+    def on_starts_written(self, event: StartsWritten, now: Moment) -> Iterator[None]:
         """Complete a write: apply its log start offsets.  Yields after each."""
         directory, write, advances = event.effect
         assert directory in self._writing, "a write ends once"

@@ -1,10 +1,10 @@
 """Lookups by time (ListOffsets) that read files, run in threads, a few at a time.
 
-    ask ──> Question, in a queue ──> take: Lookup, an effect ──> ended ──> answered, or back into a queue
+    request_lookup ──> TimestampQuery, queued ──> take: Lookup, an effect ──> ended ──> answered, or back into a queue
 
-There are two queues.  The first holds questions that need little work; several share one effect.  A question that
-reaches a batch which may decompress to much continues in the second queue.  That queue runs one question at a time to
-bound memory, and one batch at a time so that questions take turns.  Identical questions share one answer.
+There are two queues.  The first holds queries that need little work; several share one effect.  A query that
+reaches a batch which may decompress to much continues in the second queue.  That queue runs one query at a time to
+bound memory, and one batch at a time so that queries take turns.  Identical queries share one answer.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Key: TypeAlias = tuple[TopicPartition, TimestampMs | None, bool]
 Found: TypeAlias = TimestampAndOffset | Refused | None
 
 
-class Question:
+class TimestampQuery:
     """Query for a partition's first record at or after a time; for None, the latest timestamp."""
 
     def __init__(self, partition: Partition, timestamp: TimestampMs | None, *, read_committed: bool) -> None:
@@ -62,29 +62,29 @@ class Question:
         self.is_answered = True
 
     def search(self) -> Search | None:
-        """Return the next search for this question; None if there is no such record.  Raises Refused."""
+        """Return the next search for this query; None if there is no such record.  Raises Refused."""
         return self.partition.search(
             self.timestamp, self.start, read_committed=self.read_committed, is_large=self.is_large
         )
 
 
-class AllAnswered:
-    """Condition of a request that waits for these questions, all unanswered."""
+class AllQueriesAnswered:
+    """Condition of a request that waits for these queries, all unanswered."""
 
-    def __init__(self, questions: Iterable[Question]) -> None:
-        self.keys: Iterable[Hashable] = dict.fromkeys(questions)
-        self._open = len(dict.fromkeys(questions))
+    def __init__(self, queries: Iterable[TimestampQuery]) -> None:
+        self.keys: Iterable[Hashable] = dict.fromkeys(queries)
+        self._open = len(dict.fromkeys(queries))
 
     def fulfilled_by(self, key: Hashable, news: object) -> bool:
         self._open -= 1  # Each key occurs once.
-        assert self._open >= 0, "each question is answered once"
+        assert self._open >= 0, "each query is answered once"
         return not self._open
 
 
 class LookupSearch(NamedTuple):
-    """Question with its search: None if it needs none any more, a Refused if none is possible."""
+    """Query with its search: None if it needs none any more, a Refused if none is possible."""
 
-    question: Question
+    query: TimestampQuery
     search: Search | Refused | None
 
     def run(self) -> UnfinishedSearch | DiskFailed | Found:
@@ -100,7 +100,7 @@ class LookupSearch(NamedTuple):
         except AssertionError:
             raise
         except Exception:
-            _LOG.exception("unexpected error in a lookup by timestamp in %s", self.question.partition.topic_partition)
+            _LOG.exception("unexpected error in a lookup by timestamp in %s", self.query.partition.topic_partition)
             return Refused(ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
@@ -115,46 +115,48 @@ class Lookup(NamedTuple):
 
 
 class LookupCompleted(NamedTuple):
-    """Results of a Lookup, one for each question, in order."""
+    """Results of a Lookup, one for each query, in order."""
 
     lookup: Lookup
     results: Sequence[UnfinishedSearch | DiskFailed | Found]
 
 
 class Lookups:
-    """All unanswered questions of one broker."""
+    """All unanswered queries of one broker."""
 
     def __init__(self, purgatory: Purgatory) -> None:
         self._purgatory = purgatory
-        self._small: deque[Question] = deque()
-        self._large: deque[Question] = deque()
-        self._newest: dict[Key, Question] = {}  # The newest question of each key, queued or running.
-        self._ends: dict[Question, Offset] = {}  # End offsets of the running searches.
+        self._small: deque[TimestampQuery] = deque()
+        self._large: deque[TimestampQuery] = deque()
+        self._newest: dict[Key, TimestampQuery] = {}  # The newest query of each key, queued or running.
+        self._ends: dict[TimestampQuery, Offset] = {}  # End offsets of the running searches.
         self._small_lookups = 0
         self._has_large_lookup = False
 
-    def request_lookup(self, partition: Partition, timestamp: TimestampMs | None, *, read_committed: bool) -> Question:
-        """Return a question, answered already if it needs no file.  Raises Refused."""
-        question = Question(partition, timestamp, read_committed=read_committed)
-        same = self._newest.get(question.key)
-        assert same is None or not same.is_answered, "an answered question is not shared"
+    def request_lookup(
+        self, partition: Partition, timestamp: TimestampMs | None, *, read_committed: bool
+    ) -> TimestampQuery:
+        """Return a query, answered already if it needs no file.  Raises Refused."""
+        query = TimestampQuery(partition, timestamp, read_committed=read_committed)
+        same = self._newest.get(query.key)
+        assert same is None or not same.is_answered, "an answered query is not shared"
         if same is not None and self._covers_all(same, partition):
             return same
-        if question.search() is None:
-            question.answer(None)
+        if query.search() is None:
+            query.answer(None)
         else:
-            self._newest[question.key] = question
-            self._small.append(question)
-        return question
+            self._newest[query.key] = query
+            self._small.append(query)
+        return query
 
-    def _covers_all(self, question: Question, partition: Partition) -> bool:
-        """Return whether the question covers all readable records.
+    def _covers_all(self, query: TimestampQuery, partition: Partition) -> bool:
+        """Return whether the query covers all readable records.
 
         It does if it is not running, or if no record was added since it started.
         """
-        end = self._ends.get(question)
-        is_current = end is None or end == partition.readable_end(read_committed=question.read_committed)
-        return question.partition is partition and is_current
+        end = self._ends.get(query)
+        is_current = end is None or end == partition.readable_end(read_committed=query.read_committed)
+        return query.partition is partition and is_current
 
     def take_lookups(self) -> list[Lookup]:
         """Return the lookups that may begin now."""
@@ -165,29 +167,29 @@ class Lookups:
         if not self._has_large_lookup and (begun := self._begin(self._large, 1)):
             self._has_large_lookup = True
             lookups.append(Lookup(begun, True))
-        for question in self._small:
-            question.has_waited = True
+        for query in self._small:
+            query.has_waited = True
         return lookups
 
-    def _begin(self, queue: deque[Question], count_max: int) -> list[LookupSearch]:
+    def _begin(self, queue: deque[TimestampQuery], count_max: int) -> list[LookupSearch]:
         begun: list[LookupSearch] = []
         while queue and len(begun) < count_max:
-            question = queue.popleft()
-            assert not question.is_answered, "only unanswered questions are queued"
-            if question.has_waited and not self._purgatory.is_awaited(question):
-                self._forget(question)  # Its connection is closed.
+            query = queue.popleft()
+            assert not query.is_answered, "only unanswered queries are queued"
+            if query.has_waited and not self._purgatory.is_awaited(query):
+                self._forget(query)  # Its connection is closed.
                 continue
             try:
-                search: Search | Refused | None = question.search()
+                search: Search | Refused | None = query.search()
                 if isinstance(search, Search):
-                    self._ends[question] = search.end
+                    self._ends[query] = search.end
             except Refused as refused:
                 search = refused
-            begun.append(LookupSearch(question, search))
+            begun.append(LookupSearch(query, search))
         return begun
 
     def on_lookup_completed(self, event: LookupCompleted, _: Moment) -> None:
-        """Complete a Lookup: answer its questions, or queue them for their next search."""
+        """Complete a Lookup: answer its queries, or queue them for their next search."""
         if event.lookup.is_large:
             assert self._has_large_lookup, "a lookup ends once"
             self._has_large_lookup = False
@@ -195,27 +197,27 @@ class Lookups:
             self._small_lookups -= 1
             assert self._small_lookups >= 0, "a lookup ends once"
         for begun, result in zip(event.lookup.begun, event.results, strict=True):
-            self._ends.pop(begun.question, None)
+            self._ends.pop(begun.query, None)
             self._continue_or_answer(begun, result)
 
     def _continue_or_answer(self, begun: LookupSearch, result: UnfinishedSearch | DiskFailed | Found) -> None:
-        question = begun.question
+        query = begun.query
         try:
             result = _adjust_to_log(begun, result)
         except Refused as refused:
             result = refused
-        question.has_waited = True
+        query.has_waited = True
         if isinstance(result, UnfinishedSearch):
-            question.start, question.is_large = result
-            (self._large if question.is_large else self._small).append(question)
+            query.start, query.is_large = result
+            (self._large if query.is_large else self._small).append(query)
             return
-        self._forget(question)
-        question.answer(result)
-        self._purgatory.happened(question)
+        self._forget(query)
+        query.answer(result)
+        self._purgatory.happened(query)
 
-    def _forget(self, question: Question) -> None:
-        if self._newest.get(question.key) is question:
-            del self._newest[question.key]
+    def _forget(self, query: TimestampQuery) -> None:
+        if self._newest.get(query.key) is query:
+            del self._newest[query.key]
 
 
 def _adjust_to_log(begun: LookupSearch, result: UnfinishedSearch | DiskFailed | Found) -> UnfinishedSearch | Found:
@@ -223,7 +225,7 @@ def _adjust_to_log(begun: LookupSearch, result: UnfinishedSearch | DiskFailed | 
 
     Raises Refused.
     """
-    partition, search = begun.question.partition, begun.search
+    partition, search = begun.query.partition, begun.search
     if not isinstance(search, Search) or isinstance(result, Refused):
         assert not isinstance(result, DiskFailed)
         return result
@@ -234,8 +236,8 @@ def _adjust_to_log(begun: LookupSearch, result: UnfinishedSearch | DiskFailed | 
         raise partition.disk_failed(failed) from failed
     if isinstance(result, DiskFailed):
         if not search.is_of(log.segments):
-            return UnfinishedSearch(begun.question.start, begun.question.is_large)
+            return UnfinishedSearch(begun.query.start, begun.query.is_large)
         raise partition.disk_failed(result)
     if isinstance(result, TimestampAndOffset) and result.offset < log.start_offset:
-        return UnfinishedSearch(begun.question.start, begun.question.is_large)
+        return UnfinishedSearch(begun.query.start, begun.query.is_large)
     return result

@@ -81,7 +81,7 @@ class Storage:
         """Return whether no directory is offline."""
         return len(self.online) == len(self._directories)
 
-    def check_one_is_left(self) -> None:
+    def check_any_online(self) -> None:
         """Raise NoDirectory if all directories are offline: no read or write works before the next start."""
         if not self.online:
             reasons = "; ".join(f"{one.path}: {one.failure}" for one in self._directories)
@@ -181,7 +181,7 @@ class Storage:
                 text = "%s: renamed %d stray logs, of partitions not assigned to this broker, to *-stray: %s"
                 _LOG.warning(text, directory.path, len(strays), names)
 
-    def lacking(self, replicas: Mapping[TopicPartition, Uuid]) -> list[TopicPartition]:
+    def missing_replicas(self, replicas: Mapping[TopicPartition, Uuid]) -> list[TopicPartition]:
         """Return those of this broker's replicas, given with topic ids, whose log is missing.
 
         Returns none while a directory is offline: the logs may be in it, and are not created again (`open`).

@@ -20,8 +20,15 @@ from collections.abc import Callable
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import BrokerId, LeaderEpoch, Offset, TimestampMs
 from odradek.core.partition.partition import Partition
-from odradek.core.replication.follower_log import agreed_end, append_fetched, cut_log_at, start_log_at
-from odradek.core.replication.leader_endpoint import Ask, EpochEnd, Fetch, Fetched, LeaderOffsets, OffsetsForLeaderEpoch
+from odradek.core.replication.follower_log import agreed_end, append_fetched, truncate_fully_and_start_at, truncate_log
+from odradek.core.replication.leader_endpoint import (
+    EpochEnd,
+    Fetch,
+    Fetched,
+    LeaderOffsets,
+    LeaderRequest,
+    OffsetsForLeaderEpoch,
+)
 from odradek.log.files.disk import DiskFailed
 
 _LOG = logging.getLogger(__name__)
@@ -74,7 +81,7 @@ class Following:
         self._is_fenced = False
         self._tries_left = SOON_TRIES  # Short waits left before the backoff applies and an unknown topic is logged.
         self._logged_reason = ""  # The last logged reason, so that it is not logged with each attempt.
-        self._next: Ask = self._first_request()
+        self._next: LeaderRequest = self._first_request()
 
     @property
     def is_over(self) -> bool:
@@ -88,7 +95,7 @@ class Following:
         return self._is_fenced or not is_current or partition.leading is not None or not partition.is_online
 
     @property
-    def next(self) -> Ask | None:
+    def next(self) -> LeaderRequest | None:
         """The next request to the leader, to be sent after `delay_ms`; None if it is over."""
         return None if self.is_over else self._next
 
@@ -127,7 +134,7 @@ class Following:
         if self._accept(request, error):
             self._do(lambda: self._move_into_range(start, end, now))
 
-    def _accept(self, request: Ask, error: ErrorCode) -> bool:
+    def _accept(self, request: LeaderRequest, error: ErrorCode) -> bool:
         """Return whether this is the awaited answer, without an error; handle the error otherwise."""
         if not self._is_awaited(request):
             return False
@@ -135,7 +142,7 @@ class Following:
             self._refused(error)
         return error is ErrorCode.NONE
 
-    def _is_awaited(self, request: Ask) -> bool:
+    def _is_awaited(self, request: LeaderRequest) -> bool:
         return request is self._next and not self.is_over
 
     def _do(self, act: Callable[[], object]) -> None:
@@ -187,7 +194,7 @@ class Following:
             # the follower has other records in that gap.  Apache Kafka has the same limitation.
             log = self.partition.log
             _, end = log.epochs.end_offset_for(request.leader_epoch, log.end_offset)
-            cut_log_at(self.partition, max(end, log.start_offset), now)
+            truncate_log(self.partition, max(end, log.start_offset), now)
             self._set_next(self._first_request())
 
     def _truncate(self, answer: EpochEnd, now: TimestampMs) -> bool:
@@ -198,7 +205,7 @@ class Following:
         partition = self.partition
         offset, is_done = agreed_end(partition.log, partition.positions.high_watermark, answer)
         assert offset <= partition.log.end_offset, "logs agree at most up to their ends"
-        has_changed = cut_log_at(partition, offset, now)
+        has_changed = truncate_log(partition, offset, now)
         self._set_next(self._fetch() if is_done else self._first_request())
         return has_changed
 
@@ -214,21 +221,21 @@ class Following:
             self._try_later(f"the leader returned an invalid offset range from {start} to {end}")
             return
         if end < own_end:
-            cut_log_at(partition, end, now)
+            truncate_log(partition, end, now)
         elif start > own_end:
             _LOG.warning(
                 "truncating %s fully and starting at offset %d, the log start offset of the leader",
                 partition.topic_partition,
                 start,
             )
-            start_log_at(partition, start, now)
+            truncate_fully_and_start_at(partition, start, now)
         self._set_next(self._first_request())
         if partition.log.end_offset == own_end:
             self._try_later(f"fetch offset {own_end} is out of range, the leader has offsets {start} to {end}")
 
     # Next requests.
 
-    def _first_request(self) -> Ask:
+    def _first_request(self) -> LeaderRequest:
         """Return the first request, which finds the point where the logs diverge.
 
         Records above the high watermark without any epoch cannot be compared.  The request then names epoch -1, which
@@ -245,7 +252,7 @@ class Following:
         log = self.partition.log
         return Fetch(log.end_offset, log.epochs.latest)
 
-    def _set_next(self, request: Ask) -> None:
+    def _set_next(self, request: LeaderRequest) -> None:
         self._next = request
         self.delay_ms = 0
 

@@ -38,7 +38,7 @@ def append_fetched(partition: Partition, records: memoryview, leader_start: Offs
     restarts = _is_cut_by_start(log, first, leader_start)
     _check_offsets(first.base_offset if restarts else log.end_offset, batches)
     if restarts:
-        start_log_at(partition, first.base_offset, now)
+        truncate_fully_and_start_at(partition, first.base_offset, now)
     for run in _runs(batches, log.config.segment_bytes):
         log.append_as_follower(run, now)
         partition.has_logged_full = False
@@ -60,7 +60,7 @@ def agreed_end(log: Log, high_watermark: Offset, answer: EpochEnd) -> tuple[Offs
     return min(end, answer.end_offset, log.end_offset), True
 
 
-def cut_log_at(partition: Partition, offset: Offset, now: TimestampMs) -> bool:
+def truncate_log(partition: Partition, offset: Offset, now: TimestampMs) -> bool:
     """Remove each batch that reaches `offset`, and each leader epoch that begins there or later.
 
     Returns False if there was neither.  Raises DiskFailed with nothing removed.
@@ -74,7 +74,7 @@ def cut_log_at(partition: Partition, offset: Offset, now: TimestampMs) -> bool:
     return before != (log.end_offset, log.epochs.latest)
 
 
-def start_log_at(partition: Partition, offset: Offset, now: TimestampMs) -> None:
+def truncate_fully_and_start_at(partition: Partition, offset: Offset, now: TimestampMs) -> None:
     """Empty the log and let it begin at `offset`; the high watermark moves there, up or down.
 
     Raises DiskFailed with nothing removed.

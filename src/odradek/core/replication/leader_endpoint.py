@@ -45,7 +45,7 @@ class LeaderOffsets(NamedTuple):
     offset: Offset
 
 
-Ask: TypeAlias = Fetch | OffsetsForLeaderEpoch | LeaderOffsets
+LeaderRequest: TypeAlias = Fetch | OffsetsForLeaderEpoch | LeaderOffsets
 
 
 class EpochEnd(NamedTuple):

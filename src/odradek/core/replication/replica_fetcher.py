@@ -20,7 +20,14 @@ from odradek.core.fetch.fetch_sessions import INITIAL_EPOCH, SESSIONLESS
 from odradek.core.kernel.moment import Moment
 from odradek.core.kernel.timers import Timers
 from odradek.core.replication.follower import Following
-from odradek.core.replication.leader_endpoint import Ask, EpochEnd, Fetch, Fetched, LeaderOffsets, OffsetsForLeaderEpoch
+from odradek.core.replication.leader_endpoint import (
+    EpochEnd,
+    Fetch,
+    Fetched,
+    LeaderOffsets,
+    LeaderRequest,
+    OffsetsForLeaderEpoch,
+)
 
 # The leader does not know the session, or its partitions: the next request names all of them.
 SESSION_IS_OVER = frozenset(
@@ -38,9 +45,9 @@ COMPARED_AT_ONCE = 1000  # Partitions of one OffsetsForLeaderEpoch or ListOffset
 class PartitionRequest:
     """Partition in a request: the request for it, and the log start offset here."""
 
-    def __init__(self, following: Following, ask: Ask) -> None:
+    def __init__(self, following: Following, request: LeaderRequest) -> None:
         self.following = following
-        self.ask = ask
+        self.request = request
         self.topic_id: Uuid = following.partition.log.topic_id or ZERO_UUID
         self.log_start: Offset = following.log_start_offset
 
@@ -165,7 +172,7 @@ class ReplicaFetcher:
         elif isinstance(request, Fetch):
             self._comparing.pop(name, None)
             known = self._session.get(name)
-            if known is None or known.ask is not request or known.log_start != following.log_start_offset:
+            if known is None or known.request is not request or known.log_start != following.log_start_offset:
                 self._changed[name] = None
         else:
             self._exclude(name)
@@ -277,8 +284,8 @@ class ReplicaFetcher:
             following = self._followings.get(name)
             if known is None or following is not known.following:  # No longer followed, or in another epoch.
                 continue
-            assert isinstance(known.ask, Fetch), "a fetch session contains only partitions that fetch"
-            has_risen = following.fetched(known.ask, fetched, now.wall)
+            assert isinstance(known.request, Fetch), "a fetch session contains only partitions that fetch"
+            has_risen = following.fetched(known.request, fetched, now.wall)
             if name in self._followings:
                 self._schedule(name, now)
             yield name if has_risen else None
@@ -290,8 +297,8 @@ class ReplicaFetcher:
         """Apply the ends of the leader's epochs, in slices."""
         for name, error, end in answers:
             named = self._current(request.named, name)
-            if named is not None and isinstance(named.ask, OffsetsForLeaderEpoch):
-                named.following.epoch_ended(named.ask, error, end, now.wall)
+            if named is not None and isinstance(named.request, OffsetsForLeaderEpoch):
+                named.following.epoch_ended(named.request, error, end, now.wall)
                 self._schedule(name, now)
             yield
         self._ended()
@@ -305,8 +312,8 @@ class ReplicaFetcher:
         """Apply the starts and ends of the leader's logs, in slices."""
         for name, error, start, end in answers:
             named = self._current(request.named, name)
-            if named is not None and isinstance(named.ask, LeaderOffsets):
-                named.following.leader_offsets(named.ask, error, start, end, now.wall)
+            if named is not None and isinstance(named.request, LeaderOffsets):
+                named.following.leader_offsets(named.request, error, start, end, now.wall)
                 self._schedule(name, now)
             yield
         self._ended()

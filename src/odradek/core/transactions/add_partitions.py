@@ -24,7 +24,7 @@ from odradek.core.coordinators.runtime import Runtime
 from odradek.core.kernel.moment import Moment
 from odradek.core.kernel.promise import Promise
 from odradek.core.transactions.addition_queue import AdditionQueue, Codes, Parts, QueuedAddition
-from odradek.core.transactions.additions import AdditionsOutcome, AddPartitions, Question
+from odradek.core.transactions.additions import AdditionsOutcome, AddPartitions, TransactionQuery
 from odradek.core.transactions.one_in_flight import FailureLogLevels, OneInFlight
 
 _LOG = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ class Answers(Protocol):
     """The local coordinator's answer about partitions; it is valid once the returned write is safe."""
 
     def __call__(
-        self, question: Question, names: Collection[TopicPartition], now: Moment
+        self, query: TransactionQuery, names: Collection[TopicPartition], now: Moment
     ) -> tuple[Codes, PendingWrite | None]: ...
 
 
@@ -61,7 +61,7 @@ class AddPartitionsToTxnManager:
         self._retry_ms_max = min(configs.int("add.partitions.to.txn.retry.backoff.max.ms"), self.timeout_ms)
 
     def add_or_verify(
-        self, question: Question, names: Collection[TopicPartition], now: Moment, *, retries: bool
+        self, query: TransactionQuery, names: Collection[TopicPartition], now: Moment, *, retries: bool
     ) -> Promise[Codes]:
         """Request an error code for each partition; the promise may be kept at once.
 
@@ -70,16 +70,16 @@ class AddPartitionsToTxnManager:
         """
         assert names, "a request names at least one partition"
         retry_until = now.steady + self._retry_ms_max if retries else now.steady
-        waiting = QueuedAddition(question, names, retry_until, now.steady + self.timeout_ms)
+        waiting = QueuedAddition(query, names, retry_until, now.steady + self.timeout_ms)
         self._send(waiting, now)
         return waiting.promise
 
     def _send(self, waiting: QueuedAddition, now: Moment) -> None:
-        broker = self._coordinator(waiting.question.transactional_id)
+        broker = self._coordinator(waiting.query.transactional_id)
         if broker is None:
             self._answer_locally(waiting, now)
         elif self._runtime.protocol.add_partitions_to_txn is None:
-            self._refuse(waiting, _code_without_request(waiting.question))
+            self._refuse(waiting, _code_without_request(waiting.query))
         elif broker == NO_BROKER or broker not in self._runtime.view().brokers:
             self._refuse(waiting, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         else:
@@ -92,7 +92,7 @@ class AddPartitionsToTxnManager:
             self._watch(now)
 
     def _answer_locally(self, waiting: QueuedAddition, now: Moment) -> None:
-        codes, written = self._local_answer(waiting.question, waiting.names, now)
+        codes, written = self._local_answer(waiting.query, waiting.names, now)
         if written is None:
             self._end_with(waiting, codes, now)
             return
@@ -132,7 +132,7 @@ class AddPartitionsToTxnManager:
                 continue
             for name in names:
                 assert name not in waiting.codes, "a partition is asked about once at a time"
-                waiting.codes[name] = _code_of(waiting.question, name, outcome)
+                waiting.codes[name] = _code_of(waiting.query, name, outcome)
             if waiting.has_all_codes:
                 self._end(waiting, now)
 
@@ -190,24 +190,24 @@ class AddPartitionsToTxnManager:
             self._watch(now)
 
 
-def _code_of(question: Question, name: TopicPartition, outcome: AdditionsOutcome) -> ErrorCode:
+def _code_of(query: TransactionQuery, name: TopicPartition, outcome: AdditionsOutcome) -> ErrorCode:
     """Return a partition's error code, or NETWORK_EXCEPTION if the answer has none for it."""
     if not isinstance(outcome, Refused):
-        return outcome.get((question.transactional_id, name), ErrorCode.NETWORK_EXCEPTION)
+        return outcome.get((query.transactional_id, name), ErrorCode.NETWORK_EXCEPTION)
     match outcome.code:
         case ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
             return ErrorCode.INVALID_TXN_STATE  # This broker lacks the authorization, not the producer.
         case ErrorCode.UNSUPPORTED_VERSION:
-            return _code_without_request(question)
+            return _code_without_request(query)
         case ErrorCode.NONE | ErrorCode.REQUEST_TIMED_OUT:
             return ErrorCode.NETWORK_EXCEPTION
         case code:
             return code
 
 
-def _code_without_request(question: Question) -> ErrorCode:
+def _code_without_request(query: TransactionQuery) -> ErrorCode:
     """Return the code for a coordinator without AddPartitionsToTxn, which is not asked.
 
     As in Apache Kafka, this lasts while a cluster is being upgraded.
     """
-    return ErrorCode.COORDINATOR_NOT_AVAILABLE if question.adds else ErrorCode.NONE
+    return ErrorCode.COORDINATOR_NOT_AVAILABLE if query.adds else ErrorCode.NONE

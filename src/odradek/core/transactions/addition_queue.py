@@ -8,7 +8,7 @@ from itertools import islice
 from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicPartition
 from odradek.core.kernel.promise import Promise
-from odradek.core.transactions.additions import Question
+from odradek.core.transactions.additions import TransactionQuery
 
 PARTITIONS_PER_REQUEST_MAX = 1000  # Of all its transactions together; each has at least one.
 WAITING_MAX = 100_000  # Partitions waiting for one broker.
@@ -19,8 +19,10 @@ Codes = dict[TopicPartition, ErrorCode]
 class QueuedAddition:
     """One client request waiting for an answer about some partitions."""
 
-    def __init__(self, question: Question, names: Collection[TopicPartition], retry_until: int, deadline: int) -> None:
-        self.question = question
+    def __init__(
+        self, query: TransactionQuery, names: Collection[TopicPartition], retry_until: int, deadline: int
+    ) -> None:
+        self.query = query
         self.names = names
         self.retry_until = retry_until
         self.deadline = deadline
@@ -47,10 +49,10 @@ Parts = list[tuple[QueuedAddition, list[TopicPartition]]]
 
 
 class AdditionQueue:
-    """Requests queued for one broker, by question in order of arrival; remainders move to the end."""
+    """Requests queued for one broker, by query in order of arrival; remainders move to the end."""
 
     def __init__(self) -> None:
-        self._waiting: dict[Question, list[QueuedAddition]] = {}
+        self._waiting: dict[TransactionQuery, list[QueuedAddition]] = {}
         self._size = 0  # Partitions.
 
     def __bool__(self) -> bool:
@@ -65,47 +67,47 @@ class AdditionQueue:
     def add(self, waiting: QueuedAddition) -> None:
         assert waiting.unsent and not waiting.codes and not waiting.is_over
         assert self.has_room(len(waiting.unsent))
-        self._waiting.setdefault(waiting.question, []).append(waiting)
+        self._waiting.setdefault(waiting.query, []).append(waiting)
         self._size += len(waiting.unsent)
         self._check()
 
     def forget(self, waiting: QueuedAddition) -> None:
-        queued = self._waiting[waiting.question]
+        queued = self._waiting[waiting.query]
         assert waiting.unsent, "a queued request has partitions that were not sent"
         queued.remove(waiting)
         self._size -= len(waiting.unsent)
         if not queued:
-            del self._waiting[waiting.question]
+            del self._waiting[waiting.query]
         self._check()
 
-    def take_next_request(self) -> tuple[list[tuple[Question, list[TopicPartition]]], Parts]:
-        """Remove and return the contents of one request: questions with partitions, and their clients.
+    def take_next_request(self) -> tuple[list[tuple[TransactionQuery, list[TopicPartition]]], Parts]:
+        """Remove and return the contents of one request: queries with partitions, and their clients.
 
         Questions about one transaction by producers of several epochs go into separate requests, because an answer
         identifies only the transaction.
         """
         assert self._waiting
-        questions: dict[str, tuple[Question, list[TopicPartition]]] = {}
+        queries: dict[str, tuple[TransactionQuery, list[TopicPartition]]] = {}
         parts: Parts = []
         room = PARTITIONS_PER_REQUEST_MAX
-        for question in list(islice(self._waiting, PARTITIONS_PER_REQUEST_MAX)):
-            if question.transactional_id in questions:
+        for query in list(islice(self._waiting, PARTITIONS_PER_REQUEST_MAX)):
+            if query.transactional_id in queries:
                 continue
-            taken = self._take(question, room)
+            taken = self._take(query, room)
             parts += taken
             names = dict.fromkeys(name for _, part_names in taken for name in part_names)
-            questions[question.transactional_id] = question, list(names)
+            queries[query.transactional_id] = query, list(names)
             room -= sum(len(part_names) for _, part_names in taken)
             assert room >= 0
             if not room:
                 break
         self._check()
-        assert questions and parts, "a request has a question, and a client that waits for its answer"
-        return list(questions.values()), parts
+        assert queries and parts, "a request has a query, and a client that waits for its answer"
+        return list(queries.values()), parts
 
-    def _take(self, question: Question, room: int) -> Parts:
+    def _take(self, query: TransactionQuery, room: int) -> Parts:
         taken: Parts = []
-        queued = self._waiting.pop(question)
+        queued = self._waiting.pop(query)
         while queued and room:
             waiting = queued[0]
             names = waiting.unsent[:room]
@@ -117,7 +119,7 @@ class AdditionQueue:
             if not waiting.unsent:
                 del queued[0]
         if queued:
-            self._waiting[question] = queued
+            self._waiting[query] = queued
         return taken
 
     def _check(self) -> None:

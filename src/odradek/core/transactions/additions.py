@@ -10,7 +10,7 @@ from odradek.base.units import BrokerId, TopicPartition
 from odradek.core.coordinators.state_log import ProducerIdAndEpoch
 
 
-class Question(NamedTuple):
+class TransactionQuery(NamedTuple):
     """A membership query for a transaction's partitions; with `adds` they join it (KIP-890)."""
 
     transactional_id: str
@@ -21,10 +21,12 @@ class Question(NamedTuple):
 class AddPartitions:
     """An effect: one AddPartitionsToTxn request, which ends in one `AddPartitionsToTxnManager.on_answered`.
 
-    Each question comes with its partitions, and no transactional id repeats.
+    Each query comes with its partitions, and no transactional id repeats.
     """
 
-    def __init__(self, broker: BrokerId, transactions: Sequence[tuple[Question, Sequence[TopicPartition]]]) -> None:
+    def __init__(
+        self, broker: BrokerId, transactions: Sequence[tuple[TransactionQuery, Sequence[TopicPartition]]]
+    ) -> None:
         self.broker = broker
         self.transactions = transactions
 

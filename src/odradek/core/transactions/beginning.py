@@ -83,7 +83,7 @@ class PendingInitProducerId:
         elif current.state is not TransactionState.ONGOING:
             timeout_ms = NEVER_MS if request.has_two_phases else request.timeout_ms
             self._begin(
-                rules.begin_transaction(current, request.expected, timeout_ms, new_id, now.wall), NON_TRANSACTIONAL, now
+                rules.init_producer_id(current, request.expected, timeout_ms, new_id, now.wall), NON_TRANSACTIONAL, now
             )
         elif request.keeps_prepared:
             self._begin(rules.keep_prepared(current, request.expected, new_id, now.wall), current.producer, now)

@@ -22,7 +22,7 @@ from odradek.core.partition.partition import Partition
 from odradek.core.transactions import transaction_rules as rules
 from odradek.core.transactions.add_partitions import AddPartitionsToTxnManager
 from odradek.core.transactions.addition_queue import Codes
-from odradek.core.transactions.additions import Question
+from odradek.core.transactions.additions import TransactionQuery
 from odradek.core.transactions.beginning import NO_IDS, InitProducerId, InitProducerIdResult, PendingInitProducerId
 from odradek.core.transactions.completion import Completions
 from odradek.core.transactions.ending import EndTxn, EndTxnResult, PendingEndTxn
@@ -101,7 +101,7 @@ class TransactionCoordinator:
 
     # The partitions of a transaction.
 
-    def touch(
+    def add_partitions(
         self,
         transactional_id: str,
         producer: ProducerIdAndEpoch,
@@ -114,10 +114,10 @@ class TransactionCoordinator:
         Returns None if they had joined it safely before. Raises Refused.
         """
         shard, current = self.states.find_transaction(transactional_id)
-        touched = rules.add_partitions(current, producer, partitions, version, now.wall)
-        assert touched.client == producer and len(touched.partitions) >= len(current.partitions)
-        if touched is not current:
-            self.joins.wrote(transactional_id, shard.put(touched, now))
+        updated = rules.add_partitions(current, producer, partitions, version, now.wall)
+        assert updated.client == producer and len(updated.partitions) >= len(current.partitions)
+        if updated is not current:
+            self.joins.wrote(transactional_id, shard.put(updated, now))
         self.joins.confirmed(transactional_id, partitions)
         return self.unsafe_join(transactional_id)
 
@@ -148,7 +148,7 @@ class TransactionCoordinator:
         """Return whether the coordinator verifies writes, as always if they add partitions."""
         return adds or self.runtime.configs.bool("transaction.partition.verification.enable")
 
-    def asks_first(self, leading: Leading, transactional_id: str) -> bool:
+    def must_verify_first(self, leading: Leading, transactional_id: str) -> bool:
         """Return whether the coordinator must answer before the partition stages any batch of the transaction.
 
         This is the case if the coordinator is another broker, or if one of the two logs has followers. With
@@ -160,7 +160,7 @@ class TransactionCoordinator:
         state = self.shards.leading(transactional_id)
         return state is not None and state.in_sync is not None
 
-    def check_touched(self, transactional_id: str, producer: ProducerIdAndEpoch, name: TopicPartition) -> None:
+    def check_added(self, transactional_id: str, producer: ProducerIdAndEpoch, name: TopicPartition) -> None:
         """Raise Refused if the partition is not part of the producer's open transaction (KIP-890)."""
         _, transaction = self.states.find_transaction(transactional_id)
         rules.check_producer(transaction, producer)
@@ -168,25 +168,25 @@ class TransactionCoordinator:
             raise Refused(ErrorCode.TRANSACTION_ABORTABLE, f"partition {name} is not part of the transaction")
 
     def _answer(
-        self, question: Question, names: Collection[TopicPartition], now: Moment
+        self, query: TransactionQuery, names: Collection[TopicPartition], now: Moment
     ) -> tuple[Codes, PendingWrite | None]:
-        """Answer this broker's own question as AddPartitionsToTxn answers that of another broker.
+        """Answer this broker's own query as AddPartitionsToTxn answers that of another broker.
 
         Returns the error code of each partition, and the write that must be safe before they apply.
         """
-        transactional_id, producer, adds = question
+        transactional_id, producer, adds = query
         if not adds:
-            codes = {name: self._code_of(question, name) for name in names}
+            codes = {name: self._code_of(query, name) for name in names}
             return codes, self.unsafe_join(transactional_id)
         try:
-            written = self.touch(transactional_id, producer, names, rules.EPOCH_PER_TRANSACTION, now)
+            written = self.add_partitions(transactional_id, producer, names, rules.EPOCH_PER_TRANSACTION, now)
         except Refused as refused:
             return dict.fromkeys(names, refused.code), None
         return dict.fromkeys(names, ErrorCode.NONE), written
 
-    def _code_of(self, question: Question, name: TopicPartition) -> ErrorCode:
+    def _code_of(self, query: TransactionQuery, name: TopicPartition) -> ErrorCode:
         try:
-            self.check_touched(question.transactional_id, question.producer, name)
+            self.check_added(query.transactional_id, query.producer, name)
         except Refused as refused:
             return refused.code
         return ErrorCode.NONE
@@ -194,8 +194,8 @@ class TransactionCoordinator:
     def verified(
         self, transactional_id: str, producer: ProducerIdAndEpoch, name: TopicPartition
     ) -> PendingWrite | None:
-        """Check as check_touched does, and return the write that added partitions, or None if it is safe."""
-        self.check_touched(transactional_id, producer, name)
+        """Check as check_added does, and return the write that added partitions, or None if it is safe."""
+        self.check_added(transactional_id, producer, name)
         self.joins.confirmed(transactional_id, (name,))
         return self.unsafe_join(transactional_id)
 
@@ -205,18 +205,18 @@ class TransactionCoordinator:
         """Admit a producer's write to a partition in its transaction; with `adds` the partition joins it.
 
         Returns the coordinator's write that must be safe before this one is acknowledged, or None. Raises Refused as
-        touch and check_touched do.
+        add_partitions and check_added do.
         """
         name = leading.name
         if self.is_sure(leading, transactional_id, producer):
             return self.unsafe_join(transactional_id)
-        if self.verifies(adds=adds) and self.asks_first(leading, transactional_id):
+        if self.verifies(adds=adds) and self.must_verify_first(leading, transactional_id):
             raise Refused(
                 ErrorCode.NOT_COORDINATOR, f"the coordinator of {transactional_id} has not verified {name} yet"
             )
         written = None
         if adds:
-            written = self.touch(transactional_id, producer, (name,), rules.EPOCH_PER_TRANSACTION, now)
+            written = self.add_partitions(transactional_id, producer, (name,), rules.EPOCH_PER_TRANSACTION, now)
         elif self.verifies(adds=adds):
             written = self.verified(transactional_id, producer, name)
         if self.may_hang and leading.has_transaction_before(producer.id, producer.epoch):

@@ -32,7 +32,7 @@ class RepeatedEndTxn(Exception):
 # ------------------------------------------------------------------ InitProducerId
 
 
-def begin_transaction(
+def init_producer_id(
     current: Transaction, expected: ProducerIdAndEpoch | None, timeout_ms: int, new_id: ProducerId, now: TimestampMs
 ) -> Transaction:
     """Apply InitProducerId without an open transaction: a new epoch, or the current one on a retry.

@@ -28,7 +28,7 @@ from odradek.log.files.probe import ROOM_BYTES, Probe
 from odradek.log.log.durability import close_log, flush_now
 from odradek.log.log.log import Log
 from odradek.log.producers.producer_state import ProducerStateEntry
-from odradek.log.recovery.missing_segments import noted_text
+from odradek.log.recovery.missing_segments import segments_text
 from odradek.log.removal.reaper import NO_LOCK, DirectoryRetirement, DueRemovals, Reaper
 from odradek.log.segment.checkpoints import write_segments, write_topic_id
 
@@ -81,7 +81,7 @@ class LogDirectory:
         self.is_undisturbed = False  # No other broker used it since Odradek's last clean shutdown.
         self.reaper = Reaper(disk, turns)
         self.damages = DamageRegister(disk, path)
-        self.noted: dict[TopicPartition, str] = {}  # The segments of each log at the last clean shutdown.
+        self.recorded_segments: dict[TopicPartition, str] = {}  # The segments of each log at the last clean shutdown.
         self.checkpoints = Checkpointing(disk, path, turns, logs=self.logs, offline=self.offline, reaper=self.reaper)
         self._unprobed: OSError | None = None  # A failure in the directory that no probe has investigated yet.
         self._probe: Probe | None = None
@@ -394,9 +394,11 @@ class LogDirectory:
 
     def _note_segments(self) -> None:
         """Store each log's segments; for a log that could not be opened, keep the stored list."""
-        noted = {partition: noted_text(log.segments) for partition, log in self.logs.items()}
-        noted |= {partition: text for partition, text in self.noted.items() if partition in self.offline}
-        write_segments(self.disk, f"{self.path}/{names.SEGMENTS}", noted)
+        recorded_segments = {partition: segments_text(log.segments) for partition, log in self.logs.items()}
+        recorded_segments |= {
+            partition: text for partition, text in self.recorded_segments.items() if partition in self.offline
+        }
+        write_segments(self.disk, f"{self.path}/{names.SEGMENTS}", recorded_segments)
 
     def abandon(self) -> None:
         """Release the lock and leave everything as it is.

@@ -110,11 +110,11 @@ def _read_segments(directory: LogDirectory) -> None:
     problems = len(directory.problems)
     directory.checkpoints.compacted = directory.checkpoints.read(names.CLEANER_OFFSETS, directory.problems)
     try:
-        directory.noted = read_segments(directory.disk, f"{directory.path}/{names.SEGMENTS}")
+        directory.recorded_segments = read_segments(directory.disk, f"{directory.path}/{names.SEGMENTS}")
     except BadCheckpoint as bad:
         directory.problems.append(str(bad))
     if len(directory.problems) > problems:
-        directory.noted = {}
+        directory.recorded_segments = {}
 
 
 def _load_partition(
@@ -125,10 +125,10 @@ def _load_partition(
     now_ms: TimestampMs,
 ) -> None:
     compacted = directory.checkpoints.compacted
-    noted = directory.noted.get(partition, "")
+    recorded_segments = directory.recorded_segments.get(partition, "")
     lost = directory.damages.missing(partition)
     if directory.is_undisturbed:
-        lost += map(Offset, map(int, noted.split()))
+        lost += map(Offset, map(int, recorded_segments.split()))
     try:
         log = Log.open(
             directory.disk,
@@ -139,7 +139,7 @@ def _load_partition(
             clean_shutdown=directory.clean_shutdown,
             start_offset=offsets[1],
             reaper=directory.reaper,
-            noted=noted,
+            recorded_segments=recorded_segments,
             was_compacted=partition in compacted,
             lost=lost,
         )

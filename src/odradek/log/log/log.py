@@ -106,7 +106,7 @@ class Log:
         clean_shutdown: bool = False,
         start_offset: Offset = FIRST_OFFSET,
         reaper: Reaper | None = None,
-        noted: str = "",
+        recorded_segments: str = "",
         was_compacted: bool = False,
         lost: Collection[Offset] = (),
         repairs: bool = False,
@@ -114,7 +114,7 @@ class Log:
         """Open the log of an existing directory, which is empty for a new log.
 
         recovery_point and start_offset come from the last checkpoint; a recovery point that is too low only
-        costs time.  `noted`, `was_compacted` and `lost` are further facts about its segments, see
+        costs time.  `recorded_segments`, `was_compacted` and `lost` are further facts about its segments, see
         log/recovery/missing_segments.py.  With `repairs` a missing segment ends the log, as damage does, and
         everything cut off is set aside.
         Raise DiskFailed, SegmentMissing, or BadCheckpoint for an unreadable partition.metadata.
@@ -127,7 +127,7 @@ class Log:
             recovery_point,
             start_offset,
             clean_shutdown,
-            noted,
+            recorded_segments,
             was_compacted,
             lost,
             repairs,

@@ -44,7 +44,7 @@ class Gap(NamedTuple):
         return f"{self.missing} is missing: the log has nothing from offset {self.end} to {self.following - 1}"
 
 
-def noted_text(segments: Sequence[Segment]) -> str:
+def segments_text(segments: Sequence[Segment]) -> str:
     """Return the list of a log's segments to store at a clean shutdown.
 
     Empty segments are left out, because they may be deleted at any time.
@@ -52,11 +52,11 @@ def noted_text(segments: Sequence[Segment]) -> str:
     return " ".join([str(segment.base_offset) for segment in segments if segment.size])
 
 
-def find_traces(noted: str, segments: Sequence[Segment], others: Collection[Offset]) -> set[Offset]:
+def find_traces(recorded_segments: str, segments: Sequence[Segment], others: Collection[Offset]) -> set[Offset]:
     """Return the base offsets of missing segments that were listed or that have other files."""
-    if not others and noted == noted_text(segments):
+    if not others and recorded_segments == segments_text(segments):
         return set()
-    traces = {Offset(int(offset)) for offset in noted.split()} | set(others)
+    traces = {Offset(int(offset)) for offset in recorded_segments.split()} | set(others)
     return traces - {segment.base_offset for segment in segments}
 
 

@@ -44,9 +44,9 @@ class LoadedLog:
 class LogOpenParams:
     """Arguments of one opening.
 
-    `noted` lists the segments at the last clean shutdown, as checkpoints.read_segments returns them.  `lost` holds
-    the base offsets of segments that retention certainly did not delete.  In a log that its broker compacted, some
-    of the listed segments may be missing legitimately.
+    `recorded_segments` lists the segments at the last clean shutdown, as checkpoints.read_segments returns them.
+    `lost` holds the base offsets of segments that retention certainly did not delete.  In a log that its broker
+    compacted, some of the listed segments may be missing legitimately.
     """
 
     disk: Disk
@@ -56,7 +56,7 @@ class LogOpenParams:
     recovery_point: Offset
     start_offset: Offset
     clean_shutdown: bool
-    noted: str = ""
+    recorded_segments: str = ""
     was_compacted: bool = False
     lost: Collection[Offset] = ()
     repairs: bool = False  # Cut at a missing segment; treat no damage as a torn write.

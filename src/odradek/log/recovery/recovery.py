@@ -96,7 +96,7 @@ def _put_in_order(opening: LogOpenParams, files: LogFiles) -> list[Segment]:
     empty = [segment for segment in found[1:-1] if not segment.size]
     segments = [segment for segment in found if segment not in empty] if empty else found
     hollow = {one.base_offset for one in empty if files.segments[one.base_offset].get(OFFSET_INDEX)}
-    traces = find_traces(opening.noted, segments, files.orphans.keys() | hollow)
+    traces = find_traces(opening.recorded_segments, segments, files.orphans.keys() | hollow)
     if not opening.was_compacted and (opening.repairs or not opening.config.cleanup_compact):
         seen = gaps(opening.directory, segments, traces, opening.start_offset)
         opening.gaps = [gap for gap in seen if opening.clean_shutdown or gap.end < opening.synced or opening.repairs]

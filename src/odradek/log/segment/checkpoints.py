@@ -59,18 +59,20 @@ def read_segments(disk: Disk, path: str) -> dict[TopicPartition, str]:
 
     Return {} and raise errors as read_offsets does.
     """
-    noted: dict[TopicPartition, str] = {}
+    recorded_segments: dict[TopicPartition, str] = {}
     for number, line in _entries(path, read_file(disk, path, CHECKPOINT_BYTES_MAX) or None):
         topic, _, rest = line.partition(" ")
         partition, _, offsets = rest.partition(" ")
         if not partition.isdecimal() or not offsets.replace(" ", "0").isdecimal():
             raise BadCheckpoint(f"{path} line {number}: {line!r} is not a topic, partition and offsets")
-        noted[TopicPartition(TopicName(topic), int(partition))] = offsets
-    return noted
+        recorded_segments[TopicPartition(TopicName(topic), int(partition))] = offsets
+    return recorded_segments
 
 
-def write_segments(disk: Disk, path: str, noted: Mapping[TopicPartition, str]) -> None:
-    lines = [f"{name.topic} {name.partition} {offsets}" for name, offsets in sorted(noted.items()) if offsets]
+def write_segments(disk: Disk, path: str, recorded_segments: Mapping[TopicPartition, str]) -> None:
+    lines = [
+        f"{name.topic} {name.partition} {offsets}" for name, offsets in sorted(recorded_segments.items()) if offsets
+    ]
     replace_file(disk, path, _text(len(lines), lines))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from odradek.base.limits import RECEIVE_LOOK_SECONDS
+from odradek.base.limits import RECEIVE_CHECK_SECONDS
 from odradek.wire.budget import ReceiveBudget
 
 
@@ -17,8 +17,8 @@ class BudgetWatch:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        self._due = self._loop.time() + RECEIVE_LOOK_SECONDS
-        self._timer = self._loop.call_later(RECEIVE_LOOK_SECONDS, self._check)
+        self._due = self._loop.time() + RECEIVE_CHECK_SECONDS
+        self._timer = self._loop.call_later(RECEIVE_CHECK_SECONDS, self._check)
 
     def stop(self) -> None:
         if self._timer is not None:
@@ -26,6 +26,6 @@ class BudgetWatch:
 
     def _check(self) -> None:
         # A late check means that this process was stopped or starved, and has not read what peers sent since.
-        is_late = self._loop.time() - self._due > RECEIVE_LOOK_SECONDS / 10
-        self._budget.reclaim_buffers(may_blame=not is_late)
+        is_late = self._loop.time() - self._due > RECEIVE_CHECK_SECONDS / 10
+        self._budget.reclaim_buffers(drops_slow_peers=not is_late)
         self.start()

@@ -142,7 +142,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._shell.settle()
         busy_poll = self._shell.busy_poll
         if busy_poll is not None and requests == 1 and self._has_all_answers():
-            busy_poll.answered()
+            busy_poll.on_answered()
 
     def _has_used_its_turn(self) -> bool:
         return self._read_in_turn > READ_BYTES_PER_TURN or not self._shell.active_connections.is_one(self.last_active)
@@ -237,7 +237,7 @@ class ClientConnection(asyncio.BufferedProtocol):
     def _end_turn(self) -> None:
         conversation = self._conversation
         if not conversation.has_unhandled:
-            self._wire.all_looked_at()
+            self._wire.mark_requests_handled()
             if self._wire.failure is not None and conversation.ending is None:
                 self._close_with_warning(self._wire.failure)
         self._follow_up()

@@ -134,7 +134,7 @@ class Intake:
             return
         self._shell.movers.cancel(transfer)
         self._shell.traffic.bytes_in += transfer.moved + len(transfer.tail)
-        self._large.withdrawn()
+        self._large.on_withdrawn()
         self._hand_back(transfer)
 
     def _hand_back(self, transfer: Transfer) -> None:

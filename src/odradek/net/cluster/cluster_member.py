@@ -34,7 +34,7 @@ from odradek.core.controller.controller import Controller
 from odradek.core.controller.controller_context import LiveBroker
 from odradek.core.kernel.cluster_view import BrokerInfo
 from odradek.net.cluster.config_watch import ConfigWatch
-from odradek.net.cluster.controlled_shutdown_sender import Answer, hand_over
+from odradek.net.cluster.controlled_shutdown_sender import Answer, controlled_shutdown
 from odradek.net.cluster.controller_updates import ControllerUpdates, Shell
 from odradek.net.cluster.delayed_deletions import DelayedDeletions
 from odradek.net.cluster.tree_metadata import Metadata
@@ -60,13 +60,13 @@ class ClusterMember:
         metadata: Metadata,
         info: BrokerInfo,
         *,
-        patience_ms: int,
+        timeout_ms: int,
         configs: ConfigWatch,
         make_peers: Callable[[Shell, Broker, Callable[[events.Event], None]], Peers] | None,
     ) -> None:
         """Create a member that has not started yet.
 
-        `patience_ms` limits how long an earlier registration of this broker may remain. `make_peers` creates the
+        `timeout_ms` limits how long an earlier registration of this broker may remain. `make_peers` creates the
         connections to other brokers. Without it, the broker is alone and rejects requests that only brokers send.
         """
         self._shell = shell
@@ -74,11 +74,11 @@ class ClusterMember:
         self._tree = tree
         self._metadata = metadata
         self._info = info
-        self._patience_ms = patience_ms
+        self._timeout_ms = timeout_ms
         self._configs = configs
         self._queries = ControllerQueries(broker.purgatory, metadata.allocate_producer_ids)
         if make_peers is not None:
-            broker.controller_asks = self._queries
+            broker.controller_queries = self._queries
         self._awaited = TopicPurgatory(broker.view)
         self._storage = list(broker.storage)
         self._directories: tuple[int, int] | None = self._directories_now()  # None: the controller was not notified.
@@ -128,19 +128,19 @@ class ClusterMember:
 
     def _on_renewed(self) -> None:
         """Register again after the session has expired; called in a thread of the tree."""
-        epoch = self._metadata.enroll(self._info, self._wall, self._patience_ms)
+        epoch = self._metadata.register_broker(self._info, self._wall, self._timeout_ms)
         log.warning("metadata tree session expired; registered broker %d again", self._broker.id)
-        self._on_loop(self._on_enrolled, epoch)
+        self._on_loop(self._on_registered, epoch)
         self._thread.put_event(events.ControllerChanged())
         self._configs.on_renewed()
 
-    def _on_enrolled(self, epoch: int) -> None:
+    def _on_registered(self, epoch: int) -> None:
         self._broker.on_registered(epoch)
         self._updates.on_renewed()
 
-    async def hand_over(self) -> None:
+    async def controlled_shutdown(self) -> None:
         """Move this broker's leaderships to other brokers, if there are any, before it stops."""
-        await hand_over(self._broker, self._request_shutdown)
+        await controlled_shutdown(self._broker, self._request_shutdown)
 
     def _request_shutdown(self, then: Callable[[Answer], None]) -> None:
         event = events.ShutDown(self._broker.id, self._broker.controlled.broker_epoch)
@@ -204,7 +204,7 @@ class ClusterMember:
         if self._is_closed:
             return
         if self._peers is not None:
-            self._take_questions()
+            self._take_queries()
             self._peers.requests.send_queued_requests()
             self._peers.fetchers.send_due_requests()
         if self._isr_changes is not None:
@@ -217,13 +217,13 @@ class ClusterMember:
         self._report_directories()
         self._updates.start_next()
 
-    def _take_questions(self) -> None:
+    def _take_queries(self) -> None:
         """Take requests from other brokers; a lone broker receives none."""
-        for update in self._queries.told.take_questions():
-            self._updates.add(update.question, update.complete)
-        for query in self._queries.asked.take_questions():
-            assert isinstance(query.question, OwnQuery)
-            self._query_own_controller(query.question, query.complete)
+        for update in self._queries.control_requests.take_queries():
+            self._updates.add(update.query, update.complete)
+        for request in self._queries.broker_requests.take_queries():
+            assert isinstance(request.query, OwnQuery)
+            self._query_own_controller(request.query, request.complete)
 
     def forwards(self, change: Change) -> bool:
         """Forward a topic creation to the controller; return False if this broker applies the change.

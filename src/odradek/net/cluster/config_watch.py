@@ -30,7 +30,7 @@ from odradek.coordination.tree import (
     children_if_there,
 )
 from odradek.core.broker.broker import Broker
-from odradek.core.broker.config_handlers import put_news_in_force
+from odradek.core.broker.config_handlers import apply_remote_configs
 from odradek.core.broker.effects import Altered
 from odradek.core.kernel.topic_names import checked
 from odradek.net.cluster.config_writer import ConfigChanges
@@ -241,7 +241,7 @@ class WatchedConfigs:
         if found is None:
             self._shell.loop.call_later(READ_AGAIN_SECONDS, self._read)
         else:
-            self._shell.add_slices(put_news_in_force(self._broker, found, self._shell.now()))
+            self._shell.add_slices(apply_remote_configs(self._broker, found, self._shell.now()))
 
 
 def _created_count(names: list[str]) -> int:

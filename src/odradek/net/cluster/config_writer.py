@@ -29,7 +29,7 @@ from odradek.coordination.tree import (
     TreeFailed,
 )
 from odradek.core.broker import config_log_lines as config_log
-from odradek.core.broker.effects import NOBODY, AlterConfigs, Altered, ConfigOwner
+from odradek.core.broker.effects import NO_CLIENT, AlterConfigs, Altered, ConfigOwner
 from odradek.core.configs.broker_configs import BrokerConfigs
 from odradek.core.configs.config_validation import DynamicConfigTexts, altered_broker, altered_topic, started_with
 from odradek.core.configs.definition import ConfigError
@@ -102,7 +102,7 @@ class ConfigChanges:
         self._configs, self._dynamic = prepared.configs, prepared.dynamic
         owners = ConfigOwner(is_topic=False, name=str(self._broker_id)), ConfigOwner(is_topic=False, name="")
         for owner, old, new in zip(owners, before.usable(), prepared.dynamic.usable(), strict=True):
-            config_log.log_config_change(owner, old, new, NOBODY)
+            config_log.log_config_change(owner, old, new, NO_CLIENT)
         return prepared.configs, prepared.apply
 
     def _prepare_first(self, candidates: Iterable[DynamicConfigTexts]) -> PreparedConfigs | None:
@@ -226,7 +226,7 @@ class _Result:
     def written(self, write: Write) -> None:
         if self.change.is_dry:
             return
-        config_log.log_config_change(write.owner, write.before, write.after, self.change.asker)
+        config_log.log_config_change(write.owner, write.before, write.after, self.change.client)
         if write.owner.is_topic:
             self._topics[TopicName(write.owner.name)] = write.after
             return

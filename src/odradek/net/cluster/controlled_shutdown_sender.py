@@ -28,7 +28,7 @@ Answer: TypeAlias = "Sequence[TopicPartition] | Refused"
 SendRequest: TypeAlias = Callable[[Callable[[Answer], None]], None]
 
 
-async def hand_over(broker: Broker, send_request: SendRequest) -> None:
+async def controlled_shutdown(broker: Broker, send_request: SendRequest) -> None:
     """Wait until others lead, no other can lead, or `controlled.shutdown.max.retries` is exhausted.
 
     `send_request` sends ControlledShutdown to the current controller. Its callback receives the partitions still led

@@ -23,7 +23,7 @@ from odradek.net.cluster.tree_metadata import AnotherBroker, Metadata, describe_
 REGISTRATIONS_MAX = 3  # Another broker may register and leave in between.
 
 
-class LoneMetadata(Metadata):
+class SingleBrokerMetadata(Metadata):
     """Access of the only broker to its tree."""
 
     def _check_may_join(self) -> None:
@@ -38,7 +38,7 @@ class LoneMetadata(Metadata):
             "which only one broker can use: stop that broker, or set metadata.log.dir to another directory."
         )
 
-    def enroll(self, broker: BrokerInfo, now: Callable[[], TimestampMs], patience_ms: int) -> int:
+    def register_broker(self, broker: BrokerInfo, now: Callable[[], TimestampMs], timeout_ms: int) -> int:
         """Register the broker, also as the controller, while its session lives; return its broker epoch.
 
         If two brokers start simultaneously, the first to create these znodes succeeds; the other gets AnotherBroker.

@@ -29,7 +29,7 @@ from odradek.coordination.tree import (
     Unavailable,
 )
 from odradek.core.broker.effects import AllocateProducerIds
-from odradek.core.configs.topic_configs import told_invalid
+from odradek.core.configs.topic_configs import invalid_overrides_message
 from odradek.core.kernel.cluster_view import BrokerInfo, ClusterView, PartitionInfo, TopicInfo
 from odradek.core.transactions.producer_ids import ProducerIdBlock
 
@@ -96,13 +96,13 @@ class Metadata:
             if stat is not None and controller is not None and stat.czxid == controller.czxid:
                 raise AnotherBroker(detail=self._in_use_message(self.broker_named(name)))
 
-    def check_id_is_free(self, broker: BrokerInfo, patience_ms: int) -> None:
+    def check_id_is_free(self, broker: BrokerInfo, timeout_ms: int) -> None:
         """Wait while the broker's id is registered at another address; raise AnotherBroker if it stays.
 
         Called before the logs are opened, because with a copied configuration or disk they may belong to that broker.
         An earlier registration of this broker, at its own address, is waited for when the logs are open.
         """
-        until = time.monotonic() + patience_ms / SECOND_MS
+        until = time.monotonic() + timeout_ms / SECOND_MS
         while (other := self._registered(broker.id)) is not None and addresses(other) != addresses(broker):
             if time.monotonic() > until:
                 raise AnotherBroker(detail=self._in_use_message(other))
@@ -115,14 +115,14 @@ class Metadata:
         except (NoNode, BadZnodeError):
             return None
 
-    def enroll(self, broker: BrokerInfo, now: Callable[[], TimestampMs], patience_ms: int) -> int:
+    def register_broker(self, broker: BrokerInfo, now: Callable[[], TimestampMs], timeout_ms: int) -> int:
         """Register the broker for as long as the session lives, and return its broker epoch.
 
         The node of an earlier session of this broker may still exist; this method waits for its removal. Raises
         AnotherBroker if the owner of the node stays alive.
         """
         path = layout.broker(broker.id)
-        until = time.monotonic() + patience_ms / SECOND_MS
+        until = time.monotonic() + timeout_ms / SECOND_MS
         while True:
             try:
                 self._tree.create(path, self._registration(broker, now()), ephemeral=True)
@@ -209,7 +209,7 @@ class Metadata:
         except BadZnodeError as bad:
             _LOG.error("%s: retention of topic %s is suspended until its configuration is readable", bad, name)
             return UNREADABLE_OVERRIDES
-        invalid = told_invalid(name, overrides)
+        invalid = invalid_overrides_message(name, overrides)
         if invalid is not None:
             _LOG.error("%s", invalid)
         return overrides

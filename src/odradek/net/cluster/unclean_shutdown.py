@@ -27,26 +27,26 @@ async def await_replacement(
     tree: Tree,
     broker: BrokerId,
     partitions: Iterable[TopicPartition],
-    patience_ms: int,
-    lacking: Collection[TopicPartition] = (),
+    timeout_ms: int,
+    missing: Collection[TopicPartition] = (),
 ) -> None:
-    """Wait until no ISR relies on records that the broker may lack, as decided by Doubt.
+    """Wait until no ISR relies on records that the broker may lack, as decided by UncleanShutdownWait.
 
     Blocks the loop only while it reads the tree.
     """
-    doubt = Doubt(broker, partitions, patience_ms, lacking)
-    while not doubt.is_over(tree, time.monotonic()):
+    wait = UncleanShutdownWait(broker, partitions, timeout_ms, missing)
+    while not wait.is_over(tree, time.monotonic()):
         await asyncio.sleep(POLL_SECONDS)  # A waiting start can be cancelled.
 
 
-class Doubt:
-    """Doubt about whether a starting broker lacks records that others rely on.
+class UncleanShutdownWait:
+    """Wait of a starting broker that may lack records that others rely on.
 
-    The doubt exists while an ISR of `partitions` contains the broker and others. It ends:
+    The broker waits while an ISR of `partitions` contains it and others. The wait ends:
 
     - if no other broker is registered, because one of the brokers that failed together must be the first. Only a broker
-      certain to be `lacking` partitions gives others a quarter of `patience_ms` to register.
-    - after `patience_ms` at most. A controller removes an absent broker once its session has expired; without a
+      certain that partitions are `missing` gives others a quarter of `timeout_ms` to register.
+    - after `timeout_ms` at most. A controller removes an absent broker once its session has expired; without a
       controller, no broker does.
     """
 
@@ -54,13 +54,13 @@ class Doubt:
         self,
         broker: BrokerId,
         partitions: Iterable[TopicPartition],
-        patience_ms: int,
-        lacking: Collection[TopicPartition] = (),
+        timeout_ms: int,
+        missing: Collection[TopicPartition] = (),
     ) -> None:
         self._broker = broker
         self._left = list(partitions)
-        self._patience = patience_ms / SECOND_MS
-        self._certain = frozenset(lacking)
+        self._timeout_seconds = timeout_ms / SECOND_MS
+        self._certain = frozenset(missing)
         self._waiting_since: float | None = None  # Time at which waiting began.
 
     def is_over(self, tree: Tree, now: float) -> bool:
@@ -70,14 +70,14 @@ class Doubt:
         """
         self._left = partitions_relying_on(tree, self._broker, self._left)
         waited = 0.0 if self._waiting_since is None else now - self._waiting_since
-        may_register = waited < self._patience / 4 and not self._certain.isdisjoint(self._left)
+        may_register = waited < self._timeout_seconds / 4 and not self._certain.isdisjoint(self._left)
         if not self._left or not (may_register or _has_others(tree, self._broker)):
             return True
         if self._waiting_since is None:
             self._waiting_since = now
             text = "unclean shutdown: broker %d waits until it is removed from the ISR of %d partitions, including %s"
             _LOG.warning(text, self._broker, len(self._left), self._left[0])
-        if waited > self._patience:
+        if waited > self._timeout_seconds:
             text = "broker %d starts although it is still in the ISR of %d partitions: no controller removed it in time"
             _LOG.warning(text, self._broker, len(self._left))
             return True

@@ -34,10 +34,10 @@ from odradek.coordination.tree import (
 from odradek.core.controller import events
 from odradek.core.controller.controller_context import LiveBroker
 from odradek.core.controller.controller_steps import (
+    AssignTopicIds,
     DeleteNotices,
     Deposed,
     Elect,
-    GiveTopicIds,
     Notices,
     ReadBrokers,
     ReadDeletions,
@@ -234,7 +234,7 @@ class ControllerTree:
 
     @execute.register
     def _(self, step: ReadPreferredElections) -> None:
-        path, watch = layout.PREFERRED_REPLICA_ELECTION, self._watch(events.PreferredElectionsAsked())
+        path, watch = layout.PREFERRED_REPLICA_ELECTION, self._watch(events.PreferredElectionsRequested())
         is_requested = self._tree.exists(path, watch) is not None
         partitions = self._read(path, layout.decode_partitions) or ()
         step.result = Notices([path] if is_requested else [], partitions=partitions)
@@ -255,7 +255,7 @@ class ControllerTree:
     # Changes of the tree.
 
     @execute.register
-    def _(self, step: GiveTopicIds) -> None:
+    def _(self, step: AssignTopicIds) -> None:
         step.result = self._changes.assign_topic_ids(step.ids)
 
     @execute.register

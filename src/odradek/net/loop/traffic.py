@@ -43,7 +43,7 @@ class Traffic:
         self.requests: dict[tuple[int, int], Latencies] = {}
         self.syncs = Latencies()
 
-    def answered(self, request: Request, began: float) -> None:
+    def on_answered(self, request: Request, began: float) -> None:
         """Count a request that is answered now; `began` is its arrival time by time.monotonic."""
         key = request.api_key, request.api_version
         latencies = self.requests.get(key)

@@ -34,7 +34,7 @@ class BusyPoll:
         self._rest = REST_ANSWERS_MIN
         self._resting = 0  # Responses after which it does not stay awake yet.
 
-    def answered(self) -> None:
+    def on_answered(self) -> None:
         if self._resting:
             self._resting -= 1
             return

@@ -19,7 +19,7 @@ from typing import NamedTuple, Protocol, TypeVar
 from odradek.base.units import TimestampMs
 from odradek.core.broker import topic_log_lines as topic_log
 from odradek.core.broker.broker import Broker
-from odradek.core.broker.config_handlers import put_in_force
+from odradek.core.broker.config_handlers import apply_altered_configs
 from odradek.core.broker.effects import (
     AllocateProducerIds,
     AlterConfigs,
@@ -39,7 +39,7 @@ from odradek.core.fetch.disk_waits import DiskWait
 from odradek.core.kernel.chores import Chores, ChoresRun
 from odradek.core.kernel.moment import Moment
 from odradek.core.kernel.work import Work
-from odradek.core.partition.log_starts import WriteStarts, WroteStarts
+from odradek.core.partition.log_starts import StartsWritten, WriteStarts
 from odradek.core.partition.lookups import Lookup
 from odradek.core.transactions.producer_ids import ProducerIdBlock
 from odradek.net.loop.descriptors import has_run_out
@@ -196,7 +196,7 @@ class Effects:
         work.on_finished()
         self._shell.settle()
 
-    def _on_starts_written(self, done: Future[WroteStarts]) -> None:
+    def _on_starts_written(self, done: Future[StartsWritten]) -> None:
         self._shell.add_slices(self._broker.log_starts.on_starts_written(done.result(), self._shell.now()))
 
     def _on_ids_allocated(self, done: Future[ProducerIdBlock | None]) -> None:
@@ -214,7 +214,7 @@ class Effects:
 
     def _on_altered(self, change: AlterConfigs, done: Future[Altered]) -> None:
         altered = self._result_of(change, done) or none_altered(change)
-        self._shell.add_slices(put_in_force(self._broker, altered, self._shell.now()))
+        self._shell.add_slices(apply_altered_configs(self._broker, altered, self._shell.now()))
 
     def _result_of(self, change: Change | AlterConfigs, done: Future[T]) -> T | None:
         """Return the result of a change, or None if it failed here for a reason that is no client's fault."""

@@ -87,7 +87,7 @@ class Shell:
         self.busy_poll: BusyPoll | None = None  # Set in a process that runs nothing else.
         self.active_connections = ActiveConnections()
         self.traffic = Traffic()
-        self.answered = self.traffic.answered
+        self.on_answered = self.traffic.on_answered
         self.copies = Copies()
         self.room = DescriptorRoom(loop, self._release_files)
         self._threads = Threads(loop)
@@ -187,9 +187,9 @@ class Shell:
                 self.broker.purgatory.happened(name)
                 self.soon(self.settle)
 
-    async def hand_over(self) -> None:
+    async def controlled_shutdown(self) -> None:
         """Move this broker's leaderships to other brokers of the cluster, while it continues to serve."""
-        await self.member.hand_over()
+        await self.member.controlled_shutdown()
 
     async def finish_writing(self) -> None:
         """Wait until all writes are synced, all metadata changes are complete, and both are answered.

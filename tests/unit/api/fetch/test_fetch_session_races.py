@@ -49,4 +49,4 @@ def test_partition_may_be_forgotten_while_all_are_sent_again(tmp_path: Path, for
     answer = harness.request(request(session.id, 2, isolation=1, forgotten=forgotten), VERSION, FetchResponse)
     assert answer.error_code == ErrorCode.NONE
     whole(begun)
-    assert session.due.keys() <= set(session.wanted.values())
+    assert session.due.keys() <= set(session.partitions.values())

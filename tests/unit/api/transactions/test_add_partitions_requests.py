@@ -11,7 +11,7 @@ from odradek.api.transactions import add_partitions_requests as add_partitions_a
 from odradek.base.errors import ErrorCode, Refused
 from odradek.core.kernel.access import Operation, Principal
 from odradek.core.kernel.purgatory import ParkedRequest
-from odradek.core.transactions.additions import AddPartitions, Question
+from odradek.core.transactions.additions import AddPartitions, TransactionQuery
 from odradek.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnResponse,
@@ -31,17 +31,17 @@ def elsewhere(tmp_path: Path) -> CoordinatedElsewhere:
     return CoordinatedElsewhere(tmp_path)
 
 
-def question_of(producer: Transactional, *, adds: bool) -> Question:
-    return Question(producer.id, producer.producer, adds)
+def query_of(producer: Transactional, *, adds: bool) -> TransactionQuery:
+    return TransactionQuery(producer.id, producer.producer, adds)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_each_transaction_has_its_own_result(elsewhere: CoordinatedElsewhere, version: int) -> None:
     first, second, old = (elsewhere.begin_producer(name) for name in ("first", "second", "old"))
-    fenced = question_of(old, adds=True)
+    fenced = query_of(old, adds=True)
     assert old.begin().error_code == ErrorCode.NONE
     effect = AddPartitions(
-        TWO, [(question_of(first, adds=True), [T0, T1]), (fenced, [T0]), (question_of(second, adds=False), [T0, T2])]
+        TWO, [(query_of(first, adds=True), [T0, T1]), (fenced, [T0]), (query_of(second, adds=False), [T0, T2])]
     )
     assert elsewhere.execute(effect, version) == {
         ("first", T0): ErrorCode.NONE,
@@ -56,7 +56,7 @@ def test_each_transaction_has_its_own_result(elsewhere: CoordinatedElsewhere, ve
 
 def test_partition_unknown_to_the_coordinator_prevents_the_addition(elsewhere: CoordinatedElsewhere) -> None:
     producer = elsewhere.begin_producer()
-    effect = AddPartitions(TWO, [(question_of(producer, adds=True), [T0, name_of("new")])])
+    effect = AddPartitions(TWO, [(query_of(producer, adds=True), [T0, name_of("new")])])
     assert elsewhere.execute(effect) == {
         ("p", T0): ErrorCode.OPERATION_NOT_ATTEMPTED,
         ("p", name_of("new")): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -67,7 +67,7 @@ def test_partition_unknown_to_the_coordinator_prevents_the_addition(elsewhere: C
 @pytest.mark.parametrize("version", VERSIONS)
 def test_request_requires_cluster_action(elsewhere: CoordinatedElsewhere, version: int) -> None:
     producer = elsewhere.begin_producer()
-    effect = AddPartitions(TWO, [(question_of(producer, adds=True), [T0])])
+    effect = AddPartitions(TWO, [(query_of(producer, adds=True), [T0])])
     peer = elsewhere.coordinator.peer
     peer.admission = Admission(Principal("User", "other"), Granted([*on_cluster(Operation.ALTER)]))
     outcome = elsewhere.execute(effect, version)
@@ -82,8 +82,8 @@ def test_verification_waits_until_the_addition_is_durable(
 ) -> None:
     producer, coordinator = elsewhere.begin_producer(), elsewhere.coordinator
     broker = coordinator.broker
-    broker.transactions.touch(producer.id, producer.producer, (T0,), 0, coordinator.now)
-    effect = AddPartitions(TWO, [(question_of(producer, adds=False), [T0])])
+    broker.transactions.add_partitions(producer.id, producer.producer, (T0,), 0, coordinator.now)
+    effect = AddPartitions(TWO, [(query_of(producer, adds=False), [T0])])
     outcome = coordinator.send(add_partitions_ask.to_message(effect, 5), 5)
     assert isinstance(outcome, ParkedRequest)
     answer = coordinator.decoded(coordinator.finished(outcome), 5, AddPartitionsToTxnResponse)
@@ -97,7 +97,7 @@ def test_clients_versions_are_not_used_between_brokers() -> None:
 
 
 def test_what_was_not_asked_for_and_codes_that_nobody_knows_do_no_harm(elsewhere: CoordinatedElsewhere) -> None:
-    effect = AddPartitions(TWO, [(question_of(elsewhere.begin_producer(), adds=True), [T0, T1])])
+    effect = AddPartitions(TWO, [(query_of(elsewhere.begin_producer(), adds=True), [T0, T1])])
     results = [
         AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=code)
         for index, code in ((0, 30_000), (7, 0))

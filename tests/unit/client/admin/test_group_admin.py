@@ -12,7 +12,7 @@ from odradek.base.uuids import ZERO_UUID
 from odradek.client.admin.group_admin import GroupDescription, delete_groups, describe_groups, list_groups
 from odradek.client.cluster.cluster import Cluster
 from odradek.client.connection.client_config import ClientConfig
-from odradek.client.connection.client_errors import ErrorAnswer, Unsupported
+from odradek.client.connection.client_errors import ErrorResponse, Unsupported
 from odradek.client.consumer.group_messages import encode_share, protocols
 from odradek.wire.messages import consumer_group_describe as modern
 from odradek.wire.messages import describe_groups as classic
@@ -242,7 +242,7 @@ def test_consumer_protocol_group_is_described(broker: ScriptedBroker, cluster: C
 def test_consumer_protocol_error_is_returned(broker: ScriptedBroker, cluster: Cluster) -> None:
     has_no_consumer_group(broker, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     outcome = describe_groups(cluster, ["g"])["g"]
-    assert isinstance(outcome, ErrorAnswer)
+    assert isinstance(outcome, ErrorResponse)
     assert outcome.code == ErrorCode.GROUP_AUTHORIZATION_FAILED
 
 

@@ -22,7 +22,7 @@ from odradek.client.admin.transaction_admin import (
 from odradek.client.cluster.cluster import Cluster
 from odradek.client.cluster.topic_metadata import Broker
 from odradek.client.connection.client_config import ClientConfig
-from odradek.client.connection.client_errors import ErrorAnswer, Unsupported
+from odradek.client.connection.client_errors import ErrorResponse, Unsupported
 from odradek.client.producer.idempotence import Identity
 from odradek.wire.messages import describe_transactions as described
 from odradek.wire.messages import list_transactions as listed
@@ -197,7 +197,7 @@ def test_unauthorized_transaction_is_not_reported_as_hanging(broker: ScriptedBro
     remembers(broker, {0: [producer(7)]})
     lists(broker, {"forbidden": 7})
     describes(broker, "Ongoing", T0)
-    with pytest.raises(ErrorAnswer, match="TRANSACTIONAL_ID_AUTHORIZATION_FAILED"):
+    with pytest.raises(ErrorResponse, match="TRANSACTIONAL_ID_AUTHORIZATION_FAILED"):
         find_hanging(cluster, [T0], older_than_ms=1_000, now_ms=NOW_MS)
     lists(broker, {"nix": 7})
     assert len(find_hanging(cluster, [T0], older_than_ms=1_000, now_ms=NOW_MS)) == 1
@@ -254,7 +254,7 @@ def test_marker_is_written_in_place_of_the_coordinator(broker: ScriptedBroker, c
     (marker,) = broker.seen[-1].markers
     assert (marker.producer_id, marker.producer_epoch, marker.transaction_result) == (7, 2, False)
     assert marker.coordinator_epoch == 0, "the leader heard of no coordinator yet"
-    with pytest.raises(ErrorAnswer, match="abort in t-1"):
+    with pytest.raises(ErrorResponse, match="abort in t-1"):
         abort_hanging(cluster, T1, hanging)
 
 

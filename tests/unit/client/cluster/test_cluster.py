@@ -8,7 +8,7 @@ from odradek.base.uuids import ZERO_UUID
 from odradek.client.admin.admin import NewTopic, create_topics, delete_topics, describe_cluster, describe_topics
 from odradek.client.cluster.cluster import Cluster
 from odradek.client.connection.client_config import ClientConfig
-from odradek.client.connection.client_errors import ErrorAnswer, KafkaUnavailable, UnknownTopic, Unsupported
+from odradek.client.connection.client_errors import ErrorResponse, KafkaUnavailable, UnknownTopic, Unsupported
 from odradek.client.consumer.offset_lookup import EARLIEST, LATEST, MAX_TIMESTAMP, ListedOffset, list_offsets
 from odradek.wire.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from odradek.wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
@@ -119,7 +119,7 @@ def test_permanent_error_is_raised_at_the_timeout() -> None:
     with ScriptedBroker() as broker, cluster_of(broker) as cluster:
         bad = ListOffsetsPartitionResponse(partition_index=0, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
         broker.on(ListOffsetsRequest, lambda request, version: listed(bad))
-        with pytest.raises(ErrorAnswer, match="t-0: the leader changed"):
+        with pytest.raises(ErrorResponse, match="t-0: the leader changed"):
             list_offsets(cluster, {T0: LATEST}, timeout_ms=50)
 
 
@@ -127,7 +127,7 @@ def test_fatal_error_is_raised_immediately() -> None:
     with ScriptedBroker() as broker, cluster_of(broker) as cluster:
         bad = ListOffsetsPartitionResponse(partition_index=0, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         broker.on(ListOffsetsRequest, lambda request, version: listed(bad))
-        with pytest.raises(ErrorAnswer, match="not authorized"):
+        with pytest.raises(ErrorResponse, match="not authorized"):
             list_offsets(cluster, {T0: LATEST})
         assert len(broker.seen) == 1
 
@@ -135,7 +135,7 @@ def test_fatal_error_is_raised_immediately() -> None:
 def test_partition_missing_in_a_response_is_an_error() -> None:
     with ScriptedBroker() as broker, cluster_of(broker) as cluster:
         broker.on(ListOffsetsRequest, lambda request, version: listed())
-        with pytest.raises(ErrorAnswer, match="missing in the response"):
+        with pytest.raises(ErrorResponse, match="missing in the response"):
             list_offsets(cluster, {T0: LATEST})
 
 

@@ -20,7 +20,7 @@ from odradek.client.connection.broker_connection import Connection
 from odradek.client.connection.client_config import ClientConfig
 from odradek.client.connection.client_errors import (
     ClientError,
-    ErrorAnswer,
+    ErrorResponse,
     KafkaUnavailable,
     Unsupported,
     response_error,
@@ -80,7 +80,7 @@ def test_lookup_error_contains_the_group_name(broker: ScriptedBroker, version: i
     coordinator.errors[FindCoordinatorRequest] = [ErrorCode.GROUP_AUTHORIZATION_FAILED]
     with quick(broker) as cluster:
         found = find_coordinators(cluster, GROUP, ["secret"])["secret"]
-    assert isinstance(found, ErrorAnswer)
+    assert isinstance(found, ErrorResponse)
     assert str(found) == "group secret: not authorized to access the group (GROUP_AUTHORIZATION_FAILED)"
 
 
@@ -115,9 +115,9 @@ def test_retriable_coordinator_error_is_raised_at_the_timeout(broker: ScriptedBr
     coordinator = ScriptedCoordinator(broker)
     coordinator.errors[HeartbeatRequest] = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 10_000
     with quick(broker, api_timeout_ms=50) as cluster:
-        with pytest.raises(ErrorAnswer, match="still loading its state"):
+        with pytest.raises(ErrorResponse, match="still loading its state"):
             Coordinator(cluster, GROUP, "g").call(heartbeat)
-        with pytest.raises(ErrorAnswer, match="COORDINATOR_LOAD_IN_PROGRESS"):
+        with pytest.raises(ErrorResponse, match="COORDINATOR_LOAD_IN_PROGRESS"):
             call_coordinator(cluster, GROUP, "g", heartbeat)
 
 
@@ -126,7 +126,7 @@ def test_permanent_error_is_not_retried(broker: ScriptedBroker) -> None:
     coordinator.errors[HeartbeatRequest] = [ErrorCode.GROUP_AUTHORIZATION_FAILED] * 2
     with quick(broker) as cluster:
         for send in (Coordinator(cluster, GROUP, "g").call, lambda send: call_coordinator(cluster, GROUP, "g", send)):
-            with pytest.raises(ErrorAnswer, match="not authorized"):
+            with pytest.raises(ErrorResponse, match="not authorized"):
                 send(heartbeat)
     assert len(coordinator.seen(HeartbeatRequest)) == 2
 

@@ -14,7 +14,7 @@ from odradek.client.connection.broker_connection import Connection
 from odradek.client.connection.client_config import ClientConfig
 from odradek.client.connection.client_errors import (
     ConnectionLost,
-    ErrorAnswer,
+    ErrorResponse,
     KafkaUnavailable,
     NotKafka,
     Unsendable,
@@ -143,7 +143,7 @@ def test_api_versions_may_be_refused() -> None:
     with ScriptedBroker() as broker:
         refusal = ApiVersionsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, api_keys=[])
         broker.on(ApiVersionsRequest, lambda request, version: refusal)
-        with pytest.raises(ErrorAnswer, match="CLUSTER_AUTHORIZATION_FAILED"):
+        with pytest.raises(ErrorResponse, match="CLUSTER_AUTHORIZATION_FAILED"):
             connect(("127.0.0.1", broker.port))
 
 

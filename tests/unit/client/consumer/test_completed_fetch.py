@@ -9,7 +9,7 @@ from hypothesis.strategies import integers, lists
 
 from odradek.base.errors import ErrorCode
 from odradek.base.units import Offset, ProducerEpoch, ProducerId, TopicName, TopicPartition
-from odradek.client.connection.client_errors import ErrorAnswer
+from odradek.client.connection.client_errors import ErrorResponse
 from odradek.client.consumer.completed_fetch import Fetched, whole_batches
 from odradek.record.builder import RecordIn, encode_batch
 from odradek.record.record_batch import Batch
@@ -81,7 +81,7 @@ def test_messages_before_format_2_count_as_batches(magic: int) -> None:
 def test_invalid_batch_length_is_refused(length: int) -> None:
     data = batch(0)
     struct.pack_into(">i", data, 8, length)
-    with pytest.raises(ErrorAnswer) as raised:
+    with pytest.raises(ErrorResponse) as raised:
         whole_batches(memoryview(data), AT)
     assert raised.value.code == ErrorCode.CORRUPT_MESSAGE
 

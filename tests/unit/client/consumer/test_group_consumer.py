@@ -10,7 +10,7 @@ from odradek.base.errors import ErrorCode
 from odradek.base.units import Offset, TopicName, TopicPartition
 from odradek.client.cluster.cluster import Cluster
 from odradek.client.connection.client_config import ClientConfig
-from odradek.client.connection.client_errors import ErrorAnswer
+from odradek.client.connection.client_errors import ErrorResponse
 from odradek.client.consumer.group_consumer import GroupConsumer
 from odradek.client.consumer.group_member import GroupMember
 from odradek.record.builder import encode_batch
@@ -263,7 +263,7 @@ def test_failed_commit_is_raised_on_exit(
     broker: ScriptedBroker, coordinator: ScriptedCoordinator, cluster: Cluster
 ) -> None:
     logs = Logs(broker, [2])
-    with pytest.raises(ErrorAnswer, match="not authorized"), consumer_of(cluster, logs) as consumer:
+    with pytest.raises(ErrorResponse, match="not authorized"), consumer_of(cluster, logs) as consumer:
         consumer.poll(1_000)
         coordinator.errors[OffsetCommitRequest] = [ErrorCode.GROUP_AUTHORIZATION_FAILED]
     assert len(coordinator.seen(LeaveGroupRequest)) == 1
@@ -282,7 +282,7 @@ def test_interrupted_rebalance_is_repeated(
         coordinator.others = {"z": ["t"]}  # It comes behind this member: t-0 is ours now, t-1 is its.
         coordinator.errors[HeartbeatRequest] = [ErrorCode.REBALANCE_IN_PROGRESS]
         coordinator.errors[OffsetFetchRequest] = [ErrorCode.GROUP_AUTHORIZATION_FAILED]
-        with pytest.raises(ErrorAnswer, match="not authorized"):
+        with pytest.raises(ErrorResponse, match="not authorized"):
             consumer.keep_alive()
         consumer.commit()
         assert coordinator.committed == {}

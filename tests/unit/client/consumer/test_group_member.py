@@ -11,7 +11,7 @@ from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicName, TopicPartition
 from odradek.client.cluster.cluster import Cluster
 from odradek.client.connection.client_config import ClientConfig
-from odradek.client.connection.client_errors import ErrorAnswer, KafkaUnavailable, Unsupported
+from odradek.client.connection.client_errors import ErrorResponse, KafkaUnavailable, Unsupported
 from odradek.client.consumer.group_member import GroupMember
 from odradek.client.consumer.group_messages import decode_partitions
 from odradek.client.consumer.group_offsets import Committed
@@ -147,7 +147,7 @@ def test_fatal_error_is_raised(
 ) -> None:
     coordinator.errors[request_type] = [code]
     member = member_of(cluster, instance_id="i")
-    with pytest.raises(ErrorAnswer, match=rf"group g: .* \({code.name}\)"):
+    with pytest.raises(ErrorResponse, match=rf"group g: .* \({code.name}\)"):
         for _ in range(2):
             member.keep_alive()
 
@@ -246,7 +246,7 @@ def test_fenced_commit_is_raised(coordinator: ScriptedCoordinator, cluster: Clus
     member = member_of(cluster, instance_id="i")
     member.keep_alive()
     coordinator.errors[OffsetCommitRequest] = [ErrorCode.FENCED_INSTANCE_ID]
-    with pytest.raises(ErrorAnswer, match=r"another member with the same group\.instance\.id has joined"):
+    with pytest.raises(ErrorResponse, match=r"another member with the same group\.instance\.id has joined"):
         member.commit({T0: Committed(5)})
 
 

@@ -10,7 +10,7 @@ from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicName, TopicPartition
 from odradek.client.cluster.cluster import Cluster
 from odradek.client.connection.client_config import ClientConfig
-from odradek.client.connection.client_errors import ErrorAnswer
+from odradek.client.connection.client_errors import ErrorResponse
 from odradek.client.consumer.group_offsets import Committed, commit_offsets, delete_offsets, fetch_offsets
 from odradek.wire.messages.offset_commit import OffsetCommitRequest
 from odradek.wire.messages.offset_delete import (
@@ -86,9 +86,9 @@ def test_transient_errors_are_retried(coordinator: ScriptedCoordinator, cluster:
 def test_permanent_error_contains_partition_and_group(coordinator: ScriptedCoordinator, cluster: Cluster) -> None:
     coordinator.errors[OffsetCommitRequest] = [ErrorCode.UNKNOWN_MEMBER_ID]
     coordinator.errors[OffsetFetchRequest] = [ErrorCode.GROUP_AUTHORIZATION_FAILED]
-    with pytest.raises(ErrorAnswer, match=r"commit of t-0 in group g: .*\(UNKNOWN_MEMBER_ID\)"):
+    with pytest.raises(ErrorResponse, match=r"commit of t-0 in group g: .*\(UNKNOWN_MEMBER_ID\)"):
         commit_offsets(cluster, "g", {T0: Committed(5)})
-    with pytest.raises(ErrorAnswer, match="group g: not authorized"):
+    with pytest.raises(ErrorResponse, match="group g: not authorized"):
         fetch_offsets(cluster, {"g": None})
 
 
@@ -125,5 +125,5 @@ def test_offset_deletion_for_a_missing_group_is_refused(broker: ScriptedBroker, 
             error_code=ErrorCode.GROUP_ID_NOT_FOUND, throttle_time_ms=0, topics=[]
         ),
     )
-    with pytest.raises(ErrorAnswer, match="the group does not exist"):
+    with pytest.raises(ErrorResponse, match="the group does not exist"):
         delete_offsets(cluster, "g", [T0])

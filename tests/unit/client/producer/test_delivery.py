@@ -9,7 +9,7 @@ from odradek.base.units import TopicName, TopicPartition
 from odradek.base.uuids import ZERO_UUID
 from odradek.client.cluster.cluster import Cluster
 from odradek.client.connection.client_config import ClientConfig
-from odradek.client.connection.client_errors import ErrorAnswer, KafkaUnavailable, UnknownTopic
+from odradek.client.connection.client_errors import ErrorResponse, KafkaUnavailable, UnknownTopic
 from odradek.client.producer.delivery import ACKS_LEADER, ACKS_NONE, Delivery, Produced, produce, split_in_half
 from odradek.client.producer.partitioner import partition_of_key
 from odradek.client.producer.producer import Producer
@@ -131,7 +131,7 @@ def test_permanent_error_is_raised_immediately(code: ErrorCode, words: str) -> N
         log.errors[0] = [code]
         log.detail = "no key"
         broker.on(ProduceRequest, log)
-        with pytest.raises(ErrorAnswer, match=words):
+        with pytest.raises(ErrorResponse, match=words):
             produce(cluster, {T0: batch(b"a")})
         assert len(broker.seen) == 1
 
@@ -141,7 +141,7 @@ def test_retriable_error_is_raised_at_the_timeout() -> None:
         log = Log()
         log.errors[0] = [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 100_000
         broker.on(ProduceRequest, log)
-        with pytest.raises(ErrorAnswer, match="leader changed"):
+        with pytest.raises(ErrorResponse, match="leader changed"):
             produce(cluster, {T0: batch(b"a")}, timeout_ms=50)
         with pytest.raises(UnknownTopic):
             produce(cluster, {TopicPartition(TopicName("nix"), 0): batch(b"a")}, timeout_ms=50)
@@ -183,7 +183,7 @@ def test_too_large_batch_is_sent_in_ordered_halves() -> None:
         landed = produce(cluster, {T0: batch(*values)})
         assert landed[T0].base_offset == 0
         assert log.values() == values
-        with pytest.raises(ErrorAnswer, match=r"max\.message\.bytes"):
+        with pytest.raises(ErrorResponse, match=r"max\.message\.bytes"):
             produce(cluster, {T0: batch(bytes(2_000))})
 
 
@@ -263,7 +263,7 @@ def test_producer_raises_errors_of_its_delivery(when: str) -> None:
             producer.flush()
 
         attempts: dict[str, Callable[[], None]] = {"send": send_many, "flush": flush}
-        with pytest.raises(ErrorAnswer, match="not authorized"):
+        with pytest.raises(ErrorResponse, match="not authorized"):
             attempts[when]()
         assert producer.records_written < producer.records_sent
 

@@ -12,7 +12,7 @@ from odradek.base.errors import ErrorCode
 from odradek.base.units import INT16_MAX, INT32_MAX, TopicName, TopicPartition
 from odradek.client.cluster.cluster import Cluster
 from odradek.client.connection.client_config import ClientConfig
-from odradek.client.connection.client_errors import ErrorAnswer
+from odradek.client.connection.client_errors import ErrorResponse
 from odradek.client.producer.delivery import produce
 from odradek.client.producer.idempotence import Buffer, Identity, Sequences, idempotent, stamp
 from odradek.client.producer.producer import Producer
@@ -208,7 +208,7 @@ def test_sequences_restart_after_a_failed_delivery(broker: ScriptedBroker, clust
     leader = Leader(broker)
     sequences = idempotent(cluster)
     leader.errors[0] = [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
-    with pytest.raises(ErrorAnswer):
+    with pytest.raises(ErrorResponse):
         produce(cluster, {T0: batch(b"a")}, sequences=sequences)
     produce(cluster, {T0: batch(b"b")}, sequences=sequences)
     assert leader.values[0] == [b"b"]

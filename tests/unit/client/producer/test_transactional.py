@@ -13,7 +13,7 @@ from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicName, TopicPartition
 from odradek.client.cluster.cluster import Cluster
 from odradek.client.connection.client_config import ClientConfig
-from odradek.client.connection.client_errors import ErrorAnswer, KafkaUnavailable, Unsupported
+from odradek.client.connection.client_errors import ErrorResponse, KafkaUnavailable, Unsupported
 from odradek.client.consumer.group_offsets import Committed, Membership
 from odradek.client.producer.idempotence import Identity
 from odradek.client.producer.transactional import State, TransactionalProducer, WrongState
@@ -288,7 +288,7 @@ def test_refused_transaction_must_be_aborted(coordinator: Coordinator, cluster: 
     producer = TransactionalProducer(cluster, "x")
     producer.begin_transaction()
     coordinator.errors[ProduceRequest] = [code]
-    with pytest.raises(ErrorAnswer, match=code.name):
+    with pytest.raises(ErrorResponse, match=code.name):
         send(producer)
     for call in (producer.commit, producer.flush, producer.begin_transaction, producer.prepare):
         with pytest.raises(WrongState, match="transactional id x is in a transaction that must be aborted"):
@@ -331,7 +331,7 @@ def test_error_of_one_of_several_added_partitions_is_raised(older: Coordinator, 
     older.errors[AddPartitionsToTxnRequest] = [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
     producer = TransactionalProducer(cluster, "x")
     producer.begin_transaction()
-    with pytest.raises(ErrorAnswer, match="TOPIC_AUTHORIZATION_FAILED"):
+    with pytest.raises(ErrorResponse, match="TOPIC_AUTHORIZATION_FAILED"):
         send(producer, 0, 1)
 
 
@@ -341,7 +341,7 @@ def test_fenced_producer_stays_fenced(coordinator: Coordinator, cluster: Cluster
     coordinator.errors[EndTxnRequest] = [code] * 2
     coordinator.errors[InitProducerIdRequest] = [ErrorCode.PRODUCER_FENCED]
     words = "a newer producer with the same transactional id has started"
-    with pytest.raises(ErrorAnswer, match=words), producer.transaction():
+    with pytest.raises(ErrorResponse, match=words), producer.transaction():
         send(producer)
     with pytest.raises(WrongState, match="transactional id x is fenced by another producer"):
         producer.begin_transaction()
@@ -355,7 +355,7 @@ def test_timed_out_transaction_is_reported_and_can_be_aborted(coordinator: Coord
     producer.begin_transaction()
     send(producer)
     coordinator.errors[EndTxnRequest] = [ErrorCode.INVALID_TXN_STATE, ErrorCode.PRODUCER_FENCED]
-    with pytest.raises(ErrorAnswer, match="it may have timed out"):
+    with pytest.raises(ErrorResponse, match="it may have timed out"):
         producer.commit()
     producer.abort()
     assert coordinator.seen(InitProducerIdRequest)[-1].producer_id == 7, "it says who it is"
@@ -432,7 +432,7 @@ def test_two_phase_commit_is_unsupported_by_old_brokers(
 
 def test_too_long_transaction_timeout_is_refused(modern: Coordinator, cluster: Cluster) -> None:
     modern.errors[InitProducerIdRequest] = [ErrorCode.INVALID_TRANSACTION_TIMEOUT]
-    with pytest.raises(ErrorAnswer, match=r"exceeds the broker's transaction\.max\.timeout\.ms"):
+    with pytest.raises(ErrorResponse, match=r"exceeds the broker's transaction\.max\.timeout\.ms"):
         TransactionalProducer(cluster, "x")
 
 
@@ -464,7 +464,7 @@ def test_fenced_producer_of_an_old_broker_cannot_recover(ancient: Coordinator, c
     producer.begin_transaction()
     send(producer)
     ancient.errors[EndTxnRequest] = [ErrorCode.INVALID_PRODUCER_EPOCH]
-    with pytest.raises(ErrorAnswer, match="a newer producer has started"):
+    with pytest.raises(ErrorResponse, match="a newer producer has started"):
         producer.abort()
     assert producer.state is State.FENCED
     assert len(ancient.seen(InitProducerIdRequest)) == 1, "which would have fenced the newer one"
@@ -474,7 +474,7 @@ def test_sequence_gap_on_an_old_broker_ends_the_producer(ancient: Coordinator, c
     producer = TransactionalProducer(cluster, "x")
     producer.begin_transaction()
     ancient.errors[ProduceRequest] = [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
-    with pytest.raises(ErrorAnswer):
+    with pytest.raises(ErrorResponse):
         send(producer)
     producer.abort()
     with pytest.raises(WrongState, match=r"older than Kafka 2\.5: create a new producer"):
@@ -495,7 +495,7 @@ def test_expired_transactional_id_is_registered_again(
 ) -> None:
     producer = TransactionalProducer(cluster, "x")
     coordinator.errors |= {ProduceRequest: [code], EndTxnRequest: [code] * 9}
-    with pytest.raises(ErrorAnswer, match=code.name), producer.transaction():
+    with pytest.raises(ErrorResponse, match=code.name), producer.transaction():
         send(producer)
     coordinator.errors.clear()
     with producer.transaction():

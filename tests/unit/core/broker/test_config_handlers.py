@@ -8,7 +8,7 @@ import pytest
 
 from odradek.api.request.sliced_response import whole
 from odradek.base.units import LeaderEpoch, TopicName, TopicPartition
-from odradek.core.broker.config_handlers import put_news_in_force
+from odradek.core.broker.config_handlers import apply_remote_configs
 from odradek.core.broker.effects import Altered
 from odradek.core.controller.broker_request_batch import StopReplicas
 from support.in_memory import Harness
@@ -24,7 +24,7 @@ def test_replica_may_be_removed_between_slices_of_a_configuration(tmp_path: Path
     make_topic(harness, TOPIC, partitions=3)
     broker = harness.broker
     broker.view.remove(TOPIC)
-    slices = put_news_in_force(broker, Altered(0, {TOPIC: {"retention.ms": "7"}}), harness.now)
+    slices = apply_remote_configs(broker, Altered(0, {TOPIC: {"retention.ms": "7"}}), harness.now)
     next(slices)
     next(slices)
     removed = TopicPartition(TOPIC, 2)

@@ -61,7 +61,7 @@ def write(harness: Harness, partition: Partition, times: int = 5, *, rolls: bool
 
 def request_compactions(harness: Harness, *partitions: Partition) -> list[Compaction]:
     compactions = [harness.broker.cleaner.request_compaction(partition) for partition in partitions]
-    harness.broker.cleaner.go_on(harness.now)
+    harness.broker.cleaner.advance_compactions(harness.now)
     return compactions
 
 
@@ -125,7 +125,7 @@ def test_each_slice_starts_a_limited_number_of_compactions(harness: Harness) -> 
         write(harness, partition)
     compactions = request_compactions(harness, *partitions)
     assert sum(one.to is not None for one in compactions) == ADVANCED_PER_SLICE
-    harness.broker.cleaner.go_on(harness.now)
+    harness.broker.cleaner.advance_compactions(harness.now)
     assert sum(one.to is not None for one in compactions) == 2 * ADVANCED_PER_SLICE
     harness.settle()
     assert all(won(one).removed_records == 4 * KEYS for one in compactions), "one event after the other goes on"

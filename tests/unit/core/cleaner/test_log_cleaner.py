@@ -309,7 +309,7 @@ def test_recreated_topic_waits_for_the_last_step_of_the_deleted_one(tmp_path: Pa
     again = create(harness, "table")
     write(harness, again, keys=10, times=3)
     harness.broker.cleaner.request_compaction(again)
-    harness.broker.cleaner.go_on(harness.now)
+    harness.broker.cleaner.advance_compactions(harness.now)
     passed(harness, 1)
     harness.run_housekeeping_in_slices()
     assert not [one for one in harness.broker.take_effects() if isinstance(one, Clean)]

@@ -173,7 +173,7 @@ def test_most_specific_configuration_has_precedence() -> None:
 def test_shared_configs_show_the_new_values() -> None:
     configs = BrokerConfigs.parse({})
     before = configs.for_topic({})
-    configs.become(altered_broker(configs, NOTHING, edit(("message.max.bytes", SET, "5")), for_all=True)[1])
+    configs.replace_values(altered_broker(configs, NOTHING, edit(("message.max.bytes", SET, "5")), for_all=True)[1])
     assert configs.int("message.max.bytes") == 5
     assert configs.for_topic({}).max_message_bytes == 5
     assert before.max_message_bytes == 1_048_588

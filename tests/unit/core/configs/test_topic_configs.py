@@ -8,7 +8,7 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import DAY_MS, HOUR_MS, INT64_MAX
 from odradek.core.configs.broker_configs import BrokerConfigs
 from odradek.core.configs.definition import ConfigError, ConfigSource
-from odradek.core.configs.topic_configs import told_invalid
+from odradek.core.configs.topic_configs import invalid_overrides_message
 from odradek.core.partition.storage import log_config
 
 PLAIN = BrokerConfigs.parse({})
@@ -210,7 +210,7 @@ def test_invalid_stored_topic_retention_deletes_nothing(name: str, text: str) ->
     assert topic.flush.ms == 5
     (entry,) = topic.describe([name])
     assert (entry.value, entry.source) == (text, ConfigSource.DYNAMIC_TOPIC_CONFIG)
-    message = told_invalid("seven", {name: text, "flush.ms": "5"}) or ""
+    message = invalid_overrides_message("seven", {name: text, "flush.ms": "5"}) or ""
     assert f"topic seven is not valid: Invalid value {text} for configuration {name}: " in message
     assert f"odradek topic config seven --delete {name}" in message
     assert "flush.ms" not in message
@@ -218,5 +218,5 @@ def test_invalid_stored_topic_retention_deletes_nothing(name: str, text: str) ->
 
 def test_overrides_stored_by_another_release_are_valid() -> None:
     stored = {"a.newer.key": "x", "segment.bytes": "1000"}
-    assert told_invalid("t", stored) is None
+    assert invalid_overrides_message("t", stored) is None
     assert log_config(BrokerConfigs.parse({}).for_topic(stored)).cleanup_delete

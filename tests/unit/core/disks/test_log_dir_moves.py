@@ -23,7 +23,7 @@ from odradek.core.kernel.cluster_view import BrokerInfo, ClusterView, Endpoint, 
 from odradek.core.kernel.entropy import Entropy
 from odradek.core.kernel.moment import Moment
 from odradek.core.partition.storage import Storage
-from odradek.core.replication.follower_log import cut_log_at
+from odradek.core.replication.follower_log import truncate_log
 from odradek.log.directory.directory_loading import open_log_directory
 from odradek.log.files.disk import DiskFailed
 from odradek.log.files.log_config import LogConfig
@@ -241,7 +241,9 @@ def test_move_back_to_the_current_directory_cancels_the_move() -> None:
 
 def test_move_is_throttled_by_its_configured_rate() -> None:
     server = create_server()
-    server.broker.configs.become(BrokerConfigs.parse({"replica.alter.log.dirs.io.max.bytes.per.second": "1000"}))
+    server.broker.configs.replace_values(
+        BrokerConfigs.parse({"replica.alter.log.dirs.io.max.bytes.per.second": "1000"})
+    )
     size = server.log.size
     server.move("/b")
     server.finish()
@@ -259,7 +261,7 @@ def cut_and_replace(server: Server, offset: int, count: int) -> Records:
     """As a follower of another leader: cuts the log and appends other records; returns what is left."""
     partition = server.broker.partitions[T]
     partition.follow(partition.info._replace(leader=BrokerId(2)))
-    cut_log_at(partition, Offset(offset), T0)
+    truncate_log(partition, Offset(offset), T0)
     for number in range(count):
         raw = encode_batch([(None, b"other %d" % number, (), T0)])
         partition.log.append(Batch.checked(memoryview(raw)), LeaderEpoch(5), T0)

@@ -98,7 +98,7 @@ def test_a_session_without_partitions_ends() -> None:
     cache = sessions()
     begin(cache, 0, INITIAL_EPOCH, cached(1))
     fetch = begin(cache, 100, 1, [], forgotten=(FetchKey("t", 1),))
-    assert fetch.session_id == SESSIONLESS and fetch.wanted == []
+    assert fetch.session_id == SESSIONLESS and fetch.partitions == []
     assert len(cache) == 0
 
 
@@ -143,13 +143,13 @@ def test_served_partition_moves_to_the_end_of_the_session() -> None:
     cache = sessions()
     fetch = begin(cache, 0, INITIAL_EPOCH, cached(1, 2, 3))
     assert fetch.session is not None
-    fetch.session.serve_last(fetch.session.wanted[FetchKey("t", 1)])
+    fetch.session.serve_last(fetch.session.partitions[FetchKey("t", 1)])
     assert partitions(begin(cache, 100, 1, [])) == [2, 3, 1]
 
 
 def test_change_of_a_partition_is_sent_once() -> None:
     one = cached(1)[0]
-    assert one.is_news(5, 0)
+    assert one.must_respond(5, 0)
     one.remember_sent(5, 0)
-    assert not one.is_news(5, 0)
-    assert one.is_news(6, 0) and one.is_news(5, 1)
+    assert not one.must_respond(5, 0)
+    assert one.must_respond(6, 0) and one.must_respond(5, 1)

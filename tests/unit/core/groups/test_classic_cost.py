@@ -52,7 +52,7 @@ def rebalance(harness: Harness, count: int) -> list[JoinGroupResponse]:
 
 
 def wait_until_all_are_answered(harness: Harness) -> None:
-    while group_of(harness).telling.left:
+    while group_of(harness).answer_round.left:
         harness.pass_time(1)
 
 
@@ -82,8 +82,8 @@ def test_leader_of_a_large_group_is_answered_in_a_separate_turn(tmp_path: Path) 
     harness.pass_time(1000)
     harness.pass_time(1000)
     left = []
-    while group_of(harness).telling.left:
-        left.append(len(group_of(harness).telling.left))
+    while group_of(harness).answer_round.left:
+        left.append(len(group_of(harness).answer_round.left))
         harness.pass_time(1)
     assert left == [MANY, MANY - 1, MANY - 1 - MEMBERS_PER_TURN]
     joined = [harness.decoded(one.then(), OLD, JoinGroupResponse) for one in waiting]

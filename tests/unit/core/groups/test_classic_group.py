@@ -299,7 +299,7 @@ def test_group_records_match_apache_kafka(harness: Harness, written: str, state:
     group = here.groups["g"]
     assert isinstance(group, ClassicGroup)
     assert (group.state, group.generation) == (state, generation)
-    metadata = value_of(group.kept_generation(), group.members, {one.id: one.assignment for one in group.members})
+    metadata = value_of(group.stored_generation(), group.members, {one.id: one.assignment for one in group.members})
     assert encode(GroupMetadataKey(group="g"), metadata, 3) == (key, encoded)
     assert group.is_subscribed_to(TopicName("t")) == (state == "Stable")
 

@@ -144,12 +144,12 @@ class Members(RuleBasedStateMachine):
         if group.phase in (State.COMPLETING, State.STABLE):
             assert members
             assert all(any(name == group.protocol_name for name, _ in member.protocols) for member in members)
-            answered = [member for member in members if member not in group.telling.left]
+            answered = [member for member in members if member not in group.answer_round.left]
             assert all(member.joining is None and not member.is_new for member in answered)
         else:
-            assert not group.telling.left, f"who is told belongs to what is over: {group.phase}"
+            assert not group.answer_round.left, f"who is told belongs to what is over: {group.phase}"
         if group.phase is not State.COMPLETING:
-            assert all(member.syncing is None or member in group.telling.left for member in members)
+            assert all(member.syncing is None or member in group.answer_round.left for member in members)
 
     @invariant()
     def no_member_is_forgotten(self) -> None:
@@ -162,7 +162,7 @@ class Members(RuleBasedStateMachine):
         )
         assert promises <= known
         if group is not None:
-            bound = len(group.members) + len(group.members.pending) + 1 + bool(group.telling.left)
+            bound = len(group.members) + len(group.members.pending) + 1 + bool(group.answer_round.left)
             assert len(self.world.harness.broker.timers) <= bound
 
 

@@ -10,7 +10,7 @@ import pytest
 from odradek.base.units import LeaderEpoch, Offset, TopicName, TopicPartition
 from odradek.core.partition.log_starts import Advance, AllAdvanced, WriteStarts
 from odradek.core.partition.partition import Partition
-from odradek.core.replication.follower_log import cut_log_at
+from odradek.core.replication.follower_log import truncate_log
 from odradek.log.files.disk import DiskFailed, File, RealDisk
 from odradek.log.log.durability import flush_now
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
@@ -109,7 +109,7 @@ def test_advance_beyond_a_log_truncated_since_is_refused(harness: Harness) -> No
     advance = harness.broker.log_starts.request_advance(partition, end_offset, AllAdvanced())
     (write,) = writes(harness)
     partition.follow(partition.info._replace(leader=OTHER, leader_epoch=LeaderEpoch(5)))
-    cut_log_at(partition, Offset(1), harness.now.wall)
+    truncate_log(partition, Offset(1), harness.now.wall)
     for _ in range(SEGMENTS):
         put(partition.log, b"y", at=harness.now.wall)
     assert partition.positions.high_watermark < end_offset < partition.log.end_offset

@@ -101,12 +101,12 @@ def test_missing_logs_exclude_those_on_a_failed_disk() -> None:
     directory, storage = open_storage(disk)
     assert storage.open(T, ID, CONFIGS, T0) is not None
     absent = TopicPartition(TopicName("t"), 1)
-    assert storage.lacking({T: ID, absent: ID}) == [absent]
-    assert storage.lacking({T: OTHER_ID}) == [T]
+    assert storage.missing_replicas({T: ID, absent: ID}) == [absent]
+    assert storage.missing_replicas({T: OTHER_ID}) == [T]
     directory.offline[absent] = "it can't be opened"
-    assert storage.lacking({T: ID, absent: ID}) == []
+    assert storage.missing_replicas({T: ID, absent: ID}) == []
     directory.failure = "it can't be read"
-    assert storage.lacking({T: OTHER_ID}) == []
+    assert storage.missing_replicas({T: OTHER_ID}) == []
 
 
 def test_old_log_without_an_id_is_opened_for_the_topic() -> None:

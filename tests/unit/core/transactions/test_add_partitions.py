@@ -12,7 +12,7 @@ from odradek.base.units import NO_BROKER, ProducerEpoch, ProducerId, TopicPartit
 from odradek.core.coordinators.state_log import ProducerIdAndEpoch
 from odradek.core.kernel.promise import Promise
 from odradek.core.transactions import addition_queue
-from odradek.core.transactions.additions import Question
+from odradek.core.transactions.additions import TransactionQuery
 from support.controlling import name_of
 from support.coordinated_elsewhere import LOST, T0, T1, T2, THREE, TWO, CoordinatedElsewhere, names
 from support.in_memory import US
@@ -25,12 +25,12 @@ def elsewhere(tmp_path: Path) -> CoordinatedElsewhere:
     return CoordinatedElsewhere(tmp_path)
 
 
-def question(name: str = "p", epoch: int = 0, *, adds: bool = True) -> Question:
-    return Question(name, ProducerIdAndEpoch(ProducerId(7), ProducerEpoch(epoch)), adds)
+def query(name: str = "p", epoch: int = 0, *, adds: bool = True) -> TransactionQuery:
+    return TransactionQuery(name, ProducerIdAndEpoch(ProducerId(7), ProducerEpoch(epoch)), adds)
 
 
 def add_partitions(
-    elsewhere: CoordinatedElsewhere, about: Question, *partitions: TopicPartition, retries: bool = False
+    elsewhere: CoordinatedElsewhere, about: TransactionQuery, *partitions: TopicPartition, retries: bool = False
 ) -> Promise[Codes]:
     additions = elsewhere.leader.broker.transactions.additions
     return additions.add_or_verify(about, partitions or (T0,), elsewhere.leader.now, retries=retries)
@@ -39,8 +39,8 @@ def add_partitions(
 def test_coordinators_without_verification_get_no_request(tmp_path: Path) -> None:
     """Kafka's brokers do not verify with coordinators before 3.5 either."""
     elsewhere = CoordinatedElsewhere(tmp_path, inter_broker_protocol_version="3.4")
-    assert add_partitions(elsewhere, question(adds=False), T0, T1).value == dict.fromkeys((T0, T1), ErrorCode.NONE)
-    assert add_partitions(elsewhere, question(adds=True)).value == {T0: ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    assert add_partitions(elsewhere, query(adds=False), T0, T1).value == dict.fromkeys((T0, T1), ErrorCode.NONE)
+    assert add_partitions(elsewhere, query(adds=True)).value == {T0: ErrorCode.COORDINATOR_NOT_AVAILABLE}
     assert elsewhere.take_requests() == []
 
 
@@ -48,10 +48,10 @@ def test_coordinators_without_verification_get_no_request(tmp_path: Path) -> Non
 
 
 def test_additions_during_a_request_are_batched_into_the_next(elsewhere: CoordinatedElsewhere) -> None:
-    first = add_partitions(elsewhere, question("a"), T0)
+    first = add_partitions(elsewhere, query("a"), T0)
     effect = elsewhere.take_only_request()
     assert effect.broker == TWO
-    others = [add_partitions(elsewhere, question(name), T0, T1) for name in "bcd"]
+    others = [add_partitions(elsewhere, query(name), T0, T1) for name in "bcd"]
     assert elsewhere.take_requests() == []
     elsewhere.deliver(effect, ErrorCode.NONE)
     assert first.value == {T0: ErrorCode.NONE}
@@ -66,26 +66,24 @@ def test_additions_during_a_request_are_batched_into_the_next(elsewhere: Coordin
 
 
 def test_each_coordinator_gets_its_own_request(elsewhere: CoordinatedElsewhere) -> None:
-    add_partitions(elsewhere, question("a"))
+    add_partitions(elsewhere, query("a"))
     assert elsewhere.take_only_request().broker == TWO
     elsewhere.set_coordinator(THREE)
-    add_partitions(elsewhere, question("b"))
+    add_partitions(elsewhere, query("b"))
     assert elsewhere.take_only_request().broker == THREE
 
 
 def test_equal_additions_are_sent_once_and_answered_both(elsewhere: CoordinatedElsewhere) -> None:
-    both = [add_partitions(elsewhere, question(), T0, T1), add_partitions(elsewhere, question(), T1, T2)]
+    both = [add_partitions(elsewhere, query(), T0, T1), add_partitions(elsewhere, query(), T1, T2)]
     effect = elsewhere.take_only_request()
-    assert effect.transactions == [(question(), [T0, T1, T2])]
+    assert effect.transactions == [(query(), [T0, T1, T2])]
     elsewhere.deliver(effect, ErrorCode.NONE)
     assert [one.value for one in both] == [dict.fromkeys(some, ErrorCode.NONE) for some in ((T0, T1), (T1, T2))]
 
 
 def test_response_for_another_epoch_of_the_transaction_is_ignored(elsewhere: CoordinatedElsewhere) -> None:
-    old, verified, new = [
-        add_partitions(elsewhere, one) for one in (question(), question(adds=False), question(epoch=1))
-    ]
-    for promise, about in ((old, question()), (verified, question(adds=False)), (new, question(epoch=1))):
+    old, verified, new = [add_partitions(elsewhere, one) for one in (query(), query(adds=False), query(epoch=1))]
+    for promise, about in ((old, query()), (verified, query(adds=False)), (new, query(epoch=1))):
         effect = elsewhere.take_only_request()
         assert effect.transactions == [(about, [T0])]
         elsewhere.deliver(effect, ErrorCode.NONE)
@@ -97,7 +95,7 @@ def test_huge_addition_is_split_and_does_not_delay_others(
 ) -> None:
     monkeypatch.setattr(addition_queue, "PARTITIONS_PER_REQUEST_MAX", 2)
     many = [name_of("t", index) for index in range(5)]
-    huge, small = add_partitions(elsewhere, question("huge"), *many), add_partitions(elsewhere, question("small"))
+    huge, small = add_partitions(elsewhere, query("huge"), *many), add_partitions(elsewhere, query("small"))
     sizes = []
     while effects := elsewhere.take_requests():
         (effect,) = effects
@@ -113,12 +111,12 @@ def test_full_queue_refuses_additions_with_load_in_progress(
     elsewhere: CoordinatedElsewhere, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(addition_queue, "WAITING_MAX", 3)
-    in_flight = add_partitions(elsewhere, question("a"), T0, T1, T2)
+    in_flight = add_partitions(elsewhere, query("a"), T0, T1, T2)
     effect = elsewhere.take_only_request()
-    waiting = add_partitions(elsewhere, question("b"), T0, T1)
-    refused = add_partitions(elsewhere, question("c"), T0, T1)
+    waiting = add_partitions(elsewhere, query("b"), T0, T1)
+    refused = add_partitions(elsewhere, query("c"), T0, T1)
     assert refused.value == dict.fromkeys((T0, T1), ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-    fits = add_partitions(elsewhere, question("d"), T0)
+    fits = add_partitions(elsewhere, query("d"), T0)
     elsewhere.deliver(effect, ErrorCode.NONE)
     elsewhere.deliver(elsewhere.take_only_request(), ErrorCode.NONE)
     for promise in (in_flight, waiting, fits):
@@ -129,9 +127,9 @@ def test_full_queue_refuses_additions_with_load_in_progress(
 
 
 def test_second_completion_of_a_request_does_nothing(elsewhere: CoordinatedElsewhere) -> None:
-    first = add_partitions(elsewhere, question())
+    first = add_partitions(elsewhere, query())
     effect = elsewhere.take_only_request()
-    second = add_partitions(elsewhere, question())
+    second = add_partitions(elsewhere, query())
     elsewhere.deliver(effect, LOST)
     assert first.value == {T0: ErrorCode.NETWORK_EXCEPTION}
     elsewhere.deliver(effect, ErrorCode.NONE)
@@ -154,7 +152,7 @@ def test_second_completion_of_a_request_does_nothing(elsewhere: CoordinatedElsew
 def test_failed_request_returns_the_error_code_of_apache_kafka(
     elsewhere: CoordinatedElsewhere, refused: ErrorCode, adds: bool, expected: ErrorCode
 ) -> None:
-    promise = add_partitions(elsewhere, question(adds=adds))
+    promise = add_partitions(elsewhere, query(adds=adds))
     elsewhere.deliver(elsewhere.take_only_request(), Refused(refused, "why"))
     assert promise.value == {T0: expected}
 
@@ -164,7 +162,7 @@ def test_each_change_of_a_coordinators_failure_is_logged_once(
 ) -> None:
     denied = Refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "no right")
     for outcome in (LOST, denied, denied, ErrorCode.NONE, denied):
-        add_partitions(elsewhere, question())
+        add_partitions(elsewhere, query())
         elsewhere.deliver(elsewhere.take_only_request(), outcome)
     levels = [one.levelno for one in caplog.records if "AddPartitionsToTxn request to broker" in one.message]
     assert levels == [logging.WARNING, logging.ERROR, logging.ERROR]
@@ -176,14 +174,14 @@ def test_each_change_of_a_coordinators_failure_is_logged_once(
 @pytest.mark.parametrize("leader", [NO_BROKER, THREE])
 def test_missing_coordinator_is_reported_immediately(elsewhere: CoordinatedElsewhere, leader: int) -> None:
     elsewhere.set_coordinator(THREE if leader == THREE else NO_BROKER, alive=(US, TWO))
-    assert add_partitions(elsewhere, question()).value == {T0: ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    assert add_partitions(elsewhere, query()).value == {T0: ErrorCode.COORDINATOR_NOT_AVAILABLE}
     assert elsewhere.take_requests() == []
 
 
 def test_additions_queued_for_a_dead_broker_are_refused(elsewhere: CoordinatedElsewhere) -> None:
-    sent = add_partitions(elsewhere, question())
+    sent = add_partitions(elsewhere, query())
     in_flight = elsewhere.take_only_request()
-    waiting = add_partitions(elsewhere, question("b"))
+    waiting = add_partitions(elsewhere, query("b"))
     elsewhere.set_coordinator(THREE, alive=(US, THREE))
     elsewhere.pass_time(1000)
     assert waiting.value == {T0: ErrorCode.COORDINATOR_NOT_AVAILABLE}
@@ -193,9 +191,9 @@ def test_additions_queued_for_a_dead_broker_are_refused(elsewhere: CoordinatedEl
 
 
 def test_additions_queued_too_long_are_refused_and_not_sent(elsewhere: CoordinatedElsewhere) -> None:
-    add_partitions(elsewhere, question())
+    add_partitions(elsewhere, query())
     in_flight = elsewhere.take_only_request()
-    waiting = add_partitions(elsewhere, question("b"))
+    waiting = add_partitions(elsewhere, query("b"))
     for _ in range(31):
         elsewhere.pass_time(1000)
     assert waiting.value == {T0: ErrorCode.NETWORK_EXCEPTION}
@@ -207,7 +205,7 @@ def test_refused_addition_with_a_part_in_flight_completes_once(
     elsewhere: CoordinatedElsewhere, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(addition_queue, "PARTITIONS_PER_REQUEST_MAX", 1)
-    promise = add_partitions(elsewhere, question(), T0, T1)
+    promise = add_partitions(elsewhere, query(), T0, T1)
     in_flight = elsewhere.take_only_request()
     elsewhere.set_coordinator(THREE, alive=(US, THREE))
     elsewhere.pass_time(1000)
@@ -217,7 +215,7 @@ def test_refused_addition_with_a_part_in_flight_completes_once(
 
 
 def test_addition_is_retried_while_the_previous_transaction_ends(elsewhere: CoordinatedElsewhere) -> None:
-    promise = add_partitions(elsewhere, question(), T0, T1, retries=True)
+    promise = add_partitions(elsewhere, query(), T0, T1, retries=True)
     sent = 0
     while promise.value is None:
         for effect in elsewhere.take_requests():
@@ -230,7 +228,7 @@ def test_addition_is_retried_while_the_previous_transaction_ends(elsewhere: Coor
 
 
 def test_retry_is_sent_to_the_current_coordinator(elsewhere: CoordinatedElsewhere) -> None:
-    promise = add_partitions(elsewhere, question(), retries=True)
+    promise = add_partitions(elsewhere, query(), retries=True)
     elsewhere.deliver(elsewhere.take_only_request(), ErrorCode.CONCURRENT_TRANSACTIONS)
     elsewhere.set_coordinator(THREE)
     elsewhere.pass_time(20)
@@ -241,6 +239,6 @@ def test_retry_is_sent_to_the_current_coordinator(elsewhere: CoordinatedElsewher
 
 
 def test_verification_without_addition_is_not_retried(elsewhere: CoordinatedElsewhere) -> None:
-    promise = add_partitions(elsewhere, question(adds=False))
+    promise = add_partitions(elsewhere, query(adds=False))
     elsewhere.deliver(elsewhere.take_only_request(), ErrorCode.CONCURRENT_TRANSACTIONS)
     assert promise.value == {T0: ErrorCode.CONCURRENT_TRANSACTIONS}

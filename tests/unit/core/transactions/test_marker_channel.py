@@ -61,7 +61,7 @@ def test_abort_sends_abort_markers(elsewhere: Elsewhere) -> None:
 
 def test_markers_are_not_sent_before_the_decision_is_durable(elsewhere: Elsewhere) -> None:
     producer = elsewhere.begin_producer()
-    elsewhere.touch(producer, T1)
+    elsewhere.add_partitions(producer, T1)
     elsewhere.harness.send(producer.end_request(commit=True), EPOCHS)
     assert elsewhere.take_requests() == []
     elsewhere.harness.settle()

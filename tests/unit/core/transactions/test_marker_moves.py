@@ -248,7 +248,7 @@ def test_shard_resigned_before_its_last_marker_sync_completes_nothing(elsewhere:
 def test_next_coordinator_waits_until_the_isr_has_the_decision(elsewhere: Elsewhere) -> None:
     """If it died before, its successor would abort the partitions without a marker request."""
     producer = elsewhere.begin_producer()
-    elsewhere.touch(producer, T1)
+    elsewhere.add_partitions(producer, T1)
     elsewhere.coordinate_again(TWO)
     elsewhere.harness.send(producer.end_request(commit=True), EPOCHS)
     elsewhere.resign()

@@ -53,7 +53,7 @@ def test_last_epoch_can_be_written() -> None:
         fenced = rules.fenced(one, NOW)
         done = rules.completed(fenced, NOW)
         for expected in (None, done.client):
-            begun = rules.begin_transaction(done, expected, 1000, NEXT, NOW)
+            begun = rules.init_producer_id(done, expected, 1000, NEXT, NOW)
             assert begun.client == (NEXT, 0)
             for each in (fenced, done, begun):
                 for version in (0, 1):
@@ -67,7 +67,7 @@ def following(was: Transaction) -> list[Transaction]:
     if was.state is TransactionState.ONGOING:
         results += rules.fenced(was, NOW), rules.keep_prepared(was, None, NEXT, NOW)
     elif not was.is_decided:
-        results.append(rules.begin_transaction(was, None, 1000, NEXT, NOW))
+        results.append(rules.init_producer_id(was, None, 1000, NEXT, NOW))
     for id_, epoch in itertools.product((ID, NEXT), (0, LAST_EPOCH, INT16_MAX)):
         producer = ProducerIdAndEpoch(id_, ProducerEpoch(epoch))
         for version, commit in itertools.product((1, 2), (True, False)):
@@ -82,7 +82,7 @@ def following(was: Transaction) -> list[Transaction]:
                     results.append(rules.renewed(was, NEXT, NOW))
         if was.state is not TransactionState.ONGOING and not was.is_decided:
             with suppress(Refused):
-                results.append(rules.begin_transaction(was, producer, 1000, NEXT, NOW))
+                results.append(rules.init_producer_id(was, producer, 1000, NEXT, NOW))
     return results
 
 

@@ -93,14 +93,14 @@ def test_configurations_are_stored_as_in_kafka(world: World) -> None:
     assert world.notices() == ["topics/t", "brokers/1", "brokers/<default>"]
     assert altered.topics == {"t": {"retention.ms": "5"}}
     assert altered.broker is not None and altered.broker.int("log.retention.ms") == 6
-    assert len(altered.in_force) == 2
+    assert len(altered.appliers) == 2
     assert world.metadata.topics()[TopicName("t")].configs == {"retention.ms": "5"}
 
 
 def test_validate_only_request_changes_nothing(world: World) -> None:
     altered = world.alter({T: [("retention.ms", SET, "5")], ALL: [("log.retention.ms", SET, "x")]}, dry=True)
     assert list(altered.refused) == [ALL]
-    assert not altered.topics and altered.broker is None and not altered.in_force
+    assert not altered.topics and altered.broker is None and not altered.appliers
     assert world.stored("/config/topics/t") == {} and world.notices() == []
 
 
@@ -249,5 +249,5 @@ def test_broker_starts_with_any_stored_configuration(world: World, data: bytes) 
 
 
 def test_registered_broker_does_not_prevent_changes(world: World) -> None:
-    world.metadata.enroll(BrokerInfo(US), lambda: TimestampMs(1), 0)
+    world.metadata.register_broker(BrokerInfo(US), lambda: TimestampMs(1), 0)
     assert not world.alter({ALL: [("log.retention.ms", SET, "7")]}).refused

@@ -16,7 +16,7 @@ from odradek.core.controller.events import ShutDown
 from odradek.core.kernel.cluster_view import BrokerInfo, ClusterView, PartitionInfo, TopicInfo
 from odradek.net.channels.broker_channels import BrokerChannels
 from odradek.net.cluster.broker_requests import BrokerRequests
-from odradek.net.cluster.controlled_shutdown_sender import hand_over
+from odradek.net.cluster.controlled_shutdown_sender import controlled_shutdown
 from odradek.wire.messages.controlled_shutdown import ControlledShutdownResponse, RemainingPartition
 from odradek.wire.schema.compile import encode
 from support.channel_peer import Peer, ReceivedRequest, Writer, framed, run
@@ -81,7 +81,9 @@ def request_count(
             broker.view.topics = {**broker.view.topics, name: TopicInfo(name, Uuid(bytes(16)), (partition,))}
             channels = BrokerChannels(loop, f"broker-{US}", broker.view, "PLAINTEXT", None)
             requests = BrokerRequests(SimpleNamespace(loop=loop), broker, channels)  # type: ignore[arg-type]
-            await hand_over(broker, lambda then: requests.shut_down(broker.view.controller, ShutDown(US, 5), then))
+            await controlled_shutdown(
+                broker, lambda then: requests.shut_down(broker.view.controller, ShutDown(US, 5), then)
+            )
             channels.close()
             return len(peer.requests)
 

@@ -167,7 +167,7 @@ class World:
         if not fault:
             request = decode(AlterPartitionRequest, received.version, received._rest, 1)
             query, _ = from_message(request, received.version, {TOPIC_ID: T})
-            self.requested.append([one.partition for one in query.wanted])
+            self.requested.append([one.partition for one in query.proposals])
             await self.may_answer.wait()
             done: asyncio.Future[object] = self.loop.create_future()
             self.pending[query] = done.set_result

@@ -17,7 +17,7 @@ from odradek.coordination.sqlite import SqliteTree
 from odradek.coordination.tree import Stat, Tree
 from odradek.core.broker.effects import AllocateProducerIds, CreateTopics
 from odradek.core.kernel.cluster_view import BrokerInfo, Endpoint, PartitionInfo, TopicInfo
-from odradek.net.cluster.single_broker_metadata import LoneMetadata
+from odradek.net.cluster.single_broker_metadata import SingleBrokerMetadata
 from odradek.net.cluster.tree_metadata import AnotherBroker, Metadata
 from support.tree_members import US, T, TreeMember, topic
 
@@ -62,7 +62,7 @@ def test_unprepared_tree_has_no_topics(path: Path) -> None:
 
 
 def test_each_broker_is_registered_with_a_rising_epoch(us: TreeMember, other: TreeMember) -> None:
-    ours, theirs = us.enroll(), other.enroll()
+    ours, theirs = us.register_broker(), other.register_broker()
     stat = other.tree.exists(layout.broker(US))
     assert stat is not None
     assert stat.czxid == ours < theirs
@@ -72,35 +72,35 @@ def test_each_broker_is_registered_with_a_rising_epoch(us: TreeMember, other: Tr
 
 
 def test_repeated_registration_in_one_session_returns_the_same_epoch(us: TreeMember) -> None:
-    assert us.enroll() == us.enroll()
+    assert us.register_broker() == us.register_broker()
 
 
 def test_registration_waits_for_the_previous_process(us: TreeMember, path: Path) -> None:
-    before = us.enroll()
+    before = us.register_broker()
     again = TreeMember(path)
     epochs: list[int] = []
-    enrolling = threading.Thread(target=lambda: epochs.append(again.enroll()))
-    enrolling.start()
+    registering = threading.Thread(target=lambda: epochs.append(again.register_broker()))
+    registering.start()
     assert not epochs
     us.tree.close()
-    enrolling.join()
+    registering.join()
     assert epochs[0] > before
     again.tree.close()
 
 
 def test_registration_does_not_wait_for_a_killed_process(us: TreeMember, path: Path) -> None:
-    before = us.enroll()
+    before = us.register_broker()
     us.tree.abandon()
     again = TreeMember(path)
-    assert again.enroll(patience_ms=0) > before
+    assert again.register_broker(timeout_ms=0) > before
     again.tree.close()
 
 
 def test_registration_fails_while_another_broker_has_the_id(us: TreeMember, path: Path) -> None:
-    us.enroll()
+    us.register_broker()
     again = TreeMember(path)
     with pytest.raises(AnotherBroker) as raised:
-        again.enroll(patience_ms=0)
+        again.register_broker(timeout_ms=0)
     assert str(raised.value) == "Broker 1 at 127.0.0.1:9091 is already using the metadata in the folder."
     again.tree.close()
 
@@ -108,7 +108,7 @@ def test_registration_fails_while_another_broker_has_the_id(us: TreeMember, path
 def test_id_registered_at_another_address_is_awaited(us: TreeMember, path: Path) -> None:
     metadata, info = us.metadata, BrokerInfo(US, (Endpoint("PLAINTEXT", "127.0.0.1", 9091),))
     metadata.check_id_is_free(info, 0)
-    us.enroll()
+    us.register_broker()
     metadata.check_id_is_free(info, 0)  # It is registered at our own address.
     moved = info._replace(endpoints=(Endpoint("PLAINTEXT", "127.0.0.1", 1),))
     with pytest.raises(AnotherBroker, match=r"Broker 1 at 127\.0\.0\.1:9091 is already using the metadata"):
@@ -135,42 +135,42 @@ def test_broker_without_an_id_gets_an_unused_one(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def lone(path: Path) -> Iterator[LoneMetadata]:
+def lone(path: Path) -> Iterator[SingleBrokerMetadata]:
     tree = SqliteTree(path)
-    metadata = LoneMetadata(tree, "the folder")
+    metadata = SingleBrokerMetadata(tree, "the folder")
     metadata.prepare(US, 1000, "cluster")
     yield metadata
     tree.close()
 
 
-def enroll(metadata: LoneMetadata, broker: BrokerId = US) -> int:
+def register_broker(metadata: SingleBrokerMetadata, broker: BrokerId = US) -> int:
     info = BrokerInfo(broker, (Endpoint("PLAINTEXT", "127.0.0.1", 9092),))
-    return metadata.enroll(info, lambda: TimestampMs(1), 0)
+    return metadata.register_broker(info, lambda: TimestampMs(1), 0)
 
 
-def test_lone_broker_is_the_controller_immediately(lone: LoneMetadata, us: TreeMember) -> None:
-    epoch = enroll(lone)
+def test_lone_broker_is_the_controller_immediately(lone: SingleBrokerMetadata, us: TreeMember) -> None:
+    epoch = register_broker(lone)
     registered = us.tree.exists(layout.broker(US))
     assert registered is not None and registered.czxid == epoch
     assert lone.check_controller() == 1
     assert not us.is_elected()
 
 
-def test_lone_broker_refuses_other_brokers(lone: LoneMetadata, path: Path) -> None:
-    enroll(lone)
+def test_lone_broker_refuses_other_brokers(lone: SingleBrokerMetadata, path: Path) -> None:
+    register_broker(lone)
     with pytest.raises(AnotherBroker, match=r"Broker 1 at 127\.0\.0\.1:9092 is already using the metadata"):
         TreeMember(path, OTHER)
 
 
-def test_lone_broker_does_not_join_other_brokers(us: TreeMember, lone: LoneMetadata) -> None:
-    us.enroll()
+def test_lone_broker_does_not_join_other_brokers(us: TreeMember, lone: SingleBrokerMetadata) -> None:
+    us.register_broker()
     sentence = "Broker 1 at 127.0.0.1:9091 is already using the metadata in the folder, which only one broker can use"
-    for join in (lambda: lone.prepare(OTHER, 1000, "cluster"), lambda: enroll(lone, OTHER)):
+    for join in (lambda: lone.prepare(OTHER, 1000, "cluster"), lambda: register_broker(lone, OTHER)):
         with pytest.raises(AnotherBroker, match=sentence):
             join()
 
 
-def test_existing_logs_are_adopted_once(lone: LoneMetadata, us: TreeMember) -> None:
+def test_existing_logs_are_adopted_once(lone: SingleBrokerMetadata, us: TreeMember) -> None:
     """Only by a tree that never had a topic; otherwise a deleted last topic could return."""
     assert not lone.had_topics
     led = PartitionInfo(US, LeaderEpoch(7), (US,), (US,))
@@ -235,7 +235,7 @@ def test_lagging_server_is_read_again(us: TreeMember, other: TreeMember) -> None
 
 
 def test_controller_allocates_producer_ids(us: TreeMember, other: TreeMember) -> None:
-    epoch = other.enroll()
+    epoch = other.register_broker()
     with pytest.raises(Refused) as refused:
         us.metadata.allocate_producer_ids(OTHER, epoch)
     assert refusal(refused.value) == ErrorCode.NOT_CONTROLLER

@@ -89,7 +89,7 @@ def test_first_of_several_lost_brokers_does_not_wait(tree: SqliteTree, monkeypat
 
 def test_broker_starts_if_no_isr_changes_in_time(tree: SqliteTree, caplog: pytest.LogCaptureFixture) -> None:
     in_sync(tree, NAMES[0], US, OTHER)
-    wait(tree, US, NAMES, patience_ms=0)
+    wait(tree, US, NAMES, timeout_ms=0)
     assert (
         "broker 1 starts although it is still in the ISR of 1 partitions: no controller removed it in time"
         in caplog.messages
@@ -101,18 +101,18 @@ def test_broker_with_missing_logs_waits_for_others_to_start(tree: SqliteTree, mo
     tree.delete(layout.broker(OTHER))
     steps = iter((lambda: ensure_paths(tree, [layout.broker(OTHER)]), lambda: in_sync(tree, NAMES[0], OTHER)))
     run_at_each_wait(monkeypatch, lambda _: next(steps)())
-    wait(tree, US, NAMES, PATIENCE_MS, lacking=NAMES[:1])
+    wait(tree, US, NAMES, PATIENCE_MS, missing=NAMES[:1])
     assert next(steps, None) is None, "another one came, and leads"
 
 
-@pytest.mark.parametrize("lacking", [[], NAMES[1:]])
+@pytest.mark.parametrize("missing", [[], NAMES[1:]])
 def test_lone_broker_without_missing_isr_logs_does_not_wait(
-    tree: SqliteTree, monkeypatch: pytest.MonkeyPatch, lacking: list[TopicPartition]
+    tree: SqliteTree, monkeypatch: pytest.MonkeyPatch, missing: list[TopicPartition]
 ) -> None:
     in_sync(tree, NAMES[0], US, OTHER)
     tree.delete(layout.broker(OTHER))
     run_at_each_wait(monkeypatch, never)
-    wait(tree, US, NAMES, PATIENCE_MS, lacking)
+    wait(tree, US, NAMES, PATIENCE_MS, missing)
 
 
 def test_broker_with_missing_logs_does_not_wait_forever(tree: SqliteTree, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,5 +121,5 @@ def test_broker_with_missing_logs_does_not_wait_forever(tree: SqliteTree, monkey
     times = itertools.count(0, PATIENCE_MS / 1000 / 8)
     monkeypatch.setattr(unclean_start, "time", SimpleNamespace(monotonic=lambda: next(times)))
     run_at_each_wait(monkeypatch, lambda _: None)
-    wait(tree, US, NAMES, PATIENCE_MS, lacking=NAMES)
+    wait(tree, US, NAMES, PATIENCE_MS, missing=NAMES)
     assert next(times) < PATIENCE_MS / 1000, "a quarter"

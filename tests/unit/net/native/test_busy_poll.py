@@ -54,19 +54,19 @@ def poll(loop: Loop) -> BusyPoll:
 
 def miss(loop: Loop, poll: BusyPoll) -> int:
     """Send a response without a following request."""
-    poll.answered()
+    poll.on_answered()
     return loop.turns_until(loop.now + 10 * AWAKE_NS)
 
 
 def test_loop_polls_for_a_while_and_then_sleeps(loop: Loop, poll: BusyPoll) -> None:
-    poll.answered()
+    poll.on_answered()
     assert loop.turns_until(1_000_000_000) == AWAKE_NS // STEP_NS + 1
     assert not loop.waiting
 
 
 def test_request_in_time_keeps_the_loop_polling(loop: Loop, poll: BusyPoll) -> None:
     for _ in range(10_000):
-        poll.answered()
+        poll.on_answered()
         assert len(loop.waiting) == 1
         assert loop.turns_until(loop.now + AWAKE_NS // 2) == AWAKE_NS // 2 // STEP_NS
 
@@ -85,7 +85,7 @@ def test_useless_polls_lead_to_longer_and_longer_rests(loop: Loop, poll: BusyPol
 def test_useful_poll_resets_the_rests(loop: Loop, poll: BusyPoll) -> None:
     for _ in range(MISSES_MAX + REST_ANSWERS_MIN):
         miss(loop, poll)
-    poll.answered()
+    poll.on_answered()
     loop.turns_until(loop.now + AWAKE_NS // 2)
     for _ in range(MISSES_MAX):
         assert miss(loop, poll)
@@ -97,7 +97,7 @@ def test_useful_poll_resets_the_rests(loop: Loop, poll: BusyPoll) -> None:
 class Counting(BusyPoll):
     count = 0
 
-    def answered(self) -> None:
+    def on_answered(self) -> None:
         self.count += 1
 
 

@@ -123,7 +123,7 @@ class ClassicGroup(Rebalancing):
 
     def load(self, value: GroupMetadataValue) -> None:
         """Load the group from its record in the log, as stable or empty."""
-        self._is_kept = True
+        self._is_stored = True
         self._protocol_type = value.protocol_type or None
         self.protocol_name = value.protocol
         self.generation = value.generation
@@ -157,7 +157,7 @@ class ClassicGroup(Rebalancing):
 
     def on_unloaded(self) -> None:
         self._cancel_timer()
-        self.telling.drop()
+        self.answer_round.drop()
         for member_id in list(self.members.pending):
             self.members.forget_pending(member_id)
         for member in self.members:

@@ -170,9 +170,9 @@ def _replace_in_generation(
     Otherwise the answer names the old member as leader.
     """
     is_leader = group.members.leader == old.id
-    generation = group.kept_generation()._replace(leader=new.id if is_leader else group.members.leader)
+    generation = group.stored_generation()._replace(leader=new.id if is_leader else group.members.leader)
     members = _with_replacement(group, old, new)
-    written = group.keep(value_of(generation, members, {member.id: member.assignment for member in members}), now)
+    written = group.store(value_of(generation, members, {member.id: member.assignment for member in members}), now)
     group.members.replace(old, new)
     group.generation_changed()
     new.session.extend(now, NEW_MEMBER_SESSION_MS)

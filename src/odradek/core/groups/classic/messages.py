@@ -27,7 +27,7 @@ class JoinGroup(NamedTuple):
     reason: str  # From the client; "" if it sent none.
     needs_member_id: bool  # A new dynamic member first receives its id, then joins with it.
     skips_assignment: bool  # The client supports skip_assignment.
-    sees: Callable[[str], bool] | None = None  # Returns whether the client may describe a topic; None: all.
+    can_describe: Callable[[str], bool] | None = None  # Returns whether the client may describe a topic; None: all.
 
 
 class JoinedMember(NamedTuple):

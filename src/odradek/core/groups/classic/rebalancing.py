@@ -45,13 +45,13 @@ class Rebalancing:
         self.generation = 0
         self.protocol_name: str | None = None
         self.members = Members(shard.runtime.purgatory)
-        self.telling = AnswerRound(shard.runtime.timers)
+        self.answer_round = AnswerRound(shard.runtime.timers)
         self.rebalances = Rebalances()
         self.written: PendingWrite | None = None  # The group's last write.
         self.is_assigned = False  # The assignments of this generation are in the log or being written.
         self._protocol_type: str | None = None
         self._since: TimestampMs | None = None  # The time of the last state change.
-        self._is_kept = False  # The log has a record of the group.
+        self._is_stored = False  # The log has a record of the group.
         self._timer: Timer | None = None  # The deadline for all members to join, or to fetch their assignment.
         self._is_first = False  # The rebalance began with an empty group.
         self._has_newcomers = False  # Members have joined since the delay of a first rebalance began.
@@ -88,7 +88,7 @@ class Rebalancing:
         Drops a group without members, pending members and persistent state.
         """
         self.maybe_complete_join(now)
-        is_used = self.phase is not State.EMPTY or self.members.pending or self._is_kept
+        is_used = self.phase is not State.EMPTY or self.members.pending or self._is_stored
         offsets = self.shard.offsets
         if not (is_used or offsets.of_group(self.id) or offsets.has_pending_of(self.id)):
             self.shard.groups.pop(self.id, None)
@@ -119,7 +119,7 @@ class Rebalancing:
         if Event.REBALANCE not in NEXT[self.phase]:
             self.maybe_complete_join(now)
             return
-        self.telling.finish(now)
+        self.answer_round.finish(now)
         if self.phase is State.COMPLETING:
             self.lose_assignments(ErrorCode.REBALANCE_IN_PROGRESS, now)
         self.rebalances.add(self.id, Rebalance(now.wall, self.generation, reason))
@@ -203,7 +203,7 @@ class Rebalancing:
         leader = members.get(response.leader)
         assert leader is not None, "a generation with members has a leader"
         # The leader first, because it has to assign.
-        self.telling.answer_members(
+        self.answer_round.answer_members(
             [leader, *(member for member in members if member is not leader)], answer_member, now
         )
 
@@ -212,7 +212,7 @@ class Rebalancing:
         self.move(Event.ALL_LEFT, now)
         self.protocol_name = None
         try:
-            self.keep(value_of(self.kept_generation(), (), {}), now)
+            self.store(value_of(self.stored_generation(), (), {}), now)
         except Refused as refused:  # After a restart the members reappear and leave when their sessions end.
             _LOG.warning("group %r is empty, failed to write its state: %s", self.id, refused)
 
@@ -264,13 +264,13 @@ class Rebalancing:
 
     # Records.
 
-    def kept_generation(self) -> Generation:
+    def stored_generation(self) -> Generation:
         return Generation(self.generation, self._protocol_type, self.protocol_name, self.members.leader, self._since)
 
-    def keep(self, value: GroupMetadataValue, now: Moment) -> PendingWrite:
+    def store(self, value: GroupMetadataValue, now: Moment) -> PendingWrite:
         """Write the group to the log, or raise Refused and write nothing."""
         self.written = self.shard.write_only([StateRecord(GroupMetadataKey(group=self.id), value)], now)
-        self._is_kept = True
+        self._is_stored = True
         return self.written
 
     # State.

@@ -51,7 +51,7 @@ def _assign(group: ClassicGroup, assignments: Mapping[str, bytes], now: Moment) 
         return
     generation = group.generation
     try:
-        written = group.keep(value_of(group.kept_generation(), group.members, assignments), now)
+        written = group.store(value_of(group.stored_generation(), group.members, assignments), now)
     except Refused as refused:
         group.lose_assignments(refused.code, now)
         group.rebalance(f"failed to write the assignments: {refused}", now)
@@ -81,7 +81,7 @@ def _propagate_assignments(group: ClassicGroup, assignments: Mapping[str, bytes]
     def answer_member(member: Member, later: Moment) -> None:
         group.answer_sync(member, _share(group, member), later)
 
-    group.telling.answer_members(group.members, answer_member, now)
+    group.answer_round.answer_members(group.members, answer_member, now)
 
 
 def _share(group: ClassicGroup, member: Member) -> SyncGroupResult:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 def join(group: ConsumerGroup, request: JoinGroup, now: Moment) -> Promise[JoinGroupResult]:
     """Join the group, or raise Refused (GROUP_MAX_SIZE_REACHED, ...) and leave the group unchanged."""
     runtime, draft = group.shard.runtime, Draft(group.shard, group.id, group)
-    draft.sees = request.sees
+    draft.can_describe = request.can_describe
     member_id = request.member_id or to_text(runtime.entropy.new_uuid())
     lookup.check_room(draft, member_id, request.instance_id)
     subscription = _checked(draft.state, request)

@@ -36,7 +36,7 @@ class Draft:
         self.configs = shard.runtime.configs
         self.records: list[StateRecord] = []
         self.reasons: list[str] = []  # Reasons for a new group epoch.
-        self.sees: Callable[[str], bool] | None = None  # Returns whether the requester may describe a topic; None: all.
+        self.can_describe: Callable[[str], bool] | None = None  # Whether the client may describe a topic; None: all.
         self.has_checked_topics = self.has_refreshed_regexes = False
         self._is_copy = group is None
         self._removed: list[str] = []  # Ids of members that were removed.

@@ -46,7 +46,7 @@ class Heartbeat(NamedTuple):
     regex: str | None
     assignor: str | None
     owned: Assignment | None
-    sees: Callable[[str], bool] | None = None  # Returns whether the client may describe a topic; None: all.
+    can_describe: Callable[[str], bool] | None = None  # Returns whether the client may describe a topic; None: all.
 
 
 class HeartbeatResult(NamedTuple):
@@ -104,7 +104,7 @@ def heartbeat(shard: GroupShard, request: Heartbeat, now: Moment) -> HeartbeatRe
     if request.epoch < JOIN_EPOCH:
         return _leave(shard, request, now)
     draft, upgraded = migration.open_draft(shard, request.group_id, may_create=request.epoch == JOIN_EPOCH)
-    draft.sees = request.sees
+    draft.can_describe = request.can_describe
     lookup.check_room(draft, request.member_id, request.instance_id)
     member_id = request.member_id or to_text(shard.runtime.entropy.new_uuid())
     before = _member(draft, request, member_id)

@@ -86,8 +86,8 @@ def _put(draft: Draft, pattern: str, now: Moment) -> bool:
     may describe.
     """
     matched = topics.matching(pattern, draft.view.topics)
-    if draft.sees is not None:
-        matched = frozenset(filter(draft.sees, matched))
+    if draft.can_describe is not None:
+        matched = frozenset(filter(draft.can_describe, matched))
     if draft.state.regexes.get(pattern) == matched:
         return False
     draft.add(records.regex(draft.state.id, pattern, matched, now.wall))
