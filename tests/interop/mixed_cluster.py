@@ -23,9 +23,9 @@ from odradek.base.units import TopicName, TopicPartition
 from odradek.coordination import tree_layout as layout
 from odradek.coordination.tree import NoNode, Tree
 from odradek.coordination.zookeeper import open_zookeeper
-from support.in_tree import controller_in
 from support.ports import free_port
 from support.serving import Serving
+from support.tree_controller import controller_in
 from support.waiting import SECONDS_MAX, until
 
 LEVELS = {V3: "3.9", V0: "0.11.0"}  # inter.broker.protocol.version, of a release and of ours beside it.

@@ -27,9 +27,9 @@ from odradek.coordination import tree_layout as layout
 from odradek.coordination.tree import NoNode, Tree
 from odradek.coordination.zookeeper import open_zookeeper
 from support.asking import leaders
-from support.in_tree import controller_in
 from support.network_namespaces import Host, Network
 from support.serving import Serving
+from support.tree_controller import controller_in
 from support.waiting import SECONDS_MAX, until
 
 BROKERS = (1, 2, 3)

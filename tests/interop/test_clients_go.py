@@ -13,7 +13,7 @@ from clients.fixtures import BROKERS, broker, new_topic
 from clients.golang import FranzGo, Sarama
 from clients.librdkafka import Librdkafka
 from clients.records import RECORDS, Record
-from clients.spoken import watched
+from clients.used_versions import watched
 
 from support.serving import serving
 

@@ -20,7 +20,7 @@ from odradek.record.records import decode
 from odradek.testing import Broker
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from support.asking import FETCH, MIB, created, produced
-from support.held_up import SECONDS_MAX, BlockedPool
+from support.blocked_pool import SECONDS_MAX, BlockedPool
 from support.raw_client import RawClient
 
 SMALL = {"log.segment.bytes": str(MIB), "log.index.interval.bytes": "16384"}

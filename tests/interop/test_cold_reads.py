@@ -19,7 +19,7 @@ from odradek.record.record_batch import iter_batches
 from odradek.testing import Broker
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from support.asking import FETCH, MIB, created, produced
-from support.held_up import SECONDS_MAX, BlockedPool
+from support.blocked_pool import SECONDS_MAX, BlockedPool
 from support.raw_client import RawClient
 
 # Segments of which each has an index of some pages, and a walk from an entry of it goes to another page.

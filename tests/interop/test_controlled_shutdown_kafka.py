@@ -22,9 +22,9 @@ from odradek.coordination.znodes import PartitionState
 from odradek.coordination.zookeeper import open_zookeeper
 from odradek.core.kernel.cluster_view import TopicAssignment
 from support.asking import leaders
-from support.in_tree import controller_in
 from support.serving import Serving
 from support.serving_cluster import ServingCluster
+from support.tree_controller import controller_in
 from support.waiting import SECONDS_MAX, until
 
 pytestmark = [*OLD_KAFKA, pytest.mark.own_peer("shares a ZooKeeper with brokers of Apache Kafka")]

@@ -31,9 +31,9 @@ from odradek.core.controller.partition_leader_election import ElectionType
 from odradek.core.kernel.cluster_view import TopicAssignment
 from odradek.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, TopicPartitions
 from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from support.in_tree import controller_in
 from support.raw_client import RawClient
 from support.serving import Serving
+from support.tree_controller import controller_in
 from support.waiting import SECONDS_MAX, until
 
 pytestmark = [*OLD_KAFKA, pytest.mark.own_peer("asks a running Apache Kafka the same as this broker")]

@@ -18,7 +18,7 @@ pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed"
 
 from load_checks import check_table
 from load_days import TOPIC, BadDays, place
-from load_mishaps import FAULTS, OF_THE_STORE, befall, plan
+from load_faults import FAULTS, OF_THE_STORE, befall, plan
 from load_runs import loaded
 from load_writers import PARTITIONS, Writers, committed_records, differences
 from workload.brokers import broker, create_topics

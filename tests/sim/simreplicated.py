@@ -30,9 +30,9 @@ from sim.simclock import SimNode
 from sim.simcontrolled import DIRECTORY, ControlledCluster, SimControlled
 from sim.simcontroller import SESSION_MS, SimMember
 from sim.simfetchers import SimFetchers, SimShell, member_tree, void
+from sim.simoffline import OfflineReplicas
+from sim.simrequestqueues import RequestQueue
 from sim.simrequests import Lines, SimServer
-from sim.simroom import OfflineReplicas
-from sim.simways import RequestQueue
 from support.in_memory import frame_of
 
 T = TypeVar("T")

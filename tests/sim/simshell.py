@@ -36,8 +36,8 @@ from odradek.net.shell.effect_executor import Effects, Writers
 from odradek.wire.request import Request
 from sim.simclock import Action, SimNode
 from sim.simconnection import SimConnection
+from sim.simcontrollerupdates import SimControllerUpdates
 from sim.simloop import SimLoop
-from sim.simtelling import SimControllerUpdates
 from sim.simthreads import CHANGES, SimThreads
 from support.at_once import done
 

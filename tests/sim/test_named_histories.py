@@ -31,7 +31,7 @@ from sim.simidempotent import ALL
 from sim.simreplicaclients import LEADER
 from sim.simstory import AGES, MOMENT, NEWEST, PARTITION, TOPIC, Story
 from sim.test_controller_histories import a_sessions_end_is_overlooked, an_epoch_is_not_compared
-from support.asides import stored_offsets
+from support.stray_files import stored_offsets
 
 CHECKSUM = 17  # Its position in a batch.
 WITHOUT_EPOCHS_IN_FETCH = "2.6"  # A follower asks where logs diverge when it begins to follow, and never again.

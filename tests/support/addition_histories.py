@@ -21,8 +21,8 @@ from odradek.core.transactions.transaction_markers import WriteMarkers
 from odradek.core.transactions.transaction_states import TransactionState
 from odradek.wire.messages.produce import ProduceResponse
 from odradek.wire.messages.txn_offset_commit import TxnOffsetCommitResponse
-from support.coordinated_elsewhere import ADDS, LOST, OFFSETS, T0, T1, T2, THREE, TWO, CoordinatedElsewhere
 from support.in_memory import US
+from support.remote_coordinator import ADDS, LOST, OFFSETS, T0, T1, T2, THREE, TWO, CoordinatedElsewhere
 from support.transactional import EPOCHS, SHARED, Transactional
 
 DATA = (T0, T1, T2)

@@ -53,7 +53,7 @@ from odradek.wire.client_codec import decode_response, encode_request
 from odradek.wire.connection import Connection
 from odradek.wire.request import Request
 from support.at_once import AtOnce
-from support.told import OneController
+from support.own_controller import OneController
 
 NOW_MS = 1_700_000_000_000
 US = BrokerId(1)

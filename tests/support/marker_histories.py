@@ -19,7 +19,7 @@ from odradek.core.kernel.cluster_view import LeaderAndIsr
 from odradek.core.transactions.transaction_markers import Marker, WriteMarkers
 from support.controlling import name_of
 from support.in_memory import US, Harness
-from support.markers_elsewhere import LOST, THREE, TWO, Elsewhere, is_complete, pairs
+from support.remote_partitions import LOST, THREE, TWO, Elsewhere, is_complete, pairs
 from support.transactional import EPOCHS, SHARED, Transactional
 
 OTHERS = (TWO, THREE)

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from differential.assigned_ids import Learned
 from differential.batches import FIELDS
-from differential.learned import Learned
 from differential.steps import CLUSTER, SESSION, id_of
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.uuids import ZERO_UUID

@@ -16,17 +16,17 @@ from functools import partial
 from pathlib import Path
 
 from checker.history import operations
-from workload.apart import FORK, Apart, ended
 from workload.final import read_everything
+from workload.offset_reader import Teller
 from workload.programs import Program
 from workload.readers import AssignedReader, Member
 from workload.recorder import PROGRAM_SUFFIX, Recorder, read_history
 from workload.senders import Sender
 from workload.settings import PROTOCOLS, Clients, GroupProtocol
-from workload.teller import Teller
 from workload.transactors import GroupTransactor, Transactor
 from workload.tried import is_enough
 from workload.worker import Partition, Setting, Worker
+from workload.worker_processes import FORK, Apart, ended
 
 ENOUGH_SECONDS_MAX = 120.0  # In addition to the requested ones.
 CLOSE_SECONDS_MAX = 60.0

@@ -1,11 +1,12 @@
 """Incremental garbage collection for a broker's own process, since each collection delays all clients.
 
 Nearly all objects are freed with their last reference: a client that connects and disconnects leaves no cycle
-(tests/interop/test_door.py). A full collection examines all objects and finds next to nothing; it takes 20 ms with no
-topic and 150 ms with 10,000 partitions. Young objects are therefore collected often. Of the objects that survive two
-collections, only the last tens of thousands are examined again: after every thousand connections, or when no requests
-arrive and memory has grown much since the last time. Older objects are frozen, and a cycle among them stays. The C
-library retains free pages below used memory; they are released when the broker is quiet.
+(tests/interop/test_acceptor_connections.py). A full collection examines all objects and finds next to nothing; it
+takes 20 ms with no topic and 150 ms with 10,000 partitions. Young objects are therefore collected often. Of the
+objects that survive two collections, only the last tens of thousands are examined again: after every thousand
+connections, or when no requests arrive and memory has grown much since the last time. Older objects are frozen, and a
+cycle among them stays. The C library retains free pages below used memory; they are released when the broker is
+quiet.
 
 Objects that survive a turn of a long request are frozen unexamined. A list of 100,000 elements takes 20 ms to examine,
 and it is one young object among two thousand. New connections that arrive by the hundred are frozen, too.

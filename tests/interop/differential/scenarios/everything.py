@@ -27,7 +27,7 @@ from differential.scenarios import (
     topics,
     transactional,
     transactions,
-    transactions_told,
+    transactions_described,
 )
 from differential.steps import Scenario
 
@@ -58,6 +58,6 @@ def everything() -> list[Scenario]:
         *consumer_migrations.scenarios(),
         *idempotence.scenarios(),
         *transactions.scenarios(),
-        *transactions_told.scenarios(),
+        *transactions_described.scenarios(),
         *transactional.scenarios(),
     ]

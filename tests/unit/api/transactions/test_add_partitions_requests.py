@@ -19,7 +19,7 @@ from odradek.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
 )
 from support.controlling import name_of
-from support.coordinated_elsewhere import T0, T1, T2, TWO, CoordinatedElsewhere
+from support.remote_coordinator import T0, T1, T2, TWO, CoordinatedElsewhere
 from support.rights import Granted, on_cluster
 from support.transactional import Transactional
 

@@ -37,7 +37,7 @@ from odradek.record.end_transaction_marker import EndMarker, end_marker_batch
 from odradek.record.record_batch import Batch, iter_batches
 from odradek.record.records import decode
 from support.logs import T0
-from support.told import OneController
+from support.own_controller import OneController
 
 pytestmark = pytest.mark.slow
 

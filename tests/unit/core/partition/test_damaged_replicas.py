@@ -25,10 +25,10 @@ from odradek.log.log.log import Log
 from odradek.log.log.truncation import truncate_to
 from odradek.record.builder import encode_batch
 from odradek.record.record_batch import Batch
-from support.asides import stored_offsets
 from support.controlling import OTHER, name_of, topic_id
 from support.in_memory import US
 from support.led import ALL_THREE, LAG_MS_MAX, THIRD, Led
+from support.stray_files import stored_offsets
 
 T0 = name_of("t")
 STORAGE_ERROR = {"t-0": ErrorCode.KAFKA_STORAGE_ERROR}

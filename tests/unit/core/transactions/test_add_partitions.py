@@ -14,8 +14,8 @@ from odradek.core.kernel.promise import Promise
 from odradek.core.transactions import addition_queue
 from odradek.core.transactions.additions import TransactionQuery
 from support.controlling import name_of
-from support.coordinated_elsewhere import LOST, T0, T1, T2, THREE, TWO, CoordinatedElsewhere, names
 from support.in_memory import US
+from support.remote_coordinator import LOST, T0, T1, T2, THREE, TWO, CoordinatedElsewhere, names
 
 Codes = dict[TopicPartition, ErrorCode]
 

@@ -18,7 +18,7 @@ from odradek.core.transactions.transaction_states import TransactionState
 from odradek.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from support.controlling import name_of
 from support.in_memory import US
-from support.markers_elsewhere import LOST, THREE, TWO, Elsewhere, first_of_four_here, is_complete, names
+from support.remote_partitions import LOST, THREE, TWO, Elsewhere, first_of_four_here, is_complete, names
 from support.transactional import EPOCHS, Transactional, committed
 
 T0, T1, T2, T3 = (name_of("t", index) for index in range(4))

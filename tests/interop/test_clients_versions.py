@@ -24,7 +24,7 @@ from clients.registry import (
     Opened,
     parameter,
 )
-from clients.spoken import watched
+from clients.used_versions import watched
 
 SECONDS_MAX = 30
 PAUSE_SECONDS = 0.1

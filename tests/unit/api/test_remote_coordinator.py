@@ -9,9 +9,9 @@ import pytest
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import NO_BROKER
 from odradek.core.kernel.cluster_view import CONSUMER_OFFSETS
-from support.coordinated_elsewhere import LOST, OFFSETS, T0, T1, T2, THREE, TWO, CoordinatedElsewhere, names
 from support.group_offsets import Kept
 from support.in_memory import US
+from support.remote_coordinator import LOST, OFFSETS, T0, T1, T2, THREE, TWO, CoordinatedElsewhere, names
 from support.transactional import Transactional, committed
 
 VERIFIES, ABORTABLE, ADDS = 10, 11, 13

@@ -12,7 +12,7 @@ from odradek.core.kernel.purgatory import ParkedRequest
 from odradek.core.transactions.additions import AddPartitions
 from odradek.wire.messages.produce import ProduceResponse
 from support.controlling import name_of
-from support.markers_elsewhere import TWO, Elsewhere, first_of_four_here
+from support.remote_partitions import TWO, Elsewhere, first_of_four_here
 from support.transactional import Transactional
 
 T0, STATE = name_of("t", 0), name_of(TRANSACTION_STATE)

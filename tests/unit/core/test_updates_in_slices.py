@@ -17,7 +17,7 @@ from odradek.core.topics.topic_plans import TopicSpec
 from odradek.wire.messages.metadata import MetadataRequest, MetadataResponse
 from support.in_memory import Harness
 from support.members import coordinator
-from support.told import PreparedRequest
+from support.own_controller import PreparedRequest
 
 PARTITIONS = 5
 A, B = TopicName("a"), TopicName("b")

@@ -19,8 +19,8 @@ from odradek.base.uuids import to_text
 from odradek.coordination import tree_layout as layout
 from odradek.coordination.tree import Tree
 from odradek.coordination.zookeeper import open_zookeeper
-from support.in_tree import controller_in
 from support.serving import Serving
+from support.tree_controller import controller_in
 from support.waiting import SECONDS_MAX, until
 
 pytestmark = [*OLD_KAFKA, pytest.mark.own_peer("kills brokers on a ZooKeeper of its own")]

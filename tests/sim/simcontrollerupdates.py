@@ -14,7 +14,7 @@ from odradek.core.broker.effects import Change, Changed
 from odradek.core.kernel.cluster_view import TopicInfo
 from odradek.core.kernel.moment import Moment
 from sim.simthreads import CHANGES, SimThreads
-from support.told import OneController, PreparedRequest
+from support.own_controller import OneController, PreparedRequest
 
 
 class SimControllerUpdates:

@@ -13,7 +13,7 @@ from odradek.net.loop.pools import Pool
 from odradek.net.native import syncs
 from odradek.testing import Broker
 from support.asking import created, fetch_all, produced
-from support.held_up import SECONDS_MAX, BlockedPool
+from support.blocked_pool import SECONDS_MAX, BlockedPool
 from support.raw_client import RawClient
 
 
