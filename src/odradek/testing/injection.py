@@ -2,8 +2,8 @@
 
     request ──> is a fault armed for its API? ── no ──> dispatch
                        │ yes, and it matches
-                       ├── an error answer                     (error_answers)
-                       ├── dispatch, then a late answer        (LateResponse)
+                       ├── an error response                   (error_responses)
+                       ├── dispatch, then a late response      (LateResponse)
                        └── close the connection: before dispatch, or when the answer is ready (LostResponse)
 
 A request with a fault runs in steps; threads and events that it waits for continue as usual. A delayed answer is a

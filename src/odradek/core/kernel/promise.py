@@ -1,7 +1,7 @@
 """Answer that one request waits for and another event provides, as for a member and its group.
 
 promise = Promise[Joined]()
-ParkedRequest(promise, deadline, lambda: answer_to(promise.value))     the request that waits
+ParkedRequest(promise, deadline, lambda: response_of(promise.value))  the request that waits
 promise.keep(purgatory, joined)                                       the event
 """
 
