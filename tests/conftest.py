@@ -6,6 +6,7 @@ import gc
 import os
 import shutil
 import signal
+import sys
 import tempfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -28,8 +29,10 @@ settings.register_profile("odradek", deadline=None)
 settings.load_profile("odradek")
 
 # Brokers and clients started by tests find compiled bytecode, as after an installation with pip, regardless of the
-# shell's settings: compiling takes as long as all other work of a broker's start.
+# shell's settings: compiling takes as long as all other work of a broker's start. So does each process of pytest, which
+# otherwise rewrites the assertions of all tests for 10 s.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # Files of tests are in memory if there is space: few tests are about the disk, and syncs of a shared disk would make
 # them depend on each other. Tests marked `disk` use a real one.

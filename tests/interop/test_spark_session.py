@@ -48,6 +48,8 @@ else:
 numbers = spark.sql("SELECT CAST(id AS STRING) AS value FROM range(10)")
 numbers.write.format("odradek").options(**kafka, topic=topic).mode("append").save()
 print(spark.read.format("odradek").options(**kafka, subscribe=topic).load().count())
+if how == "late":
+    sys.exit()  # Micro-batches find the data source like the batch above, and take as long as all the rest.
 stream = spark.readStream.format("odradek").options(**kafka, subscribe=topic)
 query = (
     stream.options(startingOffsets="earliest", maxOffsetsPerTrigger=3).load().selectExpr("value")
@@ -93,7 +95,7 @@ def test_a_users_session_registers_the_data_source(tmp_path: Path) -> None:
 
 
 def test_our_session_reuses_a_running_one(tmp_path: Path) -> None:
-    assert run(tmp_path, "late")[0] == ["True", "10", "4", "10"]
+    assert run(tmp_path, "late")[0] == ["True", "10"]
 
 
 def test_our_session_finds_the_data_source(tmp_path: Path) -> None:
