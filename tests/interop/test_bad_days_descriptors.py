@@ -12,7 +12,6 @@ import pytest
 
 from odradek.base.errors import ErrorCode
 from support.asking import ALL, LEADER, create, created, delete, fetch, fetch_all, produce, produced
-from support.pace import slowness
 from support.raw_client import Closed, RawClient
 from support.serving import Serving, serving
 from support.waiting import until
@@ -110,10 +109,7 @@ def test_new_connections_are_rejected_and_old_ones_live(broker: Serving, client:
     for partition in range(5):
         assert produced(client, "new", b"x", partition=partition) == 0
     assert delete(client, "new") == ErrorCode.NONE
-    # Nothing spins in this time.
-    before = broker.cpu_seconds()
-    time.sleep(2)
-    assert broker.cpu_seconds() - before < min(1.5, slowness())
+    assert broker.is_idle_for(2)
     for one in served:
         one.close()
     deadline = time.monotonic() + SECONDS_MAX
@@ -138,7 +134,7 @@ def test_broker_without_descriptors_serves_its_connections(broker: Serving, clie
     for _ in range(20):
         client.ping()
         time.sleep(0.1)
-    assert broker.cpu_seconds() - before < min(1.5, slowness())
+    assert broker.cpu_seconds() - before < 1, "half of the time"
     limit_to(broker, 2 * LIMIT)
     for one in waiting:
         one.close()

@@ -1,4 +1,4 @@
-"""The current speed of this machine, for tests that bound the processor time of a broker.
+"""The current speed of this machine, for the tests that bound the processor time of the event loop.
 
 A processor that loops at full speed may wait long for memory: on a machine with shared memory, a page unused for a
 second may cost 30 µs at its next access, which is charged to the accessing process.
@@ -7,18 +7,11 @@ second may cost 30 µs at its next access, which is charged to the accessing pro
 from __future__ import annotations
 
 import random
-import resource
 import statistics
-import subprocess
-import sys
 import time
 
 LOOPS = 200_000
 USUAL_SECONDS = 0.012  # Duration of the loop on a machine where the bounds of the tests are ample.
-
-USUAL_START_SECONDS = 0.15  # Duration of an interpreter that imports these, on that machine.
-IMPORTS = "import asyncio, concurrent.futures, dataclasses, logging, multiprocessing, sqlite3, ssl, urllib.request"
-
 
 MEMORY_SLOWNESS_MAX = 3.0  # A larger factor would make a bound meaningless.
 OBJECTS = 50_000
@@ -53,11 +46,3 @@ def _loop() -> float:
     for number in range(LOOPS):
         total += number
     return time.process_time() - began
-
-
-def start_slowness() -> float:
-    """Return the factor for starting processes, which a busy neighbour slows more than a loop without memory access."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([sys.executable, "-c", IMPORTS], check=True)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return max(1.0, (after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime) / USUAL_START_SECONDS)

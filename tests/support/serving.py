@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -84,6 +85,12 @@ class Serving:
     def interrupt(self) -> int:
         """Send Ctrl-C; return the exit status."""
         return self._end(signal.SIGINT)
+
+    def is_idle_for(self, seconds: float) -> bool:
+        """Return whether the process uses less than a quarter of this time; a loop that spins uses nearly all of it."""
+        before = self.cpu_seconds()
+        time.sleep(seconds)
+        return self.cpu_seconds() - before < seconds / 4
 
     def memory_kib(self) -> int:
         """Return the resident memory."""
