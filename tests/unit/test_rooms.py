@@ -75,6 +75,15 @@ def test_new_types_are_not_called_with_an_unpacked_tuple(room: str) -> None:
     assert not wrong
 
 
+@pytest.mark.parametrize("room", ROOMS)
+def test_generators_do_not_pause_while_they_handle_an_exception(room: str) -> None:
+    """mypyc would keep the exception for ever: each rejected batch was a leak of a kilobyte."""
+    for handler in ast.walk(ast.parse(source_of(room))):
+        if isinstance(handler, ast.ExceptHandler):
+            pauses = [each for each in ast.walk(handler) if isinstance(each, ast.Yield | ast.YieldFrom)]
+            assert not pauses, f"line {pauses[0].lineno} pauses in an except clause"
+
+
 def test_no_module_is_compiled_next_to_its_source() -> None:
     """Python would import the compiled file even if it is outdated; only kernels and native modules belong there."""
     made = [path for path in (REPOSITORY / "src").rglob("*.so") if path.parent.name not in ("kernels", "native")]

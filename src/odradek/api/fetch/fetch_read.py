@@ -144,11 +144,13 @@ class FetchRead:
                 continue
             # The first records are returned whole, however small the limits, so that a reader makes progress (KIP-74).
             at_least_one = left == self._max_bytes
+            data = None
             try:
                 data = self._read(cached_partition, partition, left, at_least_one, cached)
             except ColdRead as cold:
                 self._cold.append(cold)
-                yield
+            if data is None:
+                yield  # Not in the except clause: compiled, it would keep the exception for ever.
                 continue
             size = size_of(data)
             left -= size

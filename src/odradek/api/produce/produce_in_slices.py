@@ -145,8 +145,10 @@ def _admit(call: Call, topic: TopicProduceData, part: PartitionProduceData) -> G
             work = Work(partial(ingress.validate_records, partition.topic_partition, configs, batch, call.now))
             result = yield work
         except Refused as refused:
-            if needs_record_checks:  # The records may have been read.
-                yield from pauses(INSPECTED_PARTS)
-            return refused.with_traceback(None)
+            failed = refused.with_traceback(None)
+            break
         assert isinstance(result, Batch)
         inspected = result
+    if needs_record_checks:  # The records may have been read.
+        yield from pauses(INSPECTED_PARTS)  # Not in the except clause: compiled, it would keep the exception for ever.
+    return failed
