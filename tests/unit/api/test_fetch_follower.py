@@ -19,6 +19,7 @@ from support.controlling import OTHER
 from support.fetching_follower import FetchingFollower, is_parked, offsets_of
 from support.in_memory import NOW_MS, US
 from support.led import ALL_THREE, LAG_MS_MAX, THIRD, Led
+from support.rooms import interpreted
 
 WAIT_MS = 500
 
@@ -251,6 +252,7 @@ def test_high_watermark_is_sent_with_records_of_another_partition(tmp_path: Path
         assert parts.keys() == {0, 1} and parts[0].high_watermark == 1
 
 
+@interpreted
 @pytest.mark.parametrize("has_session", [True, False])
 def test_records_written_because_of_a_fetch_are_sent_immediately(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, has_session: bool

@@ -37,6 +37,7 @@ from odradek.wire.messages.fetch import (
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from support.in_memory import NOW_MS, Harness
 from support.rights import Granted
+from support.rooms import interpreted
 
 VERSION = 12
 MANY = SLICE_ELEMENTS + 50
@@ -259,6 +260,7 @@ def test_offline_partition_is_returned_until_it_is_online(harness: Harness) -> N
     assert not one.fetch()
 
 
+@interpreted
 def test_fetch_whose_read_finds_a_failed_disk_completes_once(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     """The partition goes offline within the check of the parked fetch, which watches that partition."""
     one = reader(harness, min_bytes=2)

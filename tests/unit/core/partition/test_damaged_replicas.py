@@ -28,6 +28,7 @@ from odradek.record.record_batch import Batch
 from support.controlling import OTHER, name_of, topic_id
 from support.in_memory import US
 from support.led import ALL_THREE, LAG_MS_MAX, THIRD, Led
+from support.rooms import interpreted
 from support.stray_files import stored_offsets
 
 T0 = name_of("t")
@@ -177,6 +178,7 @@ def test_damaged_leader_alone_in_the_isr_serves_the_rest(led: Led) -> None:
     assert partition_of(led).leading is not None
 
 
+@interpreted
 def test_replica_whose_disk_fails_behind_a_damage_goes_offline(led: Led, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: object) -> bool:
         raise DiskFailed(errno.EIO, "Input/output error", path)

@@ -19,6 +19,7 @@ from support.asking import LEADER
 from support.controlling import OTHER, Controlling, name_of
 from support.in_memory import US, Harness
 from support.led import ALL_THREE, LAG_MS_MAX, THIRD, Led
+from support.rooms import interpreted
 from support.watching import fail_disk_when_notified
 
 
@@ -174,6 +175,7 @@ def test_follower_that_lost_its_log_does_not_lower_the_high_watermark(led: Led) 
     assert led.high_watermark == 1
 
 
+@interpreted
 def test_leader_whose_disk_fails_when_it_notifies_a_fetch_has_ended(led: Led, monkeypatch: pytest.MonkeyPatch) -> None:
     led.fetch_as_follower(OTHER, THIRD)
     waiting = led.produce()
@@ -188,6 +190,7 @@ def test_leader_whose_disk_fails_when_it_notifies_a_fetch_has_ended(led: Led, mo
     assert led.is_waiting(waiting)
 
 
+@interpreted
 def test_replica_whose_disk_fails_when_it_becomes_leader_does_not_lead(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -40,6 +40,7 @@ from odradek.record.end_transaction_marker import EndMarker, end_marker_batch
 from odradek.record.record_batch import Batch
 from support.invariants import check
 from support.logs import T0, stored
+from support.rooms import interpreted
 from support.watching import fail_disk_when_notified
 from support.without_followers import MANAGER
 
@@ -168,6 +169,7 @@ def test_high_watermark_ignores_a_lower_one_of_the_leader() -> None:
     assert case.high_watermark == 4
 
 
+@interpreted
 def test_follower_whose_disk_fails_when_it_notifies_a_fetch_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     case = Case()
     fail_disk_when_notified(case.partition, monkeypatch)
@@ -176,6 +178,7 @@ def test_follower_whose_disk_fails_when_it_notifies_a_fetch_is_over(monkeypatch:
     assert case.following.is_over
 
 
+@interpreted
 def test_truncated_follower_whose_disk_fails_when_it_notifies_a_fetch_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     case = Case([(1, 3)], high_watermark=2)
     fail_disk_when_notified(case.partition, monkeypatch)
