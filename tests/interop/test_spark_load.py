@@ -252,6 +252,8 @@ def test_one_of_two_drivers_gives_way(tmp_path: Path) -> None:
     output = [load.log.read_text() for load in both]
     assert statuses in ([0, 1], [0, 0]), output
     if statuses == [0, 1]:
-        assert any("Another loader writes to" in text and "No records were loaded twice" in text for text in output)
+        assert any("another loader writes to" in text and "No records were loaded twice" in text for text in output), (
+            output
+        )
     assert numbers(lake) == list(range(count))
     assert no_offset_twice(lake)
