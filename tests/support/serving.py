@@ -87,10 +87,10 @@ class Serving:
         return self._end(signal.SIGINT)
 
     def is_idle_for(self, seconds: float) -> bool:
-        """Return whether the process uses less than a quarter of this time; a loop that spins uses nearly all of it."""
+        """Return whether the process uses less than a sixth of this time; a loop that spins uses nearly all of it."""
         before = self.cpu_seconds()
         time.sleep(seconds)
-        return self.cpu_seconds() - before < seconds / 4
+        return self.cpu_seconds() - before < seconds / 6
 
     def memory_kib(self) -> int:
         """Return the resident memory."""
