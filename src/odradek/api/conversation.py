@@ -107,10 +107,7 @@ class Conversation:
         self._parked: dict[ParkedRequest[Encoded], _Waiting] = {}
         self._under_way: _UnderWay | None = None
         self._waits_for: Wait = PAUSE  # The event or work that the request in steps waits for.
-        self._wait_result: tuple[object, Exception | None] = (
-            None,
-            None,
-        )  # The result of that wait: a value, or an error.
+        self._wait_result: tuple[object, Exception | None] = (None, None)  # A value, or an error.
         self._tried_large = -1  # Sequence number of the request that was last tried as a large produce.
 
     # Receiving.

@@ -51,9 +51,7 @@ class FetchRead:
         self._max_bytes = min(body.max_bytes, call.broker.fetch_bytes_max)
         self._context = context
         self._now = call.now
-        self._records_position = (
-            self.params.follower is not None
-        )  # Record the follower's position until the fetch waits.
+        self._records_position = self.params.follower is not None  # Until the fetch waits.
         self._size = 0  # Bytes of records in the last read.
         self._has_final = False  # The last read has a result that waiting cannot change.
         self._cold: list[ColdRead] = []  # Reads that the last read left out.
